@@ -1,0 +1,1 @@
+//! The kernel and time for oneloop. Knows no Python.
