@@ -2,6 +2,7 @@
 
 use super::LoopCore;
 use super::work::Work;
+use crate::ffi::recycled::{Pool, Recycled};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A callback that waits for its time; the object returned by `loop.call_later()` and
 /// `loop.call_at()`. Has the interface of `asyncio.TimerHandle`.
-#[pyclass(frozen, freelist = 512, module = "oneloop")]
+#[pyclass(frozen, module = "oneloop")]
 pub struct TimerHandle {
     pub work: Work,
     /// Seconds on the loop's clock.
@@ -40,6 +41,13 @@ impl TimerHandle {
     #[inline]
     pub fn run(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
         slf.get().work.run(owner, slf.as_any())
+    }
+}
+
+impl Recycled for TimerHandle {
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
     }
 }
 
@@ -107,8 +115,7 @@ impl TimerHandle {
         let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
         let other = other.get();
         let equal = || -> PyResult<bool> {
-            if self.when_s != other.when_s
-                || self.work.is_cancelled() != other.work.is_cancelled()
+            if self.when_s != other.when_s || self.work.is_cancelled() != other.work.is_cancelled()
             {
                 return Ok(false);
             }

@@ -83,7 +83,9 @@ impl Watch {
                 Ok(watch) => Ok(watch),
                 Err(other) => {
                     let transport = other.into_inner();
-                    if transport.call_method0("is_closing").is_ok_and(|c| c.is_truthy().unwrap_or(true))
+                    if transport
+                        .call_method0("is_closing")
+                        .is_ok_and(|c| c.is_truthy().unwrap_or(true))
                     {
                         return Bound::new(owner.py(), Self(LoopCell::new(State::default())));
                     }
@@ -195,11 +197,7 @@ impl Watch {
         drop(removed);
     }
 
-    fn serve(
-        slf: &Bound<'_, Self>,
-        owner: &Bound<'_, LoopCore>,
-        side: Side,
-    ) -> PyResult<()> {
+    fn serve(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, side: Side) -> PyResult<()> {
         let py = owner.py();
         let (waiters, callback) = slf.get().0.with(py, |s| {
             (std::mem::take(s.waiters(side)), s.callback(side).as_ref().map(|c| c.clone_ref(py)))
