@@ -6,6 +6,7 @@ use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{Object, context};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
 
 /// A callback that waits for its turn; the object returned by `loop.call_soon()` and
 /// `loop.call_soon_threadsafe()`. Has the interface of `asyncio.Handle`.
@@ -81,6 +82,14 @@ impl Handle {
     #[getter]
     fn _cancelled(&self) -> bool {
         self.work.is_cancelled()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.work.visit(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.work.cancel(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -6,6 +6,7 @@ use crate::ffi::recycled::{Pool, Recycled};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A callback that waits for its time; the object returned by `loop.call_later()` and
@@ -23,14 +24,6 @@ pub struct TimerHandle {
 impl TimerHandle {
     pub fn new(work: Work, when_s: f64, owner: Py<LoopCore>) -> Self {
         Self { work, when_s, owner, scheduled: AtomicBool::new(true) }
-    }
-
-    pub fn when_s(&self) -> f64 {
-        self.when_s
-    }
-
-    pub fn owner(&self) -> &Py<LoopCore> {
-        &self.owner
     }
 
     /// It has left the heap.
@@ -103,6 +96,15 @@ impl TimerHandle {
     #[getter]
     fn _cancelled(&self) -> bool {
         self.work.is_cancelled()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.owner)?;
+        self.work.visit(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.work.cancel(py);
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {

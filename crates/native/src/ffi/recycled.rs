@@ -2,8 +2,9 @@
 //!
 //! PyO3's own freelist takes a lock and thread-local look-ups per object; this one is a vector
 //! that the GIL guards. `make` writes into recycled memory; `install` replaces the class's
-//! `tp_dealloc` by one that keeps the memory. Only for frozen classes without `__dict__`, weak
-//! references or garbage collection, which Python code can neither instantiate nor subclass.
+//! `tp_dealloc` by one that keeps the memory. Only for frozen, garbage-collected classes (as all of
+//! PyO3's are) without `__dict__` or weak references, which Python code can neither instantiate
+//! nor subclass.
 //! Free-threaded builds, where no GIL guards the vector, keep PyO3's allocation.
 
 use super::LoopCell;
@@ -49,6 +50,8 @@ pub fn make<T: Recycled>(py: Python<'_>, value: T) -> PyResult<Bound<'_, T>> {
     let contents = unsafe { object.byte_add(offset) }.cast::<T>();
     // SAFETY: the value's place in a dead instance: aligned, ours, and nothing is overwritten.
     unsafe { contents.write(value) };
+    // SAFETY: the instance is complete, and `dealloc` has untracked its memory.
+    unsafe { ffi::PyObject_GC_Track(object.cast()) };
     // SAFETY: a new reference to what is a complete instance now.
     Ok(unsafe { Bound::from_owned_ptr(py, object).cast_into_unchecked() })
 }
@@ -58,6 +61,8 @@ pub fn make<T: Recycled>(py: Python<'_>, value: T) -> PyResult<Bound<'_, T>> {
 /// # Safety
 /// To be called by CPython as the `tp_dealloc` of `T`.
 unsafe extern "C" fn dealloc<T: Recycled>(object: *mut ffi::PyObject) {
+    // SAFETY: a tracked or untracked object of a garbage-collected class.
+    unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
     // SAFETY: objects are deallocated by attached threads.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the object has no references left, but its value is still alive.
@@ -77,8 +82,8 @@ unsafe extern "C" fn dealloc<T: Recycled>(object: *mut ffi::PyObject) {
         keep
     });
     if !kept {
-        // SAFETY: the inverse of PyType_GenericAlloc for a class without garbage collection.
-        unsafe { ffi::PyObject_Free(object.cast()) };
+        // SAFETY: the inverse of PyType_GenericAlloc for a garbage-collected class.
+        unsafe { ffi::PyObject_GC_Del(object.cast()) };
     }
     // SAFETY: the reference that the instance held; `make` takes a new one.
     unsafe { ffi::Py_DECREF(class.cast()) };

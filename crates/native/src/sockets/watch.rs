@@ -8,7 +8,7 @@
 
 use crate::errors;
 use crate::event_loop::{Handle, LoopCore};
-use crate::ffi::{LoopCell, refcount};
+use crate::ffi::LoopCell;
 use oneloop_engine::{Interest, Readiness, Token};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
@@ -256,12 +256,8 @@ impl Watch {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.0
             .peek(|s| {
-                for handle in [&s.reader, &s.writer].into_iter().flatten() {
-                    if refcount(handle) == 1 {
-                        handle.get().work.visit(&visit)?;
-                    }
-                    visit.call(handle)?;
-                }
+                visit.call(&s.reader)?;
+                visit.call(&s.writer)?;
                 s.read_waiters.iter().chain(&s.write_waiters).try_for_each(|w| visit.call(w))
             })
             .unwrap_or(Ok(()))
