@@ -32,12 +32,13 @@ ACCEPT_RETRY_DELAY_S = constants.ACCEPT_RETRY_DELAY
 
 @final
 class Loop(
+    # First, because CPython looks for it in the order of bases on every native call.
+    _native.LoopCore,
     DebugMixin,
     SignalMixin,
     SocketMixin,
     UnixMixin,
     SubprocessMixin,
-    _native.LoopCore,
     asyncio.BaseEventLoop,
 ):
     """A drop-in asyncio event loop on a native core (Linux).

@@ -110,9 +110,15 @@ impl LoopCore {
     pub(super) fn note_cancelled_timer(&self, py: Python<'_>) {
         if self.timers.with(py, Timers::note_cancelled) {
             // Stock handles are asked outside of the cell: that is Python code.
-            let stock_cancelled: Vec<usize> = self.stock_timers(py).iter().filter_map(|handle| {
-                Timer::Stock(handle.clone_ref(py)).is_cancelled(py).then(|| handle.as_ptr() as usize)
-            }).collect();
+            let stock_cancelled: Vec<usize> = self
+                .stock_timers(py)
+                .iter()
+                .filter_map(|handle| {
+                    Timer::Stock(handle.clone_ref(py))
+                        .is_cancelled(py)
+                        .then(|| handle.as_ptr() as usize)
+                })
+                .collect();
             let removed = self.timers.with(py, |timers| {
                 timers.sweep(|timer| match timer {
                     Timer::Native(handle) => handle.get().work.is_cancelled(),
@@ -302,11 +308,13 @@ impl LoopCore {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // A cell that is in use at this moment is left out: its objects then count as reachable.
-        if let Some(result) = self.ready.peek(|ready| ready.iter().try_for_each(|r| r.visit(&visit)))
+        if let Some(result) =
+            self.ready.peek(|ready| ready.iter().try_for_each(|r| r.visit(&visit)))
         {
             result?;
         }
-        if let Some(result) = self.timers.peek(|timers| timers.iter().try_for_each(|t| t.visit(&visit)))
+        if let Some(result) =
+            self.timers.peek(|timers| timers.iter().try_for_each(|t| t.visit(&visit)))
         {
             result?;
         }

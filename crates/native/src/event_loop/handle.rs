@@ -2,13 +2,15 @@
 
 use super::LoopCore;
 use super::work::{Args, Call, Work};
-use crate::ffi::context;
+use crate::ffi::recycled::{self, Pool, Recycled};
+use crate::ffi::{Object, context};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
 
 /// A callback that waits for its turn; the object returned by `loop.call_soon()` and
 /// `loop.call_soon_threadsafe()`. Has the interface of `asyncio.Handle`.
-#[pyclass(frozen, freelist = 512, module = "oneloop")]
+#[pyclass(frozen, module = "oneloop")]
 pub struct Handle {
     pub work: Work,
 }
@@ -20,14 +22,28 @@ impl Handle {
         callback: Py<PyAny>,
         args: &Bound<'_, PyTuple>,
     ) -> PyResult<Py<Self>> {
-        let args = if args.is_empty() { Args::None } else { Args::Many(args.clone().unbind()) };
-        let work = Work::new(Call { callback, args }, context::copy_current(py)?);
-        Py::new(py, Self { work })
+        let args = if args.is_empty() {
+            Args::None
+        } else {
+            Args::Many(Object::new(args.clone().into_any()))
+        };
+        let work = Work::new(
+            Call { callback: callback.into(), args },
+            Object::new(context::copy_current(py)?),
+        );
+        recycled::make(py, Self { work }).map(Bound::unbind)
     }
 
     #[inline]
     pub fn run(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
         slf.get().work.run(owner, slf.as_any())
+    }
+}
+
+impl Recycled for Handle {
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
     }
 }
 
@@ -66,6 +82,14 @@ impl Handle {
     #[getter]
     fn _cancelled(&self) -> bool {
         self.work.is_cancelled()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.work.visit(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.work.cancel(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

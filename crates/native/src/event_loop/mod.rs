@@ -10,8 +10,8 @@ mod dispatch;
 mod handle;
 mod inbox;
 mod meter;
-mod registry;
 mod ready;
+mod registry;
 mod tick;
 mod timer_handle;
 mod work;
@@ -23,4 +23,4 @@ pub use registry::{OnReady, Source};
 pub use timer_handle::TimerHandle;
 pub use work::report;
 
-pub(crate) use calls::add_to;
+pub(crate) use calls::add_methods;

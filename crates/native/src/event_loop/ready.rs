@@ -32,8 +32,6 @@ impl Ready {
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
-            // The handle is no type of the collector's: what only we hold counts as ours.
-            Self::Handle(handle) if is_only_ours(handle) => handle.get().work.visit(visit),
             Self::Handle(handle) => visit.call(handle),
             Self::Stock(object) | Self::Native(object, _) => visit.call(object),
         }
@@ -83,16 +81,8 @@ impl Timer {
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
-            Self::Native(handle) if is_only_ours(handle) => {
-                visit.call(handle.get().owner())?;
-                handle.get().work.visit(visit)
-            }
             Self::Native(handle) => visit.call(handle),
             Self::Stock(object) => visit.call(object),
         }
     }
-}
-
-fn is_only_ours<T>(object: &Py<T>) -> bool {
-    crate::ffi::refcount(object) == 1
 }

@@ -2,14 +2,16 @@
 
 use super::LoopCore;
 use super::work::Work;
+use crate::ffi::recycled::{Pool, Recycled};
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A callback that waits for its time; the object returned by `loop.call_later()` and
 /// `loop.call_at()`. Has the interface of `asyncio.TimerHandle`.
-#[pyclass(frozen, freelist = 512, module = "oneloop")]
+#[pyclass(frozen, module = "oneloop")]
 pub struct TimerHandle {
     pub work: Work,
     /// Seconds on the loop's clock.
@@ -24,14 +26,6 @@ impl TimerHandle {
         Self { work, when_s, owner, scheduled: AtomicBool::new(true) }
     }
 
-    pub fn when_s(&self) -> f64 {
-        self.when_s
-    }
-
-    pub fn owner(&self) -> &Py<LoopCore> {
-        &self.owner
-    }
-
     /// It has left the heap.
     pub fn popped(&self) {
         self.scheduled.store(false, Ordering::Relaxed);
@@ -40,6 +34,13 @@ impl TimerHandle {
     #[inline]
     pub fn run(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
         slf.get().work.run(owner, slf.as_any())
+    }
+}
+
+impl Recycled for TimerHandle {
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
     }
 }
 
@@ -97,6 +98,15 @@ impl TimerHandle {
         self.work.is_cancelled()
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.owner)?;
+        self.work.visit(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.work.cancel(py);
+    }
+
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
         pyo3::types::PyFloat::new(py, self.when_s).hash()
     }
@@ -107,8 +117,7 @@ impl TimerHandle {
         let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
         let other = other.get();
         let equal = || -> PyResult<bool> {
-            if self.when_s != other.when_s
-                || self.work.is_cancelled() != other.work.is_cancelled()
+            if self.when_s != other.when_s || self.work.is_cancelled() != other.work.is_cancelled()
             {
                 return Ok(false);
             }

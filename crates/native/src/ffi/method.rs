@@ -47,12 +47,17 @@ impl<'a, 'py> Arguments<'a, 'py> {
 }
 
 /// One method: its name, its documentation in CPython's form, and what it does.
+///
+/// `call` gets `self` as the class that the method was added to: CPython's method descriptor has
+/// checked that before.
 pub trait FastMethod {
+    type Class: pyo3::PyClass;
+
     const NAME: &'static CStr;
     const DOC: &'static CStr;
 
     fn call<'py>(
-        slf: Borrowed<'_, 'py, PyAny>,
+        slf: Borrowed<'_, 'py, Self::Class>,
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>>;
 }
@@ -71,7 +76,9 @@ unsafe extern "C" fn trampoline<M: FastMethod>(
     let py = unsafe { Python::assume_attached() };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: `self` is alive through the call.
-        let slf = unsafe { Borrowed::from_ptr(py, slf) };
+        let slf = unsafe { Borrowed::<PyAny>::from_ptr(py, slf) };
+        // SAFETY: the method is only reachable through a descriptor of this class, which checks.
+        let slf = unsafe { slf.cast_unchecked::<M::Class>() };
         // SAFETY: null, or a tuple of names that is alive through the call.
         let names = unsafe { Borrowed::from_ptr_or_opt(py, kwnames) }
             // SAFETY: the calling convention says that it is a tuple.
@@ -107,7 +114,8 @@ unsafe extern "C" fn trampoline<M: FastMethod>(
 }
 
 /// Adds `M` to a type. The definition lives as long as the process, as CPython wants.
-pub fn add<M: FastMethod>(class: &Bound<'_, PyType>) -> PyResult<()> {
+pub fn add<M: FastMethod>(py: Python<'_>) -> PyResult<()> {
+    let class = py.get_type::<M::Class>();
     let definition = Box::leak(Box::new(ffi::PyMethodDef {
         ml_name: M::NAME.as_ptr(),
         ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: trampoline::<M> },

@@ -11,15 +11,9 @@ pub mod call;
 pub mod cell;
 pub mod context;
 pub mod method;
+pub mod object;
+pub mod recycled;
 pub mod socket_object;
 
 pub use cell::LoopCell;
-
-use pyo3::Py;
-
-/// How many references an object has; for the garbage collector's traversal, which runs with the
-/// world stopped.
-pub fn refcount<T>(object: &Py<T>) -> isize {
-    // SAFETY: the object is alive, since `object` refers to it.
-    unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) }
-}
+pub use object::Object;
