@@ -48,15 +48,17 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None or name not in __all__:
-        raise AttributeError(f"module 'oneloop' has no attribute {name!r}")
-    if sys.platform != "linux":
-        module = "oneloop.elsewhere"
-    value: object = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker must not take any name for granted
+
+    def __getattr__(name):
+        module = _MODULES.get(name)
+        if module is None or name not in __all__:
+            raise AttributeError(f"module 'oneloop' has no attribute {name!r}")
+        if sys.platform != "linux":
+            module = "oneloop.elsewhere"
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import warnings
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -18,9 +17,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-@cache
+_warned: set[str] = set()
+
+
 def warn_once() -> None:
     """Say that this is asyncio; a RuntimeWarning, at the first call only."""
+    if sys.platform in _warned:
+        return
+    _warned.add(sys.platform)
     warnings.warn(
         f"oneloop runs on Linux only: on {sys.platform} it is plain asyncio",
         RuntimeWarning,

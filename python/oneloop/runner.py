@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import events
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop.loop import Loop
@@ -39,6 +40,9 @@ def run(
         RuntimeError: inside a running loop.
         ValueError, TypeError: for anything but a coroutine, as the Python version has it.
     """
+    # What asyncio.run() does, which takes a loop factory from Python 3.12 on.
+    if events._get_running_loop() is not None:
+        raise RuntimeError("oneloop.run() cannot be called from a running event loop")
     with asyncio.Runner(debug=debug, loop_factory=loop_factory or new_event_loop) as runner:
         return runner.run(main)
 

@@ -11,9 +11,9 @@ Where nothing is ready and no timer waits, it waits for real.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from oneloop import runner
 from oneloop.loop import Loop
 
 if TYPE_CHECKING:
@@ -41,5 +41,4 @@ def run(main: Coroutine[Any, Any, _T], *, debug: bool | None = None) -> _T:
     >>> run(main())
     3600.0
     """
-    with asyncio.Runner(debug=debug, loop_factory=new_event_loop) as runner:
-        return runner.run(main)
+    return runner.run(main, debug=debug, loop_factory=new_event_loop)

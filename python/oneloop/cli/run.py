@@ -65,7 +65,7 @@ def run_program(program: list[str], *, is_module: bool) -> None:
         _set_first_path(str(Path.cwd()))
         _guard(lambda: runpy._run_module_as_main(name))  # type: ignore[attr-defined]
     elif Path(name).is_dir() or zipfile.is_zipfile(name):
-        _set_first_path(name, always=True)
+        _set_first_path(str(Path(name).absolute()), always=True)
         _guard(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
     else:
         _set_first_path(str(Path(name).resolve().parent))

@@ -11,6 +11,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from oneloop import runner
 from oneloop.compat.uvloop.loop import Loop
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ def run(
             raise TypeError("uvloop.run() uses a non-uvloop event loop")
         return await main
 
-    with asyncio.Runner(loop_factory=loop_factory, debug=debug) as runner:
-        return runner.run(on_our_loop())
+    return runner.run(on_our_loop(), loop_factory=loop_factory, debug=debug)
 
 
 def install() -> None:
@@ -64,9 +64,11 @@ def install() -> None:
     asyncio.set_event_loop_policy(EventLoopPolicy())
 
 
-def __getattr__(name: str) -> object:
-    if name == "EventLoopPolicy" and name in __all__:
-        from oneloop.policy import EventLoopPolicy
+if not TYPE_CHECKING:  # a type checker must not take any name for granted
 
-        return EventLoopPolicy
-    raise AttributeError(f"module 'uvloop' has no attribute {name!r}")
+    def __getattr__(name):
+        if name == "EventLoopPolicy" and name in __all__:
+            from oneloop.policy import EventLoopPolicy
+
+            return EventLoopPolicy
+        raise AttributeError(f"module 'uvloop' has no attribute {name!r}")

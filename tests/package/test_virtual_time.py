@@ -1,0 +1,116 @@
+"""`oneloop.testing`: virtual time passes when nothing is ready, and at no other time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+import oneloop.testing
+
+
+def test_an_hour_takes_no_time() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.sleep(3600)
+        return loop.time() - began
+
+    began = time.monotonic()
+    assert oneloop.testing.run(main()) == 3600
+    assert time.monotonic() - began < 60
+
+
+def test_clock_starts_at_zero_and_stands_still_while_callbacks_run() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        times = [loop.time()]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        times.append(loop.time())
+        return times
+
+    assert oneloop.testing.run(main()) == [0, 0]
+
+
+def test_timers_fire_in_order_and_exactly_at_their_deadlines() -> None:
+    fired: list[tuple[float, str]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def note(name: str) -> Callable[[], None]:
+            return lambda: fired.append((loop.time(), name))
+
+        loop.call_later(30, note("c"))
+        loop.call_later(10, note("a"))
+        loop.call_at(20, note("b"))
+        loop.call_later(10, note("a, later"))
+        loop.call_later(15, note("cancelled")).cancel()
+        await asyncio.sleep(86_400)
+
+    oneloop.testing.run(main())
+    assert fired == [(10, "a"), (10, "a, later"), (20, "b"), (30, "c")]
+
+
+def test_timeout_fires_before_what_never_comes() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(7.5):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return loop.time()
+        raise AssertionError("the event was never set")
+
+    assert oneloop.testing.run(main()) == 7.5
+
+
+def test_sockets_work_and_come_before_timers() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def main() -> float:
+        path = f"\0oneloop-virtual-{os.getpid()}"
+        server = await asyncio.start_unix_server(serve, path)
+        async with server:
+            reader, writer = await asyncio.open_unix_connection(path)
+            for _ in range(100):
+                async with asyncio.timeout(1):
+                    writer.write(b"x" * 1000)
+                    assert await reader.readexactly(1000) == b"x" * 1000
+            writer.close()
+            await writer.wait_closed()
+        return asyncio.get_running_loop().time()
+
+    assert oneloop.testing.run(main()) < 1
+
+
+def test_threads_are_waited_for_in_real_time() -> None:
+    async def main() -> str:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, lambda: "from the thread")
+
+    assert oneloop.testing.run(main()) == "from the thread"
+
+
+def test_factory_and_debug_mode() -> None:
+    async def main() -> float:
+        await asyncio.sleep(60)
+        assert asyncio.get_running_loop().get_debug()
+        return asyncio.get_running_loop().time()
+
+    assert oneloop.testing.run(main(), debug=True) == 60
+    with asyncio.Runner(loop_factory=oneloop.testing.new_event_loop, debug=True) as runner:
+        assert runner.run(main()) == 60
+
+
+def test_example_of_the_docstring() -> None:
+    import doctest
+
+    failed, tried = doctest.testmod(oneloop.testing)
+    assert (failed, tried > 0) == (0, True)
