@@ -23,6 +23,15 @@ impl<'a, 'py> Arguments<'a, 'py> {
         self.positional
     }
 
+    /// TypeError unless the function was called without arguments.
+    #[inline]
+    pub fn none(&self, function: &str) -> PyResult<()> {
+        if self.positional.is_empty() && self.keywords.is_empty() {
+            return Ok(());
+        }
+        Err(PyTypeError::new_err(format!("{function}() takes no arguments")))
+    }
+
     /// The one keyword argument that a function takes; TypeError for any other.
     #[inline]
     pub fn only_keyword(
