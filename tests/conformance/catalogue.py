@@ -77,8 +77,7 @@ class Catalogue:
         stale = [
             f"dropped pattern {entry.name} matches no test"
             for entry in self.dropped
-            if _module_of(entry.name) in modules
-            and not any(fnmatchcase(test_id, entry.name) for test_id in all_ids)
+            if _module_of(entry.name) in modules and not any(fnmatchcase(test_id, entry.name) for test_id in all_ids)
         ]
         stale += [
             f"excused test {entry.name} does not exist"
