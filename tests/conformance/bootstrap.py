@@ -30,7 +30,7 @@ def install(loop_name: str) -> None:
 def _install_oneloop() -> None:
     import oneloop
 
-    class SelectorEventLoop(oneloop.Loop):  # type: ignore[misc]
+    class SelectorEventLoop(oneloop.Loop):
         """oneloop's loop under the constructor that the tests call; it has no use for a selector."""
 
         def __init__(self, selector: selectors.BaseSelector | None = None) -> None:

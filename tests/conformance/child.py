@@ -73,7 +73,7 @@ class RecordingResult(unittest.TestResult):
     def addError(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802 - unittest's name
         super().addError(test, err)
         detail = self.errors[-1][1]
-        if isinstance(test, unittest.TestCase) and hasattr(test, "_testMethodName"):
+        if hasattr(test, "_testMethodName"):
             self._note("failed", detail)
         else:  # setUpModule, setUpClass and their likes
             self._send(test=test.id(), outcome="failed", detail=detail, seconds=0)

@@ -1,0 +1,18 @@
+"""The loops that behaviour tests run on, by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import oneloop
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+FACTORIES: dict[str, LoopFactory] = {"asyncio": asyncio.SelectorEventLoop}
+if hasattr(oneloop, "new_event_loop"):
+    FACTORIES["oneloop"] = oneloop.new_event_loop
+
+
+def new_loop(name: str) -> asyncio.AbstractEventLoop:
+    return FACTORIES[name]()
