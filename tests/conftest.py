@@ -22,7 +22,7 @@ from tests.loops import FACTORIES, LoopFactory
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
 
-TEST_LIMIT_S = 60.0
+TEST_LIMIT_S = 30.0
 
 
 class Reported:
