@@ -9,9 +9,7 @@ import oneloop
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
-FACTORIES: dict[str, LoopFactory] = {"asyncio": asyncio.SelectorEventLoop}
-if hasattr(oneloop, "new_event_loop"):
-    FACTORIES["oneloop"] = oneloop.new_event_loop
+FACTORIES: dict[str, LoopFactory] = {"asyncio": asyncio.SelectorEventLoop, "oneloop": oneloop.new_event_loop}
 
 
 def new_loop(name: str) -> asyncio.AbstractEventLoop:

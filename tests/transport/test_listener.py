@@ -332,6 +332,7 @@ async def test_descriptors_that_run_out_are_told_once_and_cost_no_spin(loop: Any
             assert await loop.sock_recv(client, 100) == b"hello"
 
 
+@pytest.mark.oneloop_only("stock asyncio closes what it has not opened yet, with a traceback on stderr")
 def test_a_process_without_descriptors_cannot_make_a_loop(loop_name: str) -> None:
     """EMFILE while the loop is made: an OSError, and nothing that was opened before it stays."""
     out = programs.run_ok(
