@@ -90,10 +90,6 @@ class Loop(
         asyncio.BaseEventLoop.close(self)
         self._close_poller()
 
-    def create_future(self) -> asyncio.Future[Any]:
-        """Make an `asyncio.Future` that belongs to this loop."""
-        return asyncio.Future(loop=self)
-
     def statistics(self) -> Statistics:
         """What the loop has done since it was made; cheap, always on."""
         return Statistics(**self._counters())

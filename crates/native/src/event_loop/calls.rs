@@ -1,9 +1,11 @@
 //! `call_soon`, `call_soon_threadsafe`, `call_later`, `call_at`: the methods that every callback
 //! of a program passes through.
 
+use super::LoopCore;
+use super::handle::{Cancel, Handle};
 use super::ready::{Ready, Timer};
+use super::timer_handle::{CancelTimer, TimerHandle};
 use super::work::{Args, Call, Work};
-use super::{Handle, LoopCore, TimerHandle};
 use crate::errors;
 use crate::ffi::method::{self, Arguments, FastMethod};
 use crate::ffi::{Object, context, recycled};
@@ -184,12 +186,14 @@ impl FastMethod for CallAt {
     }
 }
 
-/// Adds the four methods to the class.
+/// Adds the methods to their classes.
 pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<CallSoon>(py)?;
     method::add::<CallSoonThreadsafe>(py)?;
     method::add::<CallLater>(py)?;
-    method::add::<CallAt>(py)
+    method::add::<CallAt>(py)?;
+    method::add::<Cancel>(py)?;
+    method::add::<CancelTimer>(py)
 }
 
 #[pymethods]

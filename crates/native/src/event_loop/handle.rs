@@ -2,11 +2,12 @@
 
 use super::LoopCore;
 use super::work::{Args, Call, Work};
+use crate::ffi::method::{Arguments, FastMethod};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{Object, context};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use pyo3::{PyTraverseError, PyVisit};
+use std::ffi::CStr;
 
 /// A callback that waits for its turn; the object returned by `loop.call_soon()` and
 /// `loop.call_soon_threadsafe()`. Has the interface of `asyncio.Handle`.
@@ -27,10 +28,8 @@ impl Handle {
         } else {
             Args::Many(Object::new(args.clone().into_any()))
         };
-        let work = Work::new(
-            Call { callback: callback.into(), args },
-            Object::new(context::copy_current(py)?),
-        );
+        let context = Object::new(context::copy_current(py)?);
+        let work = Work::new(Call { callback: callback.into(), args }, context);
         recycled::make(py, Self { work }).map(Bound::unbind)
     }
 
@@ -49,19 +48,14 @@ impl Recycled for Handle {
 
 #[pymethods]
 impl Handle {
-    /// Cancel the callback. A second call, or one after the callback has run, does nothing.
-    fn cancel(&self, py: Python<'_>) {
-        self.work.cancel(py);
-    }
-
     /// True if the callback was cancelled.
     fn cancelled(&self) -> bool {
         self.work.is_cancelled()
     }
 
-    /// The contextvars.Context in which the callback runs.
-    fn get_context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.work.context.bind(py).clone()
+    /// The contextvars.Context in which the callback will run; None once it has run.
+    fn get_context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.work.context(py)
     }
 
     #[getter]
@@ -75,8 +69,8 @@ impl Handle {
     }
 
     #[getter]
-    fn _context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.work.context.bind(py).clone()
+    fn _context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.work.context(py)
     }
 
     #[getter]
@@ -84,18 +78,28 @@ impl Handle {
         self.work.is_cancelled()
     }
 
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.work.visit(&visit)
-    }
-
-    fn __clear__(&self, py: Python<'_>) {
-        self.work.cancel(py);
-    }
-
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let state = if self.work.is_cancelled() { " cancelled" } else { "" };
         let what = self.work.describe(py)?;
         let space = if what.is_empty() { "" } else { " " };
         Ok(format!("<Handle{state}{space}{what}>"))
+    }
+}
+
+/// `Handle.cancel`
+pub struct Cancel;
+
+impl FastMethod for Cancel {
+    type Class = Handle;
+    const NAME: &'static CStr = c"cancel";
+    const DOC: &'static CStr = c"cancel($self, /)\n--\n\nCancel the callback. A second call, or one after the callback has run, does nothing.";
+
+    fn call<'py>(
+        slf: Borrowed<'_, 'py, Handle>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        arguments.none("cancel")?;
+        slf.get().work.cancel(slf.py());
+        Ok(slf.py().None().into_bound(slf.py()))
     }
 }

@@ -7,6 +7,7 @@
 mod calls;
 mod core;
 mod dispatch;
+mod futures;
 mod handle;
 mod inbox;
 mod meter;
@@ -23,4 +24,8 @@ pub use registry::{OnReady, Source};
 pub use timer_handle::TimerHandle;
 pub use work::report;
 
-pub(crate) use calls::add_methods;
+/// Adds the methods that have CPython's fastest calling convention.
+pub(crate) fn add_methods(py: pyo3::Python<'_>) -> pyo3::PyResult<()> {
+    calls::add_methods(py)?;
+    futures::add_methods(py)
+}

@@ -31,9 +31,9 @@ struct Burst {
 
 impl LoopCore {
     /// How long the poll may sleep; `None` for ever.
-    fn timeout_ns(&self, py: Python<'_>) -> Option<u64> {
+    fn timeout_ns(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         if self.stopping.load(Ordering::SeqCst) || !self.ready.with(py, |ready| ready.is_empty()) {
-            return Some(0);
+            return Ok(Some(0));
         }
         // Cancelled timers on top would wake the loop for nothing.
         loop {
@@ -48,15 +48,16 @@ impl LoopCore {
                 timers.pop()
             });
             if let Some(Timer::Native(handle)) = &dropped {
-                handle.get().popped();
+                handle.get().popped(py);
             }
         }
-        let deadline = self.timers.with(py, |timers| timers.next_deadline_ns())?;
-        Some(deadline.saturating_sub(self.now_ns(py)))
+        let deadline = self.timers.with(py, |timers| timers.next_deadline_ns());
+        Ok(deadline.map(|deadline| deadline.saturating_sub(self.now_ns(py))))
     }
 
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
-        let timeout_ns = self.timeout_ns(py);
+        self.sweep_timers(py)?;
+        let timeout_ns = self.timeout_ns(py)?;
         self.meter.with(py, |meter| meter.polls += 1);
         let result = match timeout_ns {
             Some(0) => self.with_poller(py, |poller| poller.wait(Some(0))).and_then(|r| r),

@@ -86,13 +86,30 @@ pub struct Work {
     /// Taken by the run or by a cancellation, whichever is first; back after an exception, for
     /// the report's sake.
     call: LoopCell<Option<Call>>,
-    pub context: Object,
+    /// Let go of when the work has run, or has left its queue: a cancellation leaves it, since
+    /// freeing a context costs more than everything else that it does.
+    context: LoopCell<Option<Object>>,
     cancelled: AtomicBool,
 }
 
 impl Work {
     pub fn new(call: Call, context: Object) -> Self {
-        Self { call: LoopCell::new(Some(call)), context, cancelled: AtomicBool::new(false) }
+        Self {
+            call: LoopCell::new(Some(call)),
+            context: LoopCell::new(Some(context)),
+            cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// Where the callback will run; `None` after a cancellation or a run.
+    pub fn context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.context.with(py, |slot| slot.as_ref().map(|context| context.bind(py).clone()))
+    }
+
+    /// Lets go of everything without cancelling: it has left its queue, or its loop closes.
+    pub fn forget(&self, py: Python<'_>) {
+        drop(self.call.take(py));
+        drop(self.context.take(py));
     }
 
     pub fn is_cancelled(&self) -> bool {
@@ -114,8 +131,9 @@ impl Work {
     #[inline]
     pub fn run(&self, owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = owner.py();
-        let Some(call) = self.call.take(py) else { return Ok(()) };
-        match context::run(self.context.bind(py), || call.invoke(py)) {
+        let context = self.context.take(py);
+        let (Some(call), Some(context)) = (self.call.take(py), context) else { return Ok(()) };
+        match context::run(context.bind(py), || call.invoke(py)) {
             Ok(()) => owner.get().lap(owner, call.callback.bind(py)),
             Err(error) => {
                 owner.get().lap(owner, call.callback.bind(py))?;
@@ -133,8 +151,8 @@ impl Work {
     ) -> PyResult<()> {
         let py = owner.py();
         let call = self.call.with(py, |slot| slot.as_ref().map(|call| call.clone_ref(py)));
-        let Some(call) = call else { return Ok(()) };
-        let outcome = context::run(self.context.bind(py), || call.invoke(py));
+        let (Some(call), Some(context)) = (call, self.context(py)) else { return Ok(()) };
+        let outcome = context::run(&context, || call.invoke(py));
         owner.get().lap(owner, call.callback.bind(py))?;
         outcome.or_else(|error| self.report(owner, handle, error))
     }
@@ -173,7 +191,11 @@ impl Work {
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.context.visit(visit)?;
+        if let Some(Err(error)) =
+            self.context.peek(|slot| slot.as_ref().map_or(Ok(()), |context| context.visit(visit)))
+        {
+            return Err(error);
+        }
         self.call
             .peek(|slot| match slot {
                 Some(call) => {

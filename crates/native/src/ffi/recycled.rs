@@ -2,9 +2,11 @@
 //!
 //! PyO3's own freelist takes a lock and thread-local look-ups per object; this one is a vector
 //! that the GIL guards. `make` writes into recycled memory; `install` replaces the class's
-//! `tp_dealloc` by one that keeps the memory. Only for frozen, garbage-collected classes (as all of
-//! PyO3's are) without `__dict__` or weak references, which Python code can neither instantiate
-//! nor subclass.
+//! `tp_dealloc` by one that keeps the memory, and takes the class out of garbage collection, where
+//! PyO3 puts every class: a flood of handles would make the collector walk all of them again and
+//! again (half of the cost of `call_soon_threadsafe`). Only for frozen classes without `__dict__`
+//! or weak references, which Python code can neither instantiate nor subclass, and whose instances
+//! let go of what they refer to when they have served.
 //! Free-threaded builds, where no GIL guards the vector, keep PyO3's allocation.
 
 use super::LoopCell;
@@ -50,8 +52,6 @@ pub fn make<T: Recycled>(py: Python<'_>, value: T) -> PyResult<Bound<'_, T>> {
     let contents = unsafe { object.byte_add(offset) }.cast::<T>();
     // SAFETY: the value's place in a dead instance: aligned, ours, and nothing is overwritten.
     unsafe { contents.write(value) };
-    // SAFETY: the instance is complete, and `dealloc` has untracked its memory.
-    unsafe { ffi::PyObject_GC_Track(object.cast()) };
     // SAFETY: a new reference to what is a complete instance now.
     Ok(unsafe { Bound::from_owned_ptr(py, object).cast_into_unchecked() })
 }
@@ -61,8 +61,6 @@ pub fn make<T: Recycled>(py: Python<'_>, value: T) -> PyResult<Bound<'_, T>> {
 /// # Safety
 /// To be called by CPython as the `tp_dealloc` of `T`.
 unsafe extern "C" fn dealloc<T: Recycled>(object: *mut ffi::PyObject) {
-    // SAFETY: a tracked or untracked object of a garbage-collected class.
-    unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
     // SAFETY: objects are deallocated by attached threads.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the object has no references left, but its value is still alive.
@@ -82,8 +80,8 @@ unsafe extern "C" fn dealloc<T: Recycled>(object: *mut ffi::PyObject) {
         keep
     });
     if !kept {
-        // SAFETY: the inverse of PyType_GenericAlloc for a garbage-collected class.
-        unsafe { ffi::PyObject_GC_Del(object.cast()) };
+        // SAFETY: the inverse of PyType_GenericAlloc for a class without garbage collection.
+        unsafe { ffi::PyObject_Free(object.cast()) };
     }
     // SAFETY: the reference that the instance held; `make` takes a new one.
     unsafe { ffi::Py_DECREF(class.cast()) };
@@ -95,7 +93,11 @@ pub fn install<T: Recycled>(py: Python<'_>) {
         return;
     }
     let class = T::type_object_raw(py);
-    // SAFETY: the type is alive, and no instance has been made yet; the slot is a plain field of
-    // a heap type.
-    unsafe { (*class).tp_dealloc = Some(dealloc::<T>) };
+    // SAFETY: the type is alive, no instance has been made yet, and no other thread knows it.
+    let class = unsafe { &mut *class };
+    class.tp_dealloc = Some(dealloc::<T>);
+    class.tp_free = Some(ffi::PyObject_Free);
+    class.tp_traverse = None;
+    class.tp_clear = None;
+    class.tp_flags &= !ffi::Py_TPFLAGS_HAVE_GC;
 }

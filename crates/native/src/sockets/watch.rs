@@ -256,8 +256,9 @@ impl Watch {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.0
             .peek(|s| {
-                visit.call(&s.reader)?;
-                visit.call(&s.writer)?;
+                for handle in [&s.reader, &s.writer].into_iter().flatten() {
+                    handle.get().work.visit(&visit)?;
+                }
                 s.read_waiters.iter().chain(&s.write_waiters).try_for_each(|w| visit.call(w))
             })
             .unwrap_or(Ok(()))
