@@ -68,11 +68,15 @@ def test_timeout_fires_before_what_never_comes() -> None:
 
 
 def test_sockets_work_and_come_before_timers() -> None:
+    served = asyncio.Event()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1 << 16):
             writer.write(data)
             await writer.drain()
         writer.close()
+        await writer.wait_closed()
+        served.set()
 
     async def main() -> float:
         path = f"\0oneloop-virtual-{os.getpid()}"
@@ -85,17 +89,39 @@ def test_sockets_work_and_come_before_timers() -> None:
                     assert await reader.readexactly(1000) == b"x" * 1000
             writer.close()
             await writer.wait_closed()
+            await served.wait()
         return asyncio.get_running_loop().time()
 
     assert oneloop.testing.run(main()) < 1
 
 
-def test_threads_are_waited_for_in_real_time() -> None:
-    async def main() -> str:
+def test_clock_stands_still_while_threads_work() -> None:
+    async def main() -> tuple[str, float]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, lambda: "from the thread")
 
-    assert oneloop.testing.run(main()) == "from the thread"
+        def work() -> str:
+            time.sleep(0.02)
+            return "from the thread"
+
+        async with asyncio.timeout(0.001):
+            answers = await asyncio.gather(asyncio.to_thread(work), asyncio.to_thread(work))
+        assert answers == ["from the thread"] * 2
+        later = loop.time()
+        await asyncio.sleep(10)
+        return answers[0], later
+
+    assert oneloop.testing.run(main()) == ("from the thread", 0)
+
+
+def test_cancelled_job_does_not_hold_the_clock_for_ever() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        job = loop.run_in_executor(None, time.sleep, 0.01)
+        job.cancel()
+        await asyncio.sleep(5)
+        return loop.time()
+
+    assert oneloop.testing.run(main()) == 5
 
 
 def test_factory_and_debug_mode() -> None:
