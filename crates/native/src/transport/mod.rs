@@ -4,8 +4,11 @@
 
 mod descriptor;
 mod endpoint;
+mod flow;
+mod life;
 mod listener;
 mod protocol;
+mod registration;
 mod stream;
 mod stream_read;
 mod stream_write;
