@@ -127,8 +127,7 @@ impl StreamTransport {
     }
 
     pub fn protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.state
-            .with(py, |s| s.protocol.as_ref().map(|p| p.object.bind(py).clone()))
+        self.state.with(py, |s| s.protocol.as_ref().map(|p| p.object.bind(py).clone()))
     }
 
     pub fn life(&self, py: Python<'_>) -> Life {
@@ -314,9 +313,8 @@ fn on_ready(
     let this = slf.get();
     let py = owner.py();
     if readiness.is_readable() {
-        let reads = this
-            .state
-            .with(py, |s| s.life == Life::Open && !s.reading_paused && !s.read_eof);
+        let reads =
+            this.state.with(py, |s| s.life == Life::Open && !s.reading_paused && !s.read_eof);
         if reads {
             this.read_ready(owner, slf)?;
         }
@@ -355,7 +353,7 @@ impl StreamTransport {
     ) -> PyResult<Py<Self>> {
         let py = owner.py();
         owner.get().check_closed()?;
-        let descriptor = Descriptor::of_socket(sock)?;
+        let descriptor = Descriptor::of_object(sock)?;
         let endpoint = Endpoint::of_socket(sock, extra)?;
         let fd = descriptor.fd(py).map_err(|e| errors::os_error("socket", &e))?;
         life::refuse_taken(owner, fd)?;
@@ -470,8 +468,6 @@ impl StreamTransport {
 
 impl Drop for StreamTransport {
     fn drop(&mut self) {
-        if self.descriptor.is_leaking() {
-            super::unclosed::warn("StreamTransport");
-        }
+        super::unclosed::end("StreamTransport", &self.descriptor);
     }
 }
