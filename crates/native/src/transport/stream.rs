@@ -13,6 +13,7 @@ use super::write_queue::WriteQueue;
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, context};
+use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -411,9 +412,21 @@ impl StreamTransport {
         self.descriptor.fd(py).unwrap_or(-1)
     }
 
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::stock_transport(py)
+    }
+
     #[classattr]
     fn _start_tls_compatible() -> bool {
         true
+    }
+
+    /// `loop.sendfile()` asks: sendfile(2) where the kernel can, else a copy.
+    #[getter]
+    fn _sendfile_compatible<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::sendfile_mode(py)?.getattr(intern!(py, "TRY_NATIVE"))
     }
 
     /// Optional information on the transport: `socket`, `sockname`, `peername`, and what its maker

@@ -35,18 +35,7 @@ impl StreamTransport {
                 data.get_type().name()?
             )));
         }
-        let refusal = this.state.with(py, |s| {
-            if s.write_eof {
-                Some("Cannot call write() after write_eof()")
-            } else if s.empty_waiter.is_some() {
-                Some("unable to write; sendfile is in progress")
-            } else {
-                None
-            }
-        });
-        if let Some(refusal) = refusal {
-            return Err(PyRuntimeError::new_err(refusal));
-        }
+        this.refuse_writes(py, "write")?;
         if this.state.with(py, |s| s.life.is_ended()) {
             return this.write_after_loss(py);
         }
@@ -64,6 +53,20 @@ impl StreamTransport {
             })?
         };
         this.after_push(slf, queued)
+    }
+
+    /// RuntimeError while nothing may be written.
+    fn refuse_writes(&self, py: Python<'_>, method: &str) -> PyResult<()> {
+        let (eof, busy) = self.state.with(py, |s| (s.write_eof, s.empty_waiter.is_some()));
+        if eof {
+            let text = format!("Cannot call {method}() after write_eof()");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        if busy {
+            let text = format!("unable to {method}; sendfile is in progress");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        Ok(())
     }
 
     /// Decides whether what was queued goes now or at the end of the tick.
@@ -99,16 +102,18 @@ impl StreamTransport {
                 return self.fatal(slf, error, "Fatal write error on socket transport");
             }
         }
-        let (changed, empty) = self.state.with(py, |s| {
+        let changed = self.state.with(py, |s| {
             let empty = s.queue.is_empty();
             let changed = s.write_blocked == empty;
             s.write_blocked = !empty;
-            (changed, empty)
+            changed
         });
         if changed && let Err(e) = self.update_interest(slf) {
             return self.cannot_watch(slf, &e);
         }
-        if empty { self.drained(slf) } else { Ok(()) }
+        // May write more: only then is it known whether the queue has ended.
+        self.maybe_resume_protocol(slf)?;
+        if self.state.with(py, |s| s.queue.is_empty()) { self.drained(slf) } else { Ok(()) }
     }
 
     /// The queue is empty: what waited for that happens now.
@@ -151,8 +156,7 @@ impl StreamTransport {
             resolve(waiter.bind(py))?;
         }
         if self.state.with(py, |s| s.write_blocked) {
-            self.send_queue(slf)?;
-            self.maybe_resume_protocol(slf)
+            self.send_queue(slf)
         } else {
             match self.update_interest(slf) {
                 Ok(()) => Ok(()),
@@ -221,6 +225,7 @@ impl StreamTransport {
 
     /// Queue several bytes-like objects, in order.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        slf.get().refuse_writes(slf.py(), "writelines")?;
         for data in list_of_data.try_iter()? {
             Self::write_bytes_like(slf, &data?)?;
         }
