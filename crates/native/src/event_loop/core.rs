@@ -217,6 +217,17 @@ impl LoopCore {
         self.is_debug()
     }
 
+    /// RuntimeError in a child of the process that made the loop (S6).
+    pub(super) fn _check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.with_poller(py, |poller| poller.is_foreign()).unwrap_or(false) {
+            return Err(PyRuntimeError::new_err(
+                "this event loop belongs to the parent process: after fork(), the child must make \
+                 its own loop (or call os._exit())",
+            ));
+        }
+        Ok(())
+    }
+
     fn _check_closed(&self) -> PyResult<()> {
         self.check_closed()
     }

@@ -10,7 +10,6 @@ use super::LoopCore;
 use super::ready::Timer;
 use crate::errors;
 use oneloop_engine::Poller;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
@@ -145,15 +144,7 @@ impl LoopCore {
         let py = owner.py();
         let mut burst = Burst::default();
         loop {
-            let foreign = self
-                .with_poller(py, |poller| poller.is_foreign())
-                .map_err(|e| errors::os_error("event loop", &e))?;
-            if foreign {
-                return Err(PyRuntimeError::new_err(
-                    "this event loop belongs to the parent process: after fork(), the child must \
-                     make its own loop (or call os._exit())",
-                ));
-            }
+            self._check_process(py)?;
             self.tick(owner, &mut burst)?;
             if self.stopping.load(Ordering::SeqCst) {
                 return Ok(());
