@@ -1,0 +1,2 @@
+"""placeholder"""
+def page(doc): raise SystemExit("not yet")

@@ -1,0 +1,57 @@
+"""gevent's echo servers: StreamServer with a handler per connection, DatagramServer."""
+
+from __future__ import annotations
+
+from gevent.server import DatagramServer, StreamServer
+from gevent.socket import socket as GreenSocket
+
+from bench.rivals import endpoint
+
+READ = 1 << 18
+
+
+def echo(client: GreenSocket, address: object) -> None:
+    endpoint.no_delay(client)
+    while data := client.recv(READ):
+        client.sendall(data)
+
+
+def echo_once(client: GreenSocket, address: object) -> None:
+    endpoint.no_delay(client)
+    client.sendall(client.recv(READ))
+
+
+def echo_each(size: int, client: GreenSocket) -> None:
+    endpoint.no_delay(client)
+    rest = b""
+    while data := client.recv(READ):
+        data = rest + data
+        whole = len(data) // size * size
+        for at in range(0, whole, size):
+            client.sendall(data[at : at + size])
+        rest = data[whole:]
+
+
+class EchoDatagrams(DatagramServer):  # type: ignore[misc]
+    def handle(self, data: bytes, address: tuple[str, int]) -> None:
+        self.socket.sendto(data, address)
+
+
+def main() -> None:
+    where = endpoint.parse()
+    listener = endpoint.listen(where)
+    green = GreenSocket(fileno=listener.detach())
+    if where.form == "udp":
+        server = EchoDatagrams(green)
+    else:
+        handlers = {"accept": echo_once, "pipeline": lambda c, _: echo_each(where.size, c)}
+        handler = handlers.get(where.form, echo)
+        context = endpoint.tls_context(where)
+        tls = {"ssl_context": context} if context else {}
+        server = StreamServer(green, handler, **tls)
+    server.start()
+    endpoint.announce(green)
+    server.serve_forever()
+
+
+main()

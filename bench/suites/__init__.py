@@ -1,0 +1,15 @@
+"""The suites, one file each: a function from options to cases. This file is their list and knows no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.model import Case
+from bench.suites import primitives, tcp, unix
+from bench.suites.options import Options
+
+SUITES: dict[str, Callable[[Options], list[Case]]] = {
+    "tcp": tcp.cases,
+    "unix": unix.cases,
+    "primitives": primitives.cases,
+}
