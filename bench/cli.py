@@ -156,6 +156,8 @@ def main(args: list[str]) -> int:
     """Runs the bench. Returns the exit status: 0, 1 for a regression, 130 when interrupted."""
     options = parser().parse_args(args)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=220)
     if options.demo:
         from bench.demo import main as demo
 

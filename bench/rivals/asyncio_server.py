@@ -12,7 +12,8 @@ from typing import cast
 from bench.rivals import endpoint, loops
 from bench.rivals.endpoint import Endpoint
 
-STREAM_READ = 1 << 18
+#: What vmbench read at once.
+STREAM_READ = 102_400
 
 
 class Echo(asyncio.Protocol):
@@ -57,7 +58,7 @@ class EchoBuffered(asyncio.BufferedProtocol):
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self.buffer = bytearray(STREAM_READ)
+        self.buffer = bytearray(1 << 18)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -121,6 +122,7 @@ async def main(where: Endpoint) -> None:
     """Serves in the form that was asked for until it is killed."""
     loop = asyncio.get_running_loop()
     listener = endpoint.listen(where)
+    port = endpoint.port_of(listener)
     context = endpoint.tls_context(where)
     if where.form == "udp":
         await loop.create_datagram_endpoint(EchoDatagrams, sock=listener)
@@ -133,7 +135,7 @@ async def main(where: Endpoint) -> None:
         make = PROTOCOLS[where.form]
         create = loop.create_unix_server if where.family == "unix" else loop.create_server
         await create(make, sock=listener, ssl=context, backlog=endpoint.BACKLOG)
-    endpoint.announce(listener)
+    endpoint.announce_port(port)
     await asyncio.Event().wait()
 
 

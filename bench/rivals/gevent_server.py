@@ -7,7 +7,7 @@ from gevent.socket import socket as GreenSocket
 
 from bench.rivals import endpoint
 
-READ = 1 << 18
+READ = 102_400
 
 
 def echo(client: GreenSocket, address: object) -> None:

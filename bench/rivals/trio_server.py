@@ -7,7 +7,7 @@ import trio
 from bench.rivals import endpoint
 from bench.rivals.endpoint import Endpoint
 
-READ = 1 << 18
+READ = 102_400
 
 
 async def echo(stream: trio.abc.Stream, where: Endpoint) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from twisted.internet import epollreactor, ssl
+from twisted.internet import epollreactor
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import ITransport
 from twisted.internet.protocol import DatagramProtocol, Factory, Protocol, connectionDone
@@ -68,6 +68,8 @@ def main() -> None:
         reactor.listenUNIX(where.path, factory, backlog=endpoint.BACKLOG)
         endpoint.announce_port(0)
     elif where.tls:
+        from twisted.internet import ssl  # needs pyOpenSSL, which the other forms do not
+
         pem = Path(where.tls).read_bytes()
         options = ssl.PrivateCertificate.loadPEM(pem).options()
         port = reactor.listenSSL(0, factory, options, endpoint.BACKLOG, "127.0.0.1")

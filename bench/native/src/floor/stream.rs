@@ -1,7 +1,6 @@
 //! The epoll echo server on byte streams: one shared read buffer, one send per read, a queue only when the
 //! socket is full. Also the server that closes after the first message, and the same over rustls.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -135,7 +134,8 @@ pub fn serve(path: Option<&Path>, manner: Manner, tls: Option<&Arc<ServerConfig>
     let mut poller = Poller::new()?;
     let listener = Listener::open(path)?;
     poller.watch_input(&listener, LISTENER)?;
-    let mut connections: HashMap<usize, Connection> = HashMap::new();
+    // By descriptor number: the kernel hands out the lowest that is free.
+    let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut buffer = vec![0; BUFFER_LEN];
     let mut ready = Vec::new();
     loop {
@@ -146,20 +146,21 @@ pub fn serve(path: Option<&Path>, manner: Manner, tls: Option<&Arc<ServerConfig>
                     let token = fd.as_raw_fd() as usize;
                     poller.watch_input(&fd, token)?;
                     let connection = Connection { peer: wrap(fd, tls)?, unsent: Vec::new() };
-                    connections.insert(token, connection);
+                    if connections.len() <= token {
+                        connections.resize_with(token + 1, || None);
+                    }
+                    connections[token] = Some(connection);
                 }
                 continue;
             }
-            let Some(connection) = connections.get_mut(&token) else { continue };
+            let Some(Some(connection)) = connections.get_mut(token) else { continue };
             let was_writing = !connection.unsent.is_empty();
             let mut then = if was_writing { connection.flush() } else { Ok(Then::Read) };
             if matches!(then, Ok(Then::Read)) {
                 then = connection.echo(&mut buffer, manner, tls.is_some());
             }
             match then {
-                Ok(Then::Close) | Err(_) => {
-                    connections.remove(&token);
-                }
+                Ok(Then::Close) | Err(_) => connections[token] = None,
                 Ok(Then::Write) if !was_writing => poller.rewatch(&connection.peer, token, true)?,
                 Ok(Then::Read) if was_writing => poller.rewatch(&connection.peer, token, false)?,
                 Ok(_) => {}
