@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,14 +34,16 @@ class Load:
     size: int = 1024
     connections: int = 10
     pipeline: int = 1
+    rate: float | None = None
 
     def options(self, settings: Settings) -> list[str]:
         """The generator's command line, without the address."""
         given = ["--mode", self.mode, "--size", str(self.size), "--pipeline", str(self.pipeline)]
         given += ["--connections", str(self.connections)]
         given += ["--duration", str(settings.duration_s), "--warmup", str(settings.warmup_s)]
-        if settings.rate is not None:
-            given += ["--rate", str(settings.rate)]
+        rate = self.rate if self.rate is not None else settings.rate
+        if rate is not None:
+            given += ["--rate", str(rate)]
         # Without a CPU of its own the generator must not spin the server off the only one.
         if settings.generator_cpu is None:
             given += ["--waiting", "sleep"]
@@ -112,12 +113,10 @@ def measure_server(
                 raise explain(server, failure) from failure
             except ProcessLookupError:
                 raise RivalFailed(f"died: {server.ending()}") from None
-    return _sample(before, after, outcome, settings)
+    return _sample(before, after, outcome)
 
 
-def _sample(
-    before: measure.Usage, after: measure.Usage, outcome: dict[str, Any], settings: Settings
-) -> Sample:
+def _sample(before: measure.Usage, after: measure.Usage, outcome: dict[str, Any]) -> Sample:
     messages = int(outcome["messages"])
     if messages == 0:
         raise RivalFailed("answered nothing in the measured window")
@@ -136,23 +135,15 @@ def _sample(
         "generator_cpu": float(outcome["generator_cpu_share"]),
     }
     curve: Curve = [(float(q), float(ns)) for q, ns in latency["curve"]]
-    return Sample(metrics, curve, _notes(outcome, metrics, settings))
+    return Sample(metrics, curve, _notes(outcome, metrics))
 
 
-def _notes(outcome: dict[str, Any], metrics: Metrics, settings: Settings) -> list[str]:
+def _notes(outcome: dict[str, Any], metrics: Metrics) -> list[str]:
     notes = []
     if metrics["generator_busy"] > GENERATOR_BUSY and metrics["server_busy"] < SERVER_RESTS:
         notes.append("generator was the bottleneck")
-    if settings.rate is None and outcome["lost"]:
+    if outcome["lost"]:
         notes.append(f"{outcome['lost']} datagrams lost")
     if outcome["unsent"]:
         notes.append(f"{outcome['unsent']} messages were due and never sent: overloaded")
     return notes
-
-
-def free_descriptors() -> int:
-    """How many connections a process here may hold."""
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(0, soft - 64) if soft != resource.RLIM_INFINITY else os.sysconf("SC_OPEN_MAX")

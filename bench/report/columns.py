@@ -9,7 +9,7 @@ HEADINGS = {
     "server_cpu_ns": "CPU/msg",
     "ns_per_op": "time/op",
     "cpu_ns_per_op": "CPU/op",
-    "wall_s": "seconds",
+    "wall_ns": "total",
     "server_user_ns": "user",
     "server_system_ns": "system",
     "bytes_per_item": "memory/item",

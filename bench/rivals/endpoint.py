@@ -84,10 +84,12 @@ def no_delay(sock: socket.socket | None) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def tls_context(endpoint: Endpoint) -> ssl.SSLContext | None:
+def tls_context(
+    endpoint: Endpoint, make: type[ssl.SSLContext] = ssl.SSLContext
+) -> ssl.SSLContext | None:
     """A server context from the PEM with key and chain, or None without --tls."""
     if not endpoint.tls:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = make(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(endpoint.tls)
     return context

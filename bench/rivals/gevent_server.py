@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gevent.server import DatagramServer, StreamServer
+from gevent.ssl import SSLContext
 from gevent.socket import socket as GreenSocket
 
 from bench.rivals import endpoint
@@ -40,17 +41,18 @@ class EchoDatagrams(DatagramServer):  # type: ignore[misc]
 def main() -> None:
     where = endpoint.parse()
     listener = endpoint.listen(where)
+    port = endpoint.port_of(listener)
     green = GreenSocket(fileno=listener.detach())
     if where.form == "udp":
         server = EchoDatagrams(green)
     else:
         handlers = {"accept": echo_once, "pipeline": lambda c, _: echo_each(where.size, c)}
         handler = handlers.get(where.form, echo)
-        context = endpoint.tls_context(where)
+        context = endpoint.tls_context(where, SSLContext)
         tls = {"ssl_context": context} if context else {}
         server = StreamServer(green, handler, **tls)
     server.start()
-    endpoint.announce(green)
+    endpoint.announce_port(port)
     server.serve_forever()
 
 

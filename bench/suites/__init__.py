@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.model import Case
-from bench.suites import primitives, tcp, unix
+from bench.suites import accept, idle, pipeline, primitives, scale, sock, streams, tcp, tls, udp, unix
 from bench.suites.options import Options
 
 SUITES: dict[str, Callable[[Options], list[Case]]] = {
     "tcp": tcp.cases,
     "unix": unix.cases,
+    "udp": udp.cases,
+    "tls": tls.cases,
+    "streams": streams.cases,
+    "sock": sock.cases,
+    "pipeline": pipeline.cases,
+    "accept": accept.cases,
     "primitives": primitives.cases,
+    "idle": idle.cases,
+    "scale": scale.cases,
 }

@@ -51,10 +51,11 @@ def echo_cases(
     sizes: Sequence[int],
     connections: Sequence[int],
     mode: str = "echo",
+    remark: str = "",
 ) -> list[Case]:
     """Every size with every number of connections."""
     return [
-        echo_case(suite, options, rivals, serve, Load(mode, size, count))
+        echo_case(suite, options, rivals, serve, Load(mode, size, count), remark=remark)
         for size in sizes
         for count in connections
     ]

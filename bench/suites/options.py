@@ -14,8 +14,10 @@ SERVER_RIVALS = tuple(name for name in SERVERS if name not in ALIASES)
 
 #: Rivals that no suite of servers knows.
 FILE_RIVALS = ("open", "aiofiles", "aiofile", "libaio", "fio")
-HTTP_RIVALS = ("uvicorn", "granian", "pywsgi")
-GREEN_RIVALS = ("threads",)
+HTTP_RIVALS = ("aiohttp", "httptools", "uvicorn", "granian", "pywsgi")
+GREEN_RIVALS = ("threads", "greenlet")
+#: The few that a quick run measures, besides a suite's own.
+QUICK_RIVALS = {FLOOR, "asyncio", "uvloop", SUBJECT, "open", "fio"}
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,16 @@ class Options:
         rivals = tuple(offered)
         if self.only:
             extra = tuple(name for name in self.only if name in ALIASES and "uvloop" in rivals)
-            chosen = tuple(name for name in rivals if _base(name) in self.only or name in self.only)
+            chosen = tuple(name for name in rivals if {name, *_parts(name)} & set(self.only))
             return chosen + extra
         if self.quick:
-            keep = {FLOOR, "asyncio", "uvloop", SUBJECT, "open", "gevent", "fio"}
-            return tuple(name for name in rivals if _base(name) in keep - {"gevent"}) or rivals[:3]
+            return tuple(name for name in rivals if set(_parts(name)) & QUICK_RIVALS)
         return rivals
 
 
-def _base(name: str) -> str:
-    """A rival's name without the program that runs on it: `aiohttp on uvloop` is uvloop's."""
-    return name.rpartition(" on ")[2]
+def _parts(name: str) -> tuple[str, ...]:
+    """`aiohttp on uvloop` is aiohttp's and uvloop's."""
+    return tuple(name.split(" on "))
 
 
 def size_text(size_bytes: int) -> str:

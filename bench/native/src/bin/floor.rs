@@ -43,6 +43,13 @@ enum Work {
         #[arg(long, default_value_t = 0)]
         parent_mib: usize,
     },
+    /// Look a name up many times.
+    Resolve {
+        #[arg(long, default_value_t = 1000)]
+        count: u32,
+        #[arg(long)]
+        host: String,
+    },
     /// Read whole files many times.
     Files {
         #[arg(long, default_value_t = 1000)]
@@ -62,15 +69,16 @@ fn run(work: &Work) -> io::Result<()> {
         Work::Uring { path } => uring::serve(path.as_deref()),
         Work::Udp => datagram::serve(),
         Work::Http => http::serve(),
-        Work::Spawn { count, parent_mib } => {
-            println!("{}", spawn::measure(*count, *parent_mib)?);
-            Ok(())
-        }
-        Work::Files { rounds, paths } => {
-            println!("{}", files::measure(paths, *rounds)?);
-            Ok(())
-        }
+        Work::Spawn { count, parent_mib } => hand_over(&spawn::measure(*count, *parent_mib)?),
+        Work::Resolve { count, host } => hand_over(&spawn::resolve(host, *count)?),
+        Work::Files { rounds, paths } => hand_over(&files::measure(paths, *rounds)?),
     }
+}
+
+/// Prints the figures and waits for a word, so that memory can be read meanwhile.
+fn hand_over(figures: &serde_json::Value) -> io::Result<()> {
+    println!("{figures}");
+    io::stdin().read_line(&mut String::new()).map(|_| ())
 }
 
 fn main() -> ExitCode {

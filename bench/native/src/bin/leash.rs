@@ -1,11 +1,14 @@
 //! `leash CPU PROGRAM ARGS…`: runs the program on one CPU (`-` for any), and kills it when its starter dies.
 //!
-//! Both hold across exec, so that no code runs between fork and exec in the starter, which is Python.
+//! Both hold across exec, so that no code runs between fork and exec in the starter, which is Python. It also raises
+//! the soft limit of open files to the hard one: ten thousand idle connections are one of the measurements.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{
+    Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit,
+};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 fn main() -> ExitCode {
@@ -25,6 +28,10 @@ fn main() -> ExitCode {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         eprintln!("leash: prctl: {error}");
         return ExitCode::FAILURE;
+    }
+    let files = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }) {
+        eprintln!("leash: open files: {error}");
     }
     let error = Command::new(&program).args(args).exec();
     eprintln!("leash: {}: {error}", program.to_string_lossy());

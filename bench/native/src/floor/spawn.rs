@@ -1,6 +1,8 @@
-//! Starting a child with posix_spawn (vfork inside) and waiting for it, from a parent of a given size.
+//! Starting a child with posix_spawn (vfork inside) and waiting for it, from a parent of a given size; libc's
+//! name resolution without anything around it.
 
 use std::io;
+use std::net::ToSocketAddrs;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -22,6 +24,16 @@ pub fn measure(count: u32, parent_mib: usize) -> io::Result<Value> {
         }
     }
     let elapsed = now_ns() - begin;
-    let kept = std::hint::black_box(&ballast).len();
-    Ok(json!({"ns_per_op": elapsed as f64 / f64::from(count), "ops": count, "ballast": kept}))
+    std::hint::black_box(&ballast);
+    Ok(json!({"ns_per_op": elapsed as f64 / f64::from(count), "ops": count}))
+}
+
+/// Looks `host` up `count` times.
+pub fn resolve(host: &str, count: u32) -> io::Result<Value> {
+    let begin = now_ns();
+    for _ in 0..count {
+        std::hint::black_box((host, 80).to_socket_addrs()?.count());
+    }
+    let elapsed = now_ns() - begin;
+    Ok(json!({"ns_per_op": elapsed as f64 / f64::from(count), "ops": count}))
 }

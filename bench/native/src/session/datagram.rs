@@ -10,7 +10,7 @@ use crate::pattern::Pattern;
 use crate::poller::Poller;
 
 /// Losses in a row after which the server is called silent.
-const LOSSES_IN_A_ROW: u32 = 10;
+const LOSSES_IN_A_ROW: u32 = 30;
 
 #[derive(Debug)]
 pub struct Datagram {
@@ -101,7 +101,7 @@ impl Session for Datagram {
     }
 
     fn patience_ns(&self) -> u64 {
-        300_000_000
+        100_000_000
     }
 
     fn overdue(&mut self) -> Result<Overdue, Fault> {
