@@ -1,1 +1,16 @@
-//! The kernel and time for oneloop. Knows no Python.
+//! The kernel and time for oneloop: readiness, deadlines, wake-ups, checked system calls.
+//!
+//! Knows no Python, no protocol and no transport. Everything here returns `io::Result` and can be
+//! tested without an interpreter; `fake` is a scripted selector and clock for such tests.
+
+pub mod clock;
+pub mod fake;
+pub mod poller;
+pub mod sys;
+pub mod timers;
+pub mod waker;
+
+pub use clock::Clock;
+pub use poller::{Event, Interest, Poller, Readiness, Token};
+pub use timers::Timers;
+pub use waker::Waker;

@@ -1,8 +1,23 @@
 //! The extension module `oneloop._native`: exports only.
 
+mod address;
+mod errors;
+mod event_loop;
+mod ffi;
+mod imports;
+mod sockets;
+mod transport;
+
 use pyo3::prelude::*;
 
 #[pymodule(gil_used = true)]
-fn _native(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    ffi::socket_object::check_layout(module.py())?;
+    module.add_class::<event_loop::LoopCore>()?;
+    module.add_class::<event_loop::Handle>()?;
+    module.add_class::<event_loop::TimerHandle>()?;
+    module.add_class::<transport::StreamTransport>()?;
+    module.add_class::<transport::Listener>()?;
+    module.add_class::<sockets::SockOperation>()?;
+    event_loop::add_to(&module.py().get_type::<event_loop::LoopCore>())
 }

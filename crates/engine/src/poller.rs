@@ -1,0 +1,341 @@
+//! Interest in, readiness out: epoll behind one small contract, with stale events kept out (S4).
+//!
+//! Every registration of a descriptor gets a new generation, which travels through the kernel in
+//! the event's 64 bits of user data. An event whose generation is not its slot's current one
+//! belongs to an earlier owner of that descriptor number: it is counted and dropped, so no owner
+//! ever hears of another's readiness.
+//!
+//! epoll keys a registration by open file, not by number. When a program closes a descriptor that
+//! is still open elsewhere (a dup, a forked child), the registration lives on where nothing can
+//! name it, and a level-triggered event would return for ever. After `REBUILD_AFTER` waits that
+//! brought nothing but stale events, the whole epoll instance is made anew from the live slots.
+//!
+//! May not know: what is registered, or why.
+
+use crate::sys::{epoll, fork};
+use std::fmt::Debug;
+use std::io;
+use std::ops::BitOr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+/// Room for events of one wait; more ready descriptors simply come with the next wait.
+const EVENTS_PER_WAIT: usize = 512;
+const REBUILD_AFTER: u32 = 16;
+
+/// What a registration wants to hear of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interest(u32);
+
+impl Interest {
+    pub const NONE: Self = Self(0);
+    pub const READ: Self = Self(libc::EPOLLIN.cast_unsigned());
+    pub const WRITE: Self = Self(libc::EPOLLOUT.cast_unsigned());
+    /// Report changes, not levels: for descriptors that are always tried before they are waited for.
+    pub const EDGE: Self = Self(libc::EPOLLET.cast_unsigned());
+
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl BitOr for Interest {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What the kernel says; an error or hang-up makes both directions ready, so that whoever waits
+/// tries the operation and gets its errno.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Readiness(u32);
+
+impl Readiness {
+    const BROKEN: u32 = (libc::EPOLLERR | libc::EPOLLHUP).cast_unsigned();
+
+    pub fn is_readable(self) -> bool {
+        self.0 & (libc::EPOLLIN.cast_unsigned() | Self::BROKEN) != 0
+    }
+
+    pub fn is_writable(self) -> bool {
+        self.0 & (libc::EPOLLOUT.cast_unsigned() | Self::BROKEN) != 0
+    }
+
+    /// Nothing but an error or a hang-up: reported even to a registration that asked for nothing.
+    pub fn is_only_broken(self) -> bool {
+        self.0 & Self::BROKEN != 0
+            && self.0 & (libc::EPOLLIN | libc::EPOLLOUT).cast_unsigned() == 0
+    }
+}
+
+/// One registration: a descriptor number and the generation of its slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Token {
+    fd: u32,
+    generation: u32,
+}
+
+impl Token {
+    fn to_u64(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.fd)
+    }
+
+    fn from_u64(data: u64) -> Self {
+        Self { fd: (data & 0xffff_ffff) as u32, generation: (data >> 32) as u32 }
+    }
+
+    pub fn fd(self) -> RawFd {
+        self.fd.cast_signed()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub token: Token,
+    pub readiness: Readiness,
+}
+
+/// What a poller needs from the kernel; `fake::Script` is the other implementation.
+pub trait Selector: Debug + Send {
+    fn add(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
+    fn modify(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
+    fn delete(&mut self, fd: RawFd) -> io::Result<()>;
+    fn wait(&mut self, events: &mut Vec<epoll::RawEvent>, timeout_ns: Option<u64>) -> io::Result<()>;
+    /// A new, empty selector in the place of this one.
+    fn renew(&mut self) -> io::Result<()>;
+    fn raw_fd(&self) -> RawFd;
+}
+
+#[derive(Debug)]
+struct Epoll(OwnedFd);
+
+impl Selector for Epoll {
+    fn add(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()> {
+        epoll::add(self.0.as_fd(), fd, mask, data)
+    }
+    fn modify(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()> {
+        epoll::modify(self.0.as_fd(), fd, mask, data)
+    }
+    fn delete(&mut self, fd: RawFd) -> io::Result<()> {
+        epoll::delete(self.0.as_fd(), fd)
+    }
+    fn wait(&mut self, events: &mut Vec<epoll::RawEvent>, timeout_ns: Option<u64>) -> io::Result<()> {
+        epoll::wait(self.0.as_fd(), events, timeout_ns)
+    }
+    fn renew(&mut self) -> io::Result<()> {
+        self.0 = epoll::create()?;
+        Ok(())
+    }
+    fn raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    generation: u32,
+    /// None: vacant.
+    interest: Option<Interest>,
+}
+
+#[derive(Debug)]
+pub struct Poller {
+    selector: Box<dyn Selector>,
+    /// By descriptor number: the kernel hands out the lowest free one, so this stays dense.
+    slots: Vec<Slot>,
+    /// Written by the kernel in `wait`, read by `next_event`.
+    events: Vec<epoll::RawEvent>,
+    cursor: usize,
+    fork_generation: u32,
+    stale: u64,
+    waits_with_only_stale: u32,
+}
+
+impl Poller {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self::with_selector(Box::new(Epoll(epoll::create()?))))
+    }
+
+    pub fn with_selector(selector: Box<dyn Selector>) -> Self {
+        Self {
+            selector,
+            slots: Vec::new(),
+            events: Vec::new(),
+            cursor: 0,
+            fork_generation: fork::generation(),
+            stale: 0,
+            waits_with_only_stale: 0,
+        }
+    }
+
+    /// True in a child of the process that made this poller: the kernel's instance is shared with
+    /// the parent, and using it would corrupt the parent's registrations (S6).
+    #[inline]
+    pub fn is_foreign(&self) -> bool {
+        self.fork_generation != fork::generation()
+    }
+
+    pub fn register(&mut self, fd: RawFd, interest: Interest) -> io::Result<Token> {
+        self.refuse_foreign()?;
+        let index = usize::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, Slot { generation: 0, interest: None });
+        }
+        let generation = self.slots[index].generation.wrapping_add(1);
+        let token = Token { fd: fd.cast_unsigned(), generation };
+        match self.selector.add(fd, interest.0, token.to_u64()) {
+            // The same open file under an earlier generation: take the registration over.
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
+                self.selector.modify(fd, interest.0, token.to_u64())?;
+            }
+            other => other?,
+        }
+        self.slots[index] = Slot { generation, interest: Some(interest) };
+        Ok(token)
+    }
+
+    /// Changes what a live registration wants; one whose kernel side is gone (its file was closed
+    /// by somebody else) is an ENOENT or EBADF.
+    pub fn modify(&mut self, token: Token, interest: Interest) -> io::Result<()> {
+        self.refuse_foreign()?;
+        match self.live_slot(token) {
+            Some(slot) if slot.interest == Some(interest) => Ok(()),
+            _ => self.reaffirm(token, interest),
+        }
+    }
+
+    /// `modify` that asks the kernel even if nothing has changed.
+    pub fn reaffirm(&mut self, token: Token, interest: Interest) -> io::Result<()> {
+        self.refuse_foreign()?;
+        let Some(slot) = self.live_slot(token) else {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        };
+        slot.interest = Some(interest);
+        self.selector.modify(token.fd(), interest.0, token.to_u64())
+    }
+
+    /// Ends a registration while its descriptor is still open. Events that it has in flight turn stale.
+    pub fn deregister(&mut self, token: Token) -> io::Result<()> {
+        if !self.vacate(token) || self.is_foreign() {
+            return Ok(());
+        }
+        self.selector.delete(token.fd())
+    }
+
+    /// Ends a registration whose descriptor somebody else has closed: no system call, since the
+    /// number may be another file's by now. True if the token was live.
+    pub fn vacate(&mut self, token: Token) -> bool {
+        match self.live_slot(token) {
+            Some(slot) => {
+                slot.interest = None;
+                slot.generation = slot.generation.wrapping_add(1);
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub fn is_live(&self, token: Token) -> bool {
+        self.slots
+            .get(token.fd as usize)
+            .is_some_and(|s| s.interest.is_some() && s.generation == token.generation)
+    }
+
+    fn live_slot(&mut self, token: Token) -> Option<&mut Slot> {
+        self.slots
+            .get_mut(token.fd as usize)
+            .filter(|s| s.interest.is_some() && s.generation == token.generation)
+    }
+
+    /// Waits; events are then taken with `next_event`. `None` waits for ever. EINTR is an error
+    /// here, because only the caller can look after signals.
+    pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        debug_assert!(!self.has_pending(), "events of the last wait are left");
+        self.refuse_foreign()?;
+        if self.events.capacity() == 0 {
+            self.events.reserve_exact(EVENTS_PER_WAIT);
+        }
+        self.cursor = 0;
+        self.events.clear();
+        self.selector.wait(&mut self.events, timeout_ns)?;
+        if self.events.is_empty() {
+            return Ok(());
+        }
+        if self.events.iter().any(|e| self.is_live(Token::from_u64(e.u64))) {
+            self.waits_with_only_stale = 0;
+        } else {
+            self.waits_with_only_stale += 1;
+            if self.waits_with_only_stale >= REBUILD_AFTER {
+                self.rebuild()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event of the last wait whose registration is live at this moment.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event> {
+        while let Some(raw) = self.events.get(self.cursor) {
+            self.cursor += 1;
+            let token = Token::from_u64(raw.u64);
+            let readiness = Readiness(raw.events);
+            if self.is_live(token) {
+                return Some(Event { token, readiness });
+            }
+            self.stale += 1;
+        }
+        None
+    }
+
+    pub fn has_pending(&self) -> bool {
+        self.cursor < self.events.len()
+    }
+
+    /// Events dropped because their registration had ended.
+    pub fn stale_events(&self) -> u64 {
+        self.stale
+    }
+
+    pub fn live_registrations(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.interest.is_some()).count()
+    }
+
+    pub fn raw_fd(&self) -> RawFd {
+        self.selector.raw_fd()
+    }
+
+    fn rebuild(&mut self) -> io::Result<()> {
+        self.waits_with_only_stale = 0;
+        self.selector.renew()?;
+        for (fd, slot) in self.slots.iter_mut().enumerate() {
+            let Some(interest) = slot.interest else { continue };
+            let token = Token { fd: fd as u32, generation: slot.generation };
+            match self.selector.add(token.fd(), interest.0, token.to_u64()) {
+                // Closed behind its owner's back: there is nothing left to hear of.
+                Err(e) if e.raw_os_error() == Some(libc::EBADF) => {
+                    slot.interest = None;
+                    slot.generation = slot.generation.wrapping_add(1);
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_foreign(&self) -> io::Result<()> {
+        if self.is_foreign() {
+            return Err(io::Error::other(
+                "this event loop belongs to the parent process: a forked child must make its own",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! Checked system calls: the only room of the engine (with the file engines) that may be unsafe.
+//!
+//! Each function is one system call, takes borrowed descriptors and slices, and turns `-1` into
+//! `io::Error` with its errno. No policy lives here: no retries but EINTR where a retry is always
+//! right, no state.
+
+// `unsafe` is allowed in this room only; see SAFETY.md.
+#![allow(unsafe_code)]
+
+pub mod address;
+pub mod clock;
+pub mod epoll;
+pub mod eventfd;
+pub mod fork;
+pub mod socket;
+
+use std::io;
+
+/// Turns the kernel's `-1` into the calling thread's errno.
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Turns the kernel's `-1` into errno, anything else into a length.
+fn checked_len(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}

@@ -1,0 +1,165 @@
+//! The socket calls of the data path: receive, send, accept, shut down.
+//!
+//! Everything is non-blocking by flag (MSG_DONTWAIT), whatever the descriptor's own mode, so that
+//! no call from the loop can block. SIGPIPE is off (MSG_NOSIGNAL): EPIPE is returned.
+
+use super::address::Address;
+use super::{checked, checked_len};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+const RECV: libc::c_int = libc::MSG_DONTWAIT;
+const SEND: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+/// More segments than this go out with the next call (IOV_MAX of every Linux).
+pub const MAX_SEGMENTS: usize = 1024;
+
+/// recv(2). The bytes written are the first `n` of `buffer`.
+#[inline]
+pub fn recv(fd: RawFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into live memory during the call.
+    checked_len(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), RECV) })
+}
+
+/// recvfrom(2), with the sender's address.
+pub fn recv_from(fd: RawFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<(usize, Address)> {
+    let mut from = Address::room();
+    // SAFETY: buffer, address and length are live through the call, with their true sizes.
+    let n = checked_len(unsafe {
+        libc::recvfrom(
+            fd,
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            RECV,
+            (&raw mut from.storage).cast(),
+            &raw mut from.len,
+        )
+    })?;
+    Ok((n, from))
+}
+
+/// send(2).
+#[inline]
+pub fn send(fd: RawFd, data: &[u8]) -> io::Result<usize> {
+    // SAFETY: the kernel reads `data.len()` live bytes during the call.
+    checked_len(unsafe { libc::send(fd, data.as_ptr().cast(), data.len(), SEND) })
+}
+
+/// sendto(2).
+pub fn send_to(fd: RawFd, data: &[u8], to: &Address) -> io::Result<usize> {
+    // SAFETY: data and address are live through the call, with their true sizes.
+    checked_len(unsafe {
+        libc::sendto(
+            fd,
+            data.as_ptr().cast(),
+            data.len(),
+            SEND,
+            (&raw const to.storage).cast(),
+            to.len,
+        )
+    })
+}
+
+/// sendmsg(2) of up to `MAX_SEGMENTS` segments.
+pub fn send_vectored(fd: RawFd, segments: &[IoSlice<'_>]) -> io::Result<usize> {
+    // SAFETY: msghdr is plain data, for which all zeros is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // IoSlice is guaranteed to have iovec's layout on Unix.
+    message.msg_iov = segments.as_ptr().cast_mut().cast();
+    message.msg_iovlen = segments.len().min(MAX_SEGMENTS);
+    // SAFETY: the segments borrow live bytes through the call, and the kernel only reads them.
+    checked_len(unsafe { libc::sendmsg(fd, &raw const message, SEND) })
+}
+
+/// read(2), for descriptors that are no sockets; these must be non-blocking themselves.
+pub fn read(fd: RawFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into live memory during the call.
+    checked_len(unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) })
+}
+
+/// writev(2), for descriptors that are no sockets; these must be non-blocking themselves.
+pub fn write_vectored(fd: RawFd, segments: &[IoSlice<'_>]) -> io::Result<usize> {
+    let count = segments.len().min(MAX_SEGMENTS) as libc::c_int;
+    // SAFETY: IoSlice has iovec's layout; the segments borrow live bytes through the call.
+    checked_len(unsafe { libc::writev(fd, segments.as_ptr().cast(), count) })
+}
+
+/// accept4(2), non-blocking and close-on-exec; with the peer's address.
+pub fn accept(fd: RawFd) -> io::Result<(OwnedFd, Address)> {
+    let mut from = Address::room();
+    // SAFETY: address and length are live through the call, with their true sizes.
+    let fd = checked(unsafe {
+        libc::accept4(
+            fd,
+            (&raw mut from.storage).cast(),
+            &raw mut from.len,
+            libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+        )
+    })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    Ok((unsafe { OwnedFd::from_raw_fd(fd) }, from))
+}
+
+/// connect(2): EINPROGRESS means to wait for writability and then ask `take_error`.
+pub fn connect(fd: RawFd, to: &Address) -> io::Result<()> {
+    // SAFETY: the address is live through the call, with its true size.
+    checked(unsafe { libc::connect(fd, (&raw const to.storage).cast(), to.len) })?;
+    Ok(())
+}
+
+pub fn shutdown_write(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    checked(unsafe { libc::shutdown(fd, libc::SHUT_WR) })?;
+    Ok(())
+}
+
+/// getsockname(2).
+pub fn local_address(fd: RawFd) -> io::Result<Address> {
+    let mut address = Address::room();
+    // SAFETY: address and length are live through the call, with their true sizes.
+    checked(unsafe {
+        libc::getsockname(fd, (&raw mut address.storage).cast(), &raw mut address.len)
+    })?;
+    Ok(address)
+}
+
+fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: value and length are live through the call, with their true sizes.
+    checked(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) })?;
+    Ok(value)
+}
+
+/// SO_ERROR: the outcome of a connect, or of an asynchronous network error. Zero is `Ok`.
+pub fn take_error(fd: RawFd) -> io::Result<()> {
+    match option(fd, libc::SOL_SOCKET, libc::SO_ERROR)? {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// Family, type and protocol of a socket, as `socket.socket(fileno=…)` wants them.
+pub fn kind(fd: RawFd) -> io::Result<(i32, i32, i32)> {
+    Ok((
+        option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?,
+        option(fd, libc::SOL_SOCKET, libc::SO_TYPE)?,
+        option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?,
+    ))
+}
+
+/// TCP_NODELAY, which asyncio sets on every TCP connection.
+pub fn set_nodelay(fd: RawFd) -> io::Result<()> {
+    let one: libc::c_int = 1;
+    // SAFETY: the value is live through the call, with its true size.
+    checked(unsafe {
+        libc::setsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_NODELAY,
+            (&raw const one).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}

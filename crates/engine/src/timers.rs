@@ -1,0 +1,129 @@
+//! One heap of deadlines with lazy cancellation.
+//!
+//! Entries leave in order of deadline, and of insertion among equal deadlines. A cancelled entry
+//! stays until it comes up or until more than half of the heap is cancelled; then one `sweep`
+//! rebuilds it, so that mass cancellation costs O(1) per timer.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Below this many cancelled entries a sweep is not worth its pass over the heap
+/// (asyncio's `_MIN_CANCELLED_TIMER_HANDLES_FRACTION` has the same purpose).
+const MIN_SWEEP: usize = 100;
+
+#[derive(Debug)]
+struct Entry<T> {
+    deadline_ns: u64,
+    /// Insertion number: first in, first out among equal deadlines.
+    sequence: u64,
+    item: T,
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Entry<T> {
+    /// Reversed: `BinaryHeap` keeps its greatest on top, we want the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.deadline_ns, other.sequence).cmp(&(self.deadline_ns, self.sequence))
+    }
+}
+
+#[derive(Debug)]
+pub struct Timers<T> {
+    heap: BinaryHeap<Entry<T>>,
+    next_sequence: u64,
+    cancelled: usize,
+}
+
+impl<T> Default for Timers<T> {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), next_sequence: 0, cancelled: 0 }
+    }
+}
+
+impl<T> Timers<T> {
+    pub fn push(&mut self, deadline_ns: u64, item: T) {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.heap.push(Entry { deadline_ns, sequence, item });
+    }
+
+    /// The earliest deadline, which may belong to a cancelled entry.
+    #[inline]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|entry| entry.deadline_ns)
+    }
+
+    /// The earliest item whose deadline is `now_ns` or before.
+    pub fn pop_due(&mut self, now_ns: u64) -> Option<T> {
+        if self.next_deadline_ns()? > now_ns {
+            return None;
+        }
+        self.heap.pop().map(|entry| entry.item)
+    }
+
+    /// The earliest item, due or not: for dropping cancelled ones from the top.
+    pub fn pop(&mut self) -> Option<T> {
+        self.heap.pop().map(|entry| entry.item)
+    }
+
+    pub fn peek(&self) -> Option<&T> {
+        self.heap.peek().map(|entry| &entry.item)
+    }
+
+    /// Counts one more cancelled entry; true when it is time to `sweep`.
+    pub fn note_cancelled(&mut self) -> bool {
+        self.cancelled += 1;
+        self.cancelled > MIN_SWEEP && self.cancelled * 2 > self.heap.len()
+    }
+
+    /// A cancelled entry left by `pop` or `pop_due`.
+    pub fn note_cancelled_popped(&mut self) {
+        self.cancelled = self.cancelled.saturating_sub(1);
+    }
+
+    /// Removes every entry for which `is_cancelled` holds and returns them, so that the caller
+    /// may drop them where running destructors is allowed.
+    pub fn sweep(&mut self, is_cancelled: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut removed = Vec::with_capacity(self.cancelled);
+        let mut kept = Vec::with_capacity(self.heap.len().saturating_sub(self.cancelled));
+        for entry in std::mem::take(&mut self.heap).into_vec() {
+            if is_cancelled(&entry.item) {
+                removed.push(entry.item);
+            } else {
+                kept.push(entry);
+            }
+        }
+        self.heap = BinaryHeap::from(kept);
+        self.cancelled = 0;
+        removed
+    }
+
+    /// Entries that are not cancelled.
+    pub fn pending(&self) -> usize {
+        self.heap.len() - self.cancelled.min(self.heap.len())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.heap.iter().map(|entry| &entry.item)
+    }
+}
+
+#[cfg(test)]
+mod tests;

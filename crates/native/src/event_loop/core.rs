@@ -1,0 +1,329 @@
+//! `LoopCore`: the native base class of `oneloop.Loop`, and the one owner of a loop's state.
+//!
+//! Each field is one noun behind its own cell, so that no two can deadlock or alias (S2). Fields
+//! marked "any thread" are atomics or locks; the rest belongs to the loop's thread (S5).
+
+use super::inbox::Inbox;
+use super::meter::Meter;
+use super::ready::{Ready, Timer};
+use super::registry::{Flush, Source};
+use crate::errors;
+use crate::ffi::LoopCell;
+use oneloop_engine::{Clock, Interest, Poller, Timers};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
+use std::collections::VecDeque;
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Native base class of `oneloop.Loop`: not to be used by itself.
+#[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
+pub struct LoopCore {
+    pub(super) ready: LoopCell<VecDeque<Ready>>,
+    pub(super) timers: LoopCell<Timers<Timer>>,
+    /// None while the loop's thread waits in it without the GIL.
+    poller: LoopCell<Option<Box<Poller>>>,
+    pub(super) clock: LoopCell<Clock>,
+    pub(super) sources: LoopCell<Vec<Option<Source>>>,
+    pub(super) dirty: LoopCell<Vec<(Py<PyAny>, Flush)>>,
+    pub meter: LoopCell<Meter>,
+    /// What small reads of all transports share; made at the first read.
+    pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
+    /// Any thread.
+    pub(super) inbox: Inbox,
+    /// Any thread.
+    pub(super) stopping: AtomicBool,
+    /// Any thread.
+    closed: AtomicBool,
+    debug: AtomicBool,
+    /// Any thread: ident of the thread that runs the loop, 0 when none does.
+    pub(super) thread: AtomicU64,
+    /// Callbacks are running: writes may wait for the end of the tick.
+    pub(super) in_tick: AtomicBool,
+}
+
+impl LoopCore {
+    /// The poller, unless the loop's thread is waiting in it at this moment.
+    pub fn with_poller<R>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut Poller) -> R,
+    ) -> io::Result<R> {
+        self.poller.with(py, |poller| match poller {
+            Some(poller) => Ok(f(poller)),
+            None => Err(io::Error::other(
+                "the event loop is waiting in its own thread: use call_soon_threadsafe()",
+            )),
+        })
+    }
+
+    pub(super) fn take_poller(&self, py: Python<'_>) -> Option<Box<Poller>> {
+        self.poller.take(py)
+    }
+
+    pub(super) fn put_poller(&self, py: Python<'_>, poller: Box<Poller>) {
+        self.poller.with(py, |slot| *slot = Some(poller));
+    }
+
+    pub fn is_in_tick(&self) -> bool {
+        self.in_tick.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn is_debug(&self) -> bool {
+        self.debug.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn is_closed_now(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// RuntimeError on a closed loop, as `BaseEventLoop._check_closed`.
+    #[inline]
+    pub fn check_closed(&self) -> PyResult<()> {
+        if self.is_closed_now() {
+            return Err(PyRuntimeError::new_err("Event loop is closed"));
+        }
+        Ok(())
+    }
+
+    /// Nanoseconds on the loop's clock.
+    #[inline]
+    pub fn now_ns(&self, py: Python<'_>) -> u64 {
+        self.clock.with(py, |clock| clock.now_ns())
+    }
+
+    /// Counts a callback that has just ended, and names it if it was the longest.
+    #[inline]
+    pub fn lap(&self, owner: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.meter.with(owner.py(), Meter::lap) {
+            let name = name_of(what);
+            self.meter.with(owner.py(), |meter| meter.longest_name = name);
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_cancelled_timer(&self, py: Python<'_>) {
+        if self.timers.with(py, Timers::note_cancelled) {
+            // Stock handles are asked outside of the cell: that is Python code.
+            let stock_cancelled: Vec<usize> = self.stock_timers(py).iter().filter_map(|handle| {
+                Timer::Stock(handle.clone_ref(py)).is_cancelled(py).then(|| handle.as_ptr() as usize)
+            }).collect();
+            let removed = self.timers.with(py, |timers| {
+                timers.sweep(|timer| match timer {
+                    Timer::Native(handle) => handle.get().work.is_cancelled(),
+                    Timer::Stock(handle) => stock_cancelled.contains(&(handle.as_ptr() as usize)),
+                })
+            });
+            for timer in &removed {
+                if let Timer::Native(handle) = timer {
+                    handle.get().popped();
+                }
+            }
+        }
+    }
+
+    fn stock_timers(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        if !self.is_debug() {
+            return Vec::new();
+        }
+        self.timers.with(py, |timers| {
+            timers
+                .iter()
+                .filter_map(|timer| match timer {
+                    Timer::Stock(handle) => Some(handle.clone_ref(py)),
+                    Timer::Native(_) => None,
+                })
+                .collect()
+        })
+    }
+}
+
+/// `module.qualname` where it has one, else its type's.
+fn name_of(what: &Bound<'_, PyAny>) -> String {
+    let qualname = |object: &Bound<'_, PyAny>| -> PyResult<String> {
+        object.getattr("__qualname__")?.extract::<String>()
+    };
+    qualname(what)
+        .or_else(|_| qualname(what.get_type().as_any()))
+        .unwrap_or_else(|_| "callback".to_owned())
+}
+
+#[pymethods]
+impl LoopCore {
+    #[new]
+    #[pyo3(signature = (*_args, virtual_time = false, **_kwargs))]
+    fn new(
+        _args: &Bound<'_, PyTuple>,
+        virtual_time: bool,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let make = || -> io::Result<(Poller, Inbox)> {
+            let mut poller = Poller::new()?;
+            let inbox = Inbox::new()?;
+            poller.register(inbox.waker().raw_fd(), Interest::READ)?;
+            Ok((poller, inbox))
+        };
+        let (poller, inbox) = make().map_err(|e| errors::os_error("event loop", &e))?;
+        Ok(Self {
+            ready: LoopCell::new(VecDeque::new()),
+            timers: LoopCell::new(Timers::default()),
+            poller: LoopCell::new(Some(Box::new(poller))),
+            clock: LoopCell::new(if virtual_time { Clock::Virtual(0) } else { Clock::Monotonic }),
+            sources: LoopCell::new(Vec::new()),
+            dirty: LoopCell::new(Vec::new()),
+            meter: LoopCell::new(Meter::new()),
+            read_buffer: LoopCell::new(Vec::new()),
+            inbox,
+            stopping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            debug: AtomicBool::new(false),
+            thread: AtomicU64::new(0),
+            in_tick: AtomicBool::new(false),
+        })
+    }
+
+    /// Seconds on the loop's clock: that of `time.monotonic()`.
+    fn time(&self, py: Python<'_>) -> f64 {
+        self.now_ns(py) as f64 / 1e9
+    }
+
+    /// Stop the loop at the end of the current tick. Any thread, though only
+    /// `call_soon_threadsafe(loop.stop)` wakes a sleeping loop.
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    fn is_running(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) != 0
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed_now()
+    }
+
+    fn get_debug(&self) -> bool {
+        self.is_debug()
+    }
+
+    fn _check_closed(&self) -> PyResult<()> {
+        self.check_closed()
+    }
+
+    #[getter]
+    fn _debug(&self) -> bool {
+        self.is_debug()
+    }
+
+    /// Assigned by BaseEventLoop.set_debug().
+    #[setter(_debug)]
+    fn set_debug_flag(&self, enabled: bool) {
+        self.debug.store(enabled, Ordering::Relaxed);
+    }
+
+    /// Ident of the thread that runs the loop, or None.
+    #[getter]
+    fn _thread_id(&self) -> Option<u64> {
+        Some(self.thread.load(Ordering::Relaxed)).filter(|ident| *ident != 0)
+    }
+
+    /// BaseEventLoop's constructor assigns None.
+    #[setter(_thread_id)]
+    fn set_thread_id(&self, ident: Option<u64>) {
+        self.thread.store(ident.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    #[getter]
+    fn _stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    #[setter(_stopping)]
+    fn set_stopping(&self, value: bool) {
+        self.stopping.store(value, Ordering::SeqCst);
+    }
+
+    #[getter]
+    fn _closed(&self) -> bool {
+        self.is_closed_now()
+    }
+
+    #[setter(_closed)]
+    fn set_closed(&self, value: bool) {
+        self.closed.store(value, Ordering::Relaxed);
+    }
+
+    /// Drops everything that waits: callbacks, timers, sources. Called once by `close()`.
+    fn _clear(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        this.flush_dirty(slf)?;
+        drop(this.inbox.take());
+        drop(this.ready.take(py));
+        drop(this.timers.take(py));
+        let sources = this.sources.take(py);
+        // The registrations go with the poller; the descriptors with their owners.
+        drop(sources);
+        drop(this.read_buffer.take(py));
+        Ok(())
+    }
+
+    /// Closes the poller's descriptor; the last step of `close()`.
+    fn _close_poller(&self, py: Python<'_>) {
+        drop(self.take_poller(py));
+    }
+
+    /// Counters by name; `Loop.statistics()` makes the dataclass.
+    fn _counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = PyDict::new(py);
+        let stale = self.with_poller(py, |p| p.stale_events()).unwrap_or(0);
+        let pending = self.timers.with(py, |timers| timers.pending());
+        self.meter.with(py, |m| -> PyResult<()> {
+            counters.set_item("ticks", m.ticks)?;
+            counters.set_item("callbacks", m.callbacks)?;
+            counters.set_item("polls", m.polls)?;
+            counters.set_item("events", m.events)?;
+            counters.set_item("stale_events", stale)?;
+            counters.set_item("timers_pending", pending)?;
+            counters.set_item("open_transports", m.open_transports)?;
+            counters.set_item("bytes_in", m.bytes_in)?;
+            counters.set_item("bytes_out", m.bytes_out)?;
+            counters.set_item("longest_callback_s", m.longest_callback_s())?;
+            counters.set_item("longest_callback_name", &m.longest_name)?;
+            counters.set_item("longest_tick_s", m.longest_tick_s())?;
+            counters.set_item("loop_lag_s", m.loop_lag_s())
+        })?;
+        Ok(counters)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // A cell that is in use at this moment is left out: its objects then count as reachable.
+        if let Some(result) = self.ready.peek(|ready| ready.iter().try_for_each(|r| r.visit(&visit)))
+        {
+            result?;
+        }
+        if let Some(result) = self.timers.peek(|timers| timers.iter().try_for_each(|t| t.visit(&visit)))
+        {
+            result?;
+        }
+        if let Some(result) = self.sources.peek(|sources| {
+            sources.iter().flatten().try_for_each(|source| visit.call(&source.object))
+        }) {
+            result?;
+        }
+        self.dirty
+            .peek(|dirty| dirty.iter().try_for_each(|(object, _)| visit.call(object)))
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.ready.take(py));
+        drop(self.timers.take(py));
+        drop(self.sources.take(py));
+        drop(self.dirty.take(py));
+    }
+}

@@ -1,0 +1,97 @@
+//! Counters that are always on: what `loop.statistics()` shows.
+//!
+//! Time is measured in cycles of the processor's counter, one reading per callback, and turned
+//! into seconds only when somebody asks.
+
+use oneloop_engine::sys::clock::{cycles, monotonic_ns};
+
+pub struct Meter {
+    pub ticks: u64,
+    pub callbacks: u64,
+    pub polls: u64,
+    pub events: u64,
+    pub open_transports: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// When the previous callback ended, or the tick began.
+    mark: u64,
+    tick_began: u64,
+    longest: u64,
+    pub longest_name: String,
+    /// Decaying mean of the length of ticks: how long readiness waits while callbacks run.
+    lag: f64,
+    longest_tick: u64,
+    born_cycles: u64,
+    born_ns: u64,
+}
+
+impl Meter {
+    pub fn new() -> Self {
+        let now = cycles();
+        Self {
+            ticks: 0,
+            callbacks: 0,
+            polls: 0,
+            events: 0,
+            open_transports: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            mark: now,
+            tick_began: now,
+            longest: 0,
+            longest_name: String::new(),
+            lag: 0.0,
+            longest_tick: 0,
+            born_cycles: now,
+            born_ns: monotonic_ns(),
+        }
+    }
+
+    #[inline]
+    pub fn begin_tick(&mut self) {
+        self.ticks += 1;
+        self.mark = cycles();
+        self.tick_began = self.mark;
+    }
+
+    /// A callback has ended; true if it was the longest so far and wants a name.
+    #[inline]
+    pub fn lap(&mut self) -> bool {
+        let now = cycles();
+        let length = now.saturating_sub(self.mark);
+        self.mark = now;
+        self.callbacks += 1;
+        if length > self.longest {
+            self.longest = length;
+            return true;
+        }
+        false
+    }
+
+    #[inline]
+    pub fn end_tick(&mut self) {
+        let length = self.mark.saturating_sub(self.tick_began);
+        self.longest_tick = self.longest_tick.max(length);
+        self.lag += (length as f64 - self.lag) / 64.0;
+    }
+
+    fn seconds_per_cycle(&self) -> f64 {
+        let elapsed = cycles().saturating_sub(self.born_cycles);
+        if elapsed == 0 {
+            return 0.0;
+        }
+        monotonic_ns().saturating_sub(self.born_ns) as f64 / elapsed as f64 / 1e9
+    }
+
+    pub fn longest_callback_s(&self) -> f64 {
+        self.longest as f64 * self.seconds_per_cycle()
+    }
+
+    pub fn loop_lag_s(&self) -> f64 {
+        self.lag * self.seconds_per_cycle()
+    }
+
+    pub fn longest_tick_s(&self) -> f64 {
+        self.longest_tick as f64 * self.seconds_per_cycle()
+    }
+}

@@ -1,0 +1,98 @@
+//! The three kinds of what may wait in the ready queue and in the heap of timers.
+//!
+//! A fourth kind, a green thread with the value that resumes it, joins here when green threads
+//! come: the tick treats each kind in one match and holds no borrow while it runs (S2).
+
+use super::{Handle, LoopCore, TimerHandle};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
+
+/// What a native completion does with its object.
+pub type Run = for<'py> fn(&Bound<'py, LoopCore>, &Bound<'py, PyAny>) -> PyResult<()>;
+
+pub enum Ready {
+    Handle(Py<Handle>),
+    /// An `asyncio.Handle` or `asyncio.TimerHandle`: debug mode has the standard library's.
+    Stock(Py<PyAny>),
+    /// A native completion: a transport's start or end, for instance.
+    Native(Py<PyAny>, Run),
+}
+
+impl Ready {
+    #[inline]
+    pub fn run(self, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
+        let py = owner.py();
+        match self {
+            Self::Handle(handle) => Handle::run(handle.bind(py), owner),
+            Self::Stock(handle) => run_stock(owner, handle.bind(py)),
+            Self::Native(object, run) => run(owner, object.bind(py)),
+        }
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            // The handle is no type of the collector's: what only we hold counts as ours.
+            Self::Handle(handle) if is_only_ours(handle) => handle.get().work.visit(visit),
+            Self::Handle(handle) => visit.call(handle),
+            Self::Stock(object) | Self::Native(object, _) => visit.call(object),
+        }
+    }
+}
+
+/// Debug mode: Python code measures the callback and reports the slow ones.
+pub fn run_stock(owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
+    owner.call_method1(intern!(owner.py(), "_run_debug_handle"), (handle,)).map(drop)
+}
+
+pub enum Timer {
+    Native(Py<TimerHandle>),
+    Stock(Py<PyAny>),
+}
+
+impl Timer {
+    pub fn is_cancelled(&self, py: Python<'_>) -> bool {
+        match self {
+            Self::Native(handle) => handle.get().work.is_cancelled(),
+            Self::Stock(handle) => handle
+                .bind(py)
+                .getattr(intern!(py, "_cancelled"))
+                .and_then(|flag| flag.is_truthy())
+                .unwrap_or(false),
+        }
+    }
+
+    /// Tells the handle that it has left the heap.
+    pub fn popped(&self, py: Python<'_>) -> PyResult<()> {
+        match self {
+            Self::Native(handle) => {
+                handle.get().popped();
+                Ok(())
+            }
+            Self::Stock(handle) => handle.bind(py).setattr(intern!(py, "_scheduled"), false),
+        }
+    }
+
+    #[inline]
+    pub fn run(self, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
+        match self {
+            Self::Native(handle) => TimerHandle::run(handle.bind(owner.py()), owner),
+            Self::Stock(handle) => run_stock(owner, handle.bind(owner.py())),
+        }
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Native(handle) if is_only_ours(handle) => {
+                visit.call(handle.get().owner())?;
+                handle.get().work.visit(visit)
+            }
+            Self::Native(handle) => visit.call(handle),
+            Self::Stock(object) => visit.call(object),
+        }
+    }
+}
+
+fn is_only_ours<T>(object: &Py<T>) -> bool {
+    crate::ffi::refcount(object) == 1
+}

@@ -1,0 +1,172 @@
+//! One turn of the loop, and the turns from `run_forever` to `stop`.
+//!
+//! A tick keeps asyncio's order: the handles that stood ready when it began, then I/O, then due
+//! timers; then what was written goes out. While callbacks keep each other ready and nothing else
+//! happens, the kernel is asked only every `BURST` ticks: a poll costs more than a callback does.
+//!
+//! The GIL is released once per blocking poll, and not at all for one that cannot block.
+
+use super::LoopCore;
+use super::ready::Timer;
+use crate::errors;
+use oneloop_engine::Poller;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use std::io;
+use std::sync::atomic::Ordering;
+
+/// Ticks with ready handles between two polls, while the polls find nothing. asyncio polls every
+/// tick; 8 keeps readiness at most a few callbacks late and costs a chain of callbacks an eighth
+/// of a system call each.
+const BURST: u32 = 8;
+
+impl LoopCore {
+    /// How long the poll may sleep; `None` for ever.
+    fn timeout_ns(&self, py: Python<'_>) -> Option<u64> {
+        if self.stopping.load(Ordering::SeqCst)
+            || !self.ready.with(py, |ready| ready.is_empty())
+        {
+            return Some(0);
+        }
+        // Cancelled timers on top would wake the loop for nothing.
+        loop {
+            let top_is_cancelled = self.timers.with(py, |timers| {
+                matches!(timers.peek(), Some(Timer::Native(h)) if h.get().work.is_cancelled())
+            });
+            if !top_is_cancelled {
+                break;
+            }
+            let dropped = self.timers.with(py, |timers| {
+                timers.note_cancelled_popped();
+                timers.pop()
+            });
+            if let Some(Timer::Native(handle)) = &dropped {
+                handle.get().popped();
+            }
+        }
+        let deadline = self.timers.with(py, |timers| timers.next_deadline_ns())?;
+        Some(deadline.saturating_sub(self.now_ns(py)))
+    }
+
+    fn poll(&self, py: Python<'_>) -> PyResult<()> {
+        let timeout_ns = self.timeout_ns(py);
+        self.meter.with(py, |meter| meter.polls += 1);
+        let result = match timeout_ns {
+            Some(0) => self.with_poller(py, |poller| poller.wait(Some(0))).and_then(|r| r),
+            Some(ns) if self.clock.with(py, |clock| clock.is_virtual()) => {
+                self.poll_virtual(py, ns)
+            }
+            _ => self.poll_blocking(py, timeout_ns),
+        };
+        match result {
+            // A signal: its Python handler runs here, and may raise KeyboardInterrupt.
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => py.check_signals(),
+            Err(e) => Err(errors::os_error("epoll_wait", &e)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn poll_blocking(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<()> {
+        let waker = self.inbox.waker();
+        waker.about_to_sleep();
+        // Whoever pushed before this line is seen here, whoever pushes after it signals.
+        if self.inbox.is_filled() {
+            waker.awake();
+            return self.with_poller(py, |poller| poller.wait(Some(0)))?;
+        }
+        let Some(mut poller) = self.take_poller(py) else {
+            return Err(io::Error::other("the event loop is closed"));
+        };
+        self.in_tick.store(false, Ordering::Relaxed);
+        let (poller, result) = py.detach(move || {
+            let result = poller.wait(timeout_ns);
+            (poller, result)
+        });
+        self.in_tick.store(true, Ordering::Relaxed);
+        self.put_poller(py, poller);
+        waker.awake();
+        result
+    }
+
+    /// Virtual time: what is ready now comes first; when nothing is, time jumps to the deadline.
+    fn poll_virtual(&self, py: Python<'_>, timeout_ns: u64) -> io::Result<()> {
+        self.with_poller(py, |poller| poller.wait(Some(0)))??;
+        if !self.with_poller(py, |poller| Poller::has_pending(poller))? && !self.inbox.is_filled() {
+            self.clock.with(py, |clock| clock.advance(timeout_ns));
+        }
+        Ok(())
+    }
+
+    fn tick(&self, owner: &Bound<'_, Self>, burst: &mut u32) -> PyResult<()> {
+        let py = owner.py();
+        self.accept_inbox(py);
+        let may_skip = *burst > 0 && !self.ready.with(py, |ready| ready.is_empty());
+        if may_skip {
+            *burst -= 1;
+        } else {
+            let pending = self
+                .with_poller(py, |poller| poller.has_pending())
+                .map_err(|e| errors::os_error("epoll_wait", &e))?;
+            if !pending {
+                self.poll(py)?;
+                self.accept_inbox(py);
+            }
+            *burst = BURST;
+        }
+        self.meter.with(py, super::meter::Meter::begin_tick);
+        let count = self.ready.with(py, |ready| ready.len());
+        for _ in 0..count {
+            // Fewer may be left: a nested close clears the queue.
+            let Some(ready) = self.ready.with(py, |ready| ready.pop_front()) else { break };
+            ready.run(owner)?;
+        }
+        if !may_skip {
+            self.serve_events(owner)?;
+        }
+        self.run_due_timers(owner)?;
+        self.flush_dirty(owner)?;
+        self.meter.with(py, super::meter::Meter::end_tick);
+        Ok(())
+    }
+
+    fn run_until_stopped(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
+        let py = owner.py();
+        let mut burst = 0;
+        loop {
+            let foreign = self
+                .with_poller(py, |poller| poller.is_foreign())
+                .map_err(|e| errors::os_error("event loop", &e))?;
+            if foreign {
+                return Err(PyRuntimeError::new_err(
+                    "this event loop belongs to the parent process: after fork(), the child must \
+                     make its own loop (or call os._exit())",
+                ));
+            }
+            self.tick(owner, &mut burst)?;
+            if self.stopping.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl LoopCore {
+    /// Runs ticks until `stop()`; called by `run_forever`. What callbacks raise goes to the
+    /// exception handler, save KeyboardInterrupt and SystemExit, which come out of here.
+    fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let ident: u64 = py.import(intern!(py, "threading"))?.call_method0("get_ident")?.extract()?;
+        this.thread.store(ident, Ordering::Relaxed);
+        this.in_tick.store(true, Ordering::Relaxed);
+        let result = this.run_until_stopped(slf);
+        // What was written before an exception left the loop still goes out.
+        let flushed = this.flush_dirty(slf);
+        this.in_tick.store(false, Ordering::Relaxed);
+        this.thread.store(0, Ordering::Relaxed);
+        this.stopping.store(false, Ordering::SeqCst);
+        result.and(flushed)
+    }
+}

@@ -1,0 +1,77 @@
+//! The buffer protocol: contiguous views of bytes-like objects, for reading and for writing.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::mem::MaybeUninit;
+
+/// A contiguous view; the exporter may not resize or free it while this lives.
+pub struct View(Box<ffi::Py_buffer>);
+
+// SAFETY: a Py_buffer is a pointer and lengths; releasing it needs the GIL, which `drop` takes.
+unsafe impl Send for View {}
+
+impl View {
+    /// For reading. TypeError or BufferError as CPython raises them.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::get(object, ffi::PyBUF_SIMPLE)
+    }
+
+    /// For writing: also a BufferError or TypeError for read-only objects.
+    pub fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::get(object, ffi::PyBUF_WRITABLE)
+    }
+
+    fn get(object: &Bound<'_, PyAny>, flags: std::ffi::c_int) -> PyResult<Self> {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: `view` has a stable address on the heap (exporters may keep it) until released.
+        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        Ok(Self(view))
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len.cast_unsigned()
+    }
+
+    /// The bytes, which Python code may change; so no call into Python while the slice lives.
+    pub fn as_slice(&self, _py: Python<'_>) -> &[u8] {
+        if self.len() == 0 {
+            return &[];
+        }
+        // SAFETY: PyBUF_SIMPLE views are contiguous and `len` long, and stay until released; the
+        // GIL, held while the slice lives, keeps others from writing.
+        unsafe { std::slice::from_raw_parts(self.0.buf.cast(), self.len()) }
+    }
+
+    /// Only for views made by `writable`.
+    pub fn as_mut_slice(&mut self, _py: Python<'_>) -> &mut [MaybeUninit<u8>] {
+        assert_eq!(self.0.readonly, 0, "this view was asked for writing");
+        if self.len() == 0 {
+            return &mut [];
+        }
+        // SAFETY: as above, and the exporter agreed to writing.
+        unsafe { std::slice::from_raw_parts_mut(self.0.buf.cast(), self.len()) }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        Python::attach(|_py| {
+            // SAFETY: filled by a successful PyObject_GetBuffer, released once.
+            unsafe { ffi::PyBuffer_Release(&raw mut *self.0) }
+        });
+    }
+}
+
+/// Runs `f` on the bytes of a bytes-like object, without a view for the exact type `bytes`.
+/// `f` must not run Python code.
+#[inline]
+pub fn with_bytes<R>(object: &Bound<'_, PyAny>, f: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
+    if let Ok(bytes) = object.cast_exact::<PyBytes>() {
+        return Ok(f(bytes.as_bytes()));
+    }
+    let view = View::of(object)?;
+    Ok(f(view.as_slice(object.py())))
+}

@@ -1,0 +1,88 @@
+//! Bytes objects that are filled in place.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::mem::MaybeUninit;
+
+unsafe extern "C" {
+    // Part of the public C API, missing from pyo3-ffi.
+    fn _PyBytes_Resize(object: *mut *mut ffi::PyObject, size: ffi::Py_ssize_t) -> std::ffi::c_int;
+}
+
+/// A bytes object under construction: nobody else has seen it, so that it may still change.
+pub struct BytesRoom(*mut ffi::PyObject);
+
+impl BytesRoom {
+    /// Room for `len` uninitialised bytes; MemoryError as always.
+    pub fn new(py: Python<'_>, len: usize) -> PyResult<Self> {
+        let len = ffi::Py_ssize_t::try_from(len).unwrap_or(ffi::Py_ssize_t::MAX);
+        // SAFETY: a null source leaves the content uninitialised, which `finish` cuts to what
+        // was written.
+        let object = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), len) };
+        if object.is_null() { Err(PyErr::fetch(py)) } else { Ok(Self(object)) }
+    }
+
+    pub fn as_mut_slice(&mut self, _py: Python<'_>) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: the object is alive and owned by `self`.
+        let len = unsafe { ffi::Py_SIZE(self.0) }.cast_unsigned();
+        // SAFETY: as above; it is a bytes object.
+        let data = unsafe { ffi::PyBytes_AsString(self.0) };
+        // SAFETY: a bytes object of `len` bytes that nobody else refers to.
+        unsafe { std::slice::from_raw_parts_mut(data.cast(), len) }
+    }
+
+    /// The first `len` bytes, all of which the caller has written, as a bytes object.
+    ///
+    /// # Safety
+    /// `len` bytes are initialised.
+    pub unsafe fn finish(mut self, py: Python<'_>, len: usize) -> PyResult<Bound<'_, PyBytes>> {
+        // SAFETY: the object is alive and owned by `self`.
+        if unsafe { ffi::Py_SIZE(self.0) }.cast_unsigned() != len {
+            // SAFETY: the only reference is ours; on failure it is freed and set to null.
+            if unsafe { _PyBytes_Resize(&raw mut self.0, len.cast_signed()) } != 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        let object = std::mem::replace(&mut self.0, std::ptr::null_mut());
+        // SAFETY: a new reference to a bytes object, whose ownership passes on.
+        Ok(unsafe { Bound::from_owned_ptr(py, object).cast_into_unchecked() })
+    }
+}
+
+impl Drop for BytesRoom {
+    fn drop(&mut self) {
+        // SAFETY: ours or null; every user holds the GIL (`new` and `finish` ask for it).
+        unsafe { ffi::Py_XDECREF(self.0) }
+    }
+}
+
+/// Receives into a new bytes object of at most `capacity` bytes; `receive` returns how many of the
+/// bytes it has written.
+pub fn filled<'py>(
+    py: Python<'py>,
+    capacity: usize,
+    receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> std::io::Result<usize>,
+) -> PyResult<std::io::Result<Bound<'py, PyBytes>>> {
+    let mut room = BytesRoom::new(py, capacity)?;
+    match receive(room.as_mut_slice(py)) {
+        // SAFETY: `receive` is one of the engine's calls, which return what the kernel wrote.
+        Ok(n) => unsafe { room.finish(py, n) }.map(Ok),
+        Err(e) => Ok(Err(e)),
+    }
+}
+
+/// A bytes object with a copy of the first `len` bytes of `source`, which the engine's receive
+/// has just written there.
+#[inline]
+pub fn received<'py>(
+    py: Python<'py>,
+    source: &[MaybeUninit<u8>],
+    len: usize,
+) -> Bound<'py, PyBytes> {
+    let written = &source[..len];
+    // SAFETY: the engine's receives return how many bytes the kernel has written from the start on.
+    let initialised =
+        unsafe { std::slice::from_raw_parts(written.as_ptr().cast::<u8>(), written.len()) };
+    PyBytes::new(py, initialised)
+}

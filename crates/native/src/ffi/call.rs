@@ -1,0 +1,76 @@
+//! Vectorcalls without argument tuples.
+
+use pyo3::prelude::*;
+use pyo3::{BoundObject, ffi};
+
+/// The result of a call: the object, or the exception that it raised.
+#[inline]
+fn finish<'py>(py: Python<'py>, result: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: a vectorcall returns a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, result) }
+}
+
+/// `callable()`
+#[inline]
+pub fn call0<'py>(callable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: `callable` is alive through the call.
+    let result = unsafe { ffi::PyObject_CallNoArgs(callable.as_ptr()) };
+    finish(callable.py(), result)
+}
+
+/// `callable(arg)`
+#[inline]
+pub fn call1<'py>(
+    callable: &Bound<'py, PyAny>,
+    arg: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    vectorcall(callable, [arg.as_ptr()])
+}
+
+/// `callable(first, second)`
+#[inline]
+pub fn call2<'py>(
+    callable: &Bound<'py, PyAny>,
+    first: &Bound<'py, PyAny>,
+    second: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    vectorcall(callable, [first.as_ptr(), second.as_ptr()])
+}
+
+#[inline]
+fn vectorcall<'py, const N: usize>(
+    callable: &Bound<'py, PyAny>,
+    args: [*mut ffi::PyObject; N],
+) -> PyResult<Bound<'py, PyAny>> {
+    // One free slot in front lets a bound method put its `self` there without a copy
+    // (PEP 590, PY_VECTORCALL_ARGUMENTS_OFFSET); no call here has more than two arguments.
+    let mut stack = [std::ptr::null_mut(); 3];
+    stack[1..=N].copy_from_slice(&args);
+    // SAFETY: the N arguments are borrowed from live `Bound`s, and the slot before them is ours.
+    let result = unsafe {
+        ffi::PyObject_Vectorcall(
+            callable.as_ptr(),
+            stack.as_ptr().add(1),
+            N | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
+            std::ptr::null_mut(),
+        )
+    };
+    finish(callable.py(), result)
+}
+
+/// `callable(*args, **{name: value})` with borrowed positional and keyword values in one slice,
+/// `names` being the tuple of the trailing keyword names.
+#[inline]
+pub fn call_slice<'py>(
+    callable: Borrowed<'_, 'py, PyAny>,
+    values: &[*mut ffi::PyObject],
+    positional: usize,
+    names: Option<Borrowed<'_, 'py, pyo3::types::PyTuple>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let names = names.map_or(std::ptr::null_mut(), |names| names.as_ptr());
+    // SAFETY: the caller borrows `values` from live objects; there are `positional` of them plus
+    // one for each name.
+    let result =
+        unsafe { ffi::PyObject_Vectorcall(callable.as_ptr(), values.as_ptr(), positional, names) };
+    finish(callable.into_bound().py(), result)
+}

@@ -1,0 +1,121 @@
+//! `LoopCell`: state of a loop, reachable from frozen pyclasses, that no borrow can outlive (S2).
+//!
+//! Access is a closure that gets `&mut T` and must not run Python code: no calls, no dropping of
+//! Python objects. Should one do so all the same, re-entry is detected and panics (an exception in
+//! Python, S7) instead of aliasing.
+//!
+//! With the GIL, `Python<'py>` proves that this thread is the only one here, so that a plain flag
+//! is enough. Without it (free-threaded builds) a mutex takes the flag's place.
+
+use pyo3::Python;
+
+#[cfg(not(Py_GIL_DISABLED))]
+mod imp {
+    use std::cell::{Cell, UnsafeCell};
+
+    pub struct Storage<T> {
+        busy: Cell<bool>,
+        value: UnsafeCell<T>,
+    }
+
+    // SAFETY: every access needs `Python<'py>`, which only the thread that holds the GIL has, and
+    // `busy`, itself guarded by the GIL, refuses a second access while one is under way.
+    unsafe impl<T: Send> Sync for Storage<T> {}
+
+    struct Busy<'a>(&'a Cell<bool>);
+
+    impl Drop for Busy<'_> {
+        fn drop(&mut self) {
+            self.0.set(false);
+        }
+    }
+
+    impl<T> Storage<T> {
+        pub const fn new(value: T) -> Self {
+            Self { busy: Cell::new(false), value: UnsafeCell::new(value) }
+        }
+
+        #[inline]
+        pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+            if self.busy.replace(true) {
+                return None;
+            }
+            let _busy = Busy(&self.busy);
+            // SAFETY: `busy` was false, so that no other reference to the value exists (S2).
+            Some(f(unsafe { &mut *self.value.get() }))
+        }
+    }
+}
+
+#[cfg(Py_GIL_DISABLED)]
+mod imp {
+    use std::sync::{Mutex, TryLockError};
+    use std::thread::{self, ThreadId};
+
+    pub struct Storage<T> {
+        owner: Mutex<Option<ThreadId>>,
+        value: Mutex<T>,
+    }
+
+    impl<T> Storage<T> {
+        pub const fn new(value: T) -> Self {
+            Self { owner: Mutex::new(None), value: Mutex::new(value) }
+        }
+
+        pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+            let me = thread::current().id();
+            if *self.owner.lock().unwrap_or_else(|e| e.into_inner()) == Some(me) {
+                return None;
+            }
+            let mut guard = match self.value.try_lock() {
+                Ok(guard) => guard,
+                Err(TryLockError::WouldBlock) => self.value.lock().unwrap_or_else(|e| e.into_inner()),
+                Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            };
+            *self.owner.lock().unwrap_or_else(|e| e.into_inner()) = Some(me);
+            let result = f(&mut guard);
+            *self.owner.lock().unwrap_or_else(|e| e.into_inner()) = None;
+            Some(result)
+        }
+    }
+}
+
+pub struct LoopCell<T>(imp::Storage<T>);
+
+impl<T> LoopCell<T> {
+    pub const fn new(value: T) -> Self {
+        Self(imp::Storage::new(value))
+    }
+
+    /// Runs `f` on the value. `f` must not run Python code; see the head of this file.
+    #[inline]
+    pub fn with<R>(&self, _py: Python<'_>, f: impl FnOnce(&mut T) -> R) -> R {
+        self.0.with(f).expect("S2: loop state is never borrowed across a call into Python")
+    }
+
+    /// For garbage collection, which runs with the world stopped but has no `Python` to show;
+    /// `None` when the collection was triggered from inside an access.
+    pub fn peek<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
+        self.0.with(|value| f(value))
+    }
+}
+
+impl<T: Copy> LoopCell<T> {
+    #[inline]
+    pub fn get(&self, py: Python<'_>) -> T {
+        self.with(py, |value| *value)
+    }
+
+    #[inline]
+    pub fn set(&self, py: Python<'_>, new: T) {
+        self.with(py, |value| *value = new);
+    }
+}
+
+impl<T: Default> LoopCell<T> {
+    /// Moves the value out, so that it may be dropped or run outside of the cell.
+    #[inline]
+    pub fn take(&self, py: Python<'_>) -> T {
+        self.with(py, std::mem::take)
+    }
+}

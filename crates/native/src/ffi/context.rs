@@ -1,0 +1,41 @@
+//! contextvars contexts (PEP 567): copy, enter, exit.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// `contextvars.copy_context()`
+#[inline]
+pub fn copy_current(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    // SAFETY: returns a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }.map(Bound::unbind)
+}
+
+/// `context.copy()`
+pub fn copy(context: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    // SAFETY: a TypeError is set when it is no context; otherwise a new reference is returned.
+    unsafe {
+        Bound::from_owned_ptr_or_err(context.py(), ffi::PyContext_Copy(context.as_ptr()))
+    }
+    .map(Bound::unbind)
+}
+
+/// `context.run(f)`, without a frame of its own. A RuntimeError if the context is entered already,
+/// a TypeError if it is none.
+#[inline]
+pub fn run<'py, R>(
+    context: &Bound<'py, PyAny>,
+    f: impl FnOnce() -> PyResult<R>,
+) -> PyResult<R> {
+    let py = context.py();
+    // SAFETY: the object is alive; it is checked to be a context before anything happens.
+    if unsafe { ffi::PyContext_Enter(context.as_ptr()) } != 0 {
+        return Err(PyErr::fetch(py));
+    }
+    let result = f();
+    // SAFETY: this thread entered the context just above. An exception is not set at this point,
+    // since `PyErr` has taken it.
+    if unsafe { ffi::PyContext_Exit(context.as_ptr()) } != 0 {
+        return Err(PyErr::fetch(py));
+    }
+    result
+}

@@ -1,0 +1,25 @@
+//! The only room of the extension that may use `pyo3::ffi` and `unsafe`.
+//!
+//! Small checked pieces for the hot paths: calls without argument tuples, contexts, bytes objects,
+//! fast methods, and the cell that guards loop state. Nothing here knows what a loop does.
+
+#![allow(unsafe_code)]
+
+pub mod buffer;
+pub mod bytes;
+pub mod call;
+pub mod cell;
+pub mod context;
+pub mod method;
+pub mod socket_object;
+
+pub use cell::LoopCell;
+
+use pyo3::Py;
+
+/// How many references an object has; for the garbage collector's traversal, which runs with the
+/// world stopped.
+pub fn refcount<T>(object: &Py<T>) -> isize {
+    // SAFETY: the object is alive, since `object` refers to it.
+    unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) }
+}

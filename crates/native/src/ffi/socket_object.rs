@@ -1,0 +1,44 @@
+//! The descriptor number inside a `socket.socket`, read without calling it.
+//!
+//! A transport on a socket object must notice when somebody else closes that object, before the
+//! kernel hands the number to another connection (S4), and so asks on every use. `fileno()` costs
+//! a call; the field behind it is the first of the object, as it has been since Python 2. Should
+//! that ever change, `layout_holds` says so when the module is loaded, and the call is used.
+
+use pyo3::prelude::*;
+use pyo3::{ffi, intern};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[repr(C)]
+struct SocketHead {
+    object: ffi::PyObject,
+    fd: std::ffi::c_int,
+}
+
+static LAYOUT_HOLDS: AtomicBool = AtomicBool::new(false);
+
+fn read_field(socket: &Bound<'_, PyAny>) -> RawFd {
+    // SAFETY: only called for instances of `_socket.socket`, whose first field is a C int; the
+    // module's loading compares it with `fileno()` for an open and for a closed socket.
+    unsafe { (*socket.as_ptr().cast::<SocketHead>()).fd }
+}
+
+/// Called when the module is loaded.
+pub fn check_layout(py: Python<'_>) -> PyResult<()> {
+    let socket = py.import("socket")?.getattr("socket")?.call0()?;
+    let open: RawFd = socket.call_method0("fileno")?.extract()?;
+    let matches_open = read_field(&socket) == open;
+    socket.call_method0("close")?;
+    LAYOUT_HOLDS.store(matches_open && read_field(&socket) == -1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The socket's descriptor, -1 once it is closed or detached. `socket` is a `socket.socket`.
+#[inline]
+pub fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
+    if LAYOUT_HOLDS.load(Ordering::Relaxed) {
+        return Ok(read_field(socket));
+    }
+    socket.call_method0(intern!(socket.py(), "fileno"))?.extract()
+}

@@ -1,0 +1,302 @@
+//! `SockOperation`: one `sock_recv`, `sock_recv_into` or `sock_sendall`, as an awaitable.
+//!
+//! It tries at once, and yields a future only when the kernel says EAGAIN; readiness makes it try
+//! again. The receive itself happens when the waiting task runs, so that a cancellation in between
+//! loses no byte: nothing has been taken from the socket yet.
+
+use super::watch::{Side, Watch};
+use crate::errors;
+use crate::event_loop::LoopCore;
+use crate::ffi::buffer::View;
+use crate::ffi::{LoopCell, bytes, socket_object};
+use oneloop_engine::sys::socket;
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
+use std::io;
+use std::mem::MaybeUninit;
+
+enum Work {
+    Receive { capacity: usize },
+    ReceiveInto(View),
+    SendAll { data: View, sent: usize },
+    /// Readiness alone, for the operations that Python code makes.
+    Wait { side: Side, waited: bool },
+    Done,
+}
+
+struct Waiting {
+    future: Py<PyAny>,
+    watch: Py<Watch>,
+    side: Side,
+}
+
+/// An awaitable operation on a non-blocking socket; also a coroutine in the sense of
+/// `collections.abc.Coroutine`, so that it can be made a task.
+#[pyclass(frozen, module = "oneloop._native")]
+pub struct SockOperation {
+    owner: Py<LoopCore>,
+    sock: Py<PyAny>,
+    work: LoopCell<Option<Work>>,
+    waiting: LoopCell<Option<Waiting>>,
+}
+
+/// What one attempt brought.
+enum Attempt<'py> {
+    Finished(Bound<'py, PyAny>),
+    Blocked(Side),
+}
+
+impl SockOperation {
+    fn new(owner: &Bound<'_, LoopCore>, sock: &Bound<'_, PyAny>, work: Work) -> PyResult<Py<Self>> {
+        Py::new(
+            owner.py(),
+            Self {
+                owner: owner.clone().unbind(),
+                sock: sock.clone().unbind(),
+                work: LoopCell::new(Some(work)),
+                waiting: LoopCell::new(None),
+            },
+        )
+    }
+
+    fn attempt<'py>(
+        &self,
+        py: Python<'py>,
+        fd: i32,
+        work: &mut Work,
+    ) -> PyResult<io::Result<Attempt<'py>>> {
+        match work {
+            Work::Receive { capacity } => {
+                let received = if *capacity > SHARED_MAX {
+                    bytes::filled(py, *capacity, |room| socket::recv(fd, room))?
+                } else {
+                    receive_shared(py, self.owner.get(), fd, *capacity)
+                };
+                Ok(match received {
+                    Ok(data) => Ok(Attempt::Finished(data.into_any())),
+                    Err(e) => blocked_or(e, Side::Read),
+                })
+            }
+            Work::ReceiveInto(view) => Ok(match socket::recv(fd, view.as_mut_slice(py)) {
+                Ok(len) => Ok(Attempt::Finished(len.into_bound_py_any(py)?)),
+                Err(e) => blocked_or(e, Side::Read),
+            }),
+            Work::SendAll { data, sent } => loop {
+                let rest = &data.as_slice(py)[*sent..];
+                if rest.is_empty() {
+                    return Ok(Ok(Attempt::Finished(py.None().into_bound(py))));
+                }
+                match socket::send(fd, rest) {
+                    Ok(more) => *sent += more,
+                    Err(e) => return Ok(blocked_or(e, Side::Write)),
+                }
+            },
+            Work::Wait { side, waited } => Ok(Ok(if *waited {
+                Attempt::Finished(py.None().into_bound(py))
+            } else {
+                *waited = true;
+                Attempt::Blocked(*side)
+            })),
+            Work::Done => {
+                Err(PyRuntimeError::new_err("cannot reuse already awaited socket operation"))
+            }
+        }
+    }
+
+    fn step<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        drop(self.waiting.take(py));
+        let Some(mut work) = self.work.take(py) else {
+            return Err(PyRuntimeError::new_err("socket operation is being awaited already"));
+        };
+        let owner = self.owner.bind(py);
+        let sock = self.sock.bind(py);
+        let fd = socket_object::fileno(sock)?;
+        let result = match self.attempt(py, fd, &mut work) {
+            Err(e) => Err(e),
+            Ok(Err(e)) => Err(errors::os_error("socket operation", &e)),
+            Ok(Ok(Attempt::Finished(value))) => Err(stop_iteration(value)?),
+            Ok(Ok(Attempt::Blocked(side))) => {
+                Watch::wait(owner, sock, fd, side).and_then(|(future, watch)| {
+                    future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
+                    let waiting =
+                        Waiting { future: future.clone().unbind(), watch: watch.unbind(), side };
+                    self.waiting.with(py, |slot| *slot = Some(waiting));
+                    Ok(future)
+                })
+            }
+        };
+        // Finished either way: a second await is an error, and the buffers are released now.
+        let next = if result.is_err() { Work::Done } else { work };
+        let old = self.work.with(py, |slot| slot.replace(next));
+        drop(old);
+        result
+    }
+
+    fn abandon(&self, py: Python<'_>) {
+        if let Some(waiting) = self.waiting.take(py) {
+            waiting.watch.get().forget(py, waiting.side, &waiting.future);
+        }
+        let old = self.work.with(py, |slot| slot.replace(Work::Done));
+        drop(old);
+    }
+}
+
+/// Receives up to this length share the loop's buffer and are cut to size by copying.
+const SHARED_MAX: usize = 64 * 1024;
+
+fn receive_shared<'py>(
+    py: Python<'py>,
+    owner: &LoopCore,
+    fd: i32,
+    capacity: usize,
+) -> io::Result<Bound<'py, pyo3::types::PyBytes>> {
+    owner.read_buffer.with(py, |shared| {
+        if shared.len() < SHARED_MAX {
+            shared.resize(SHARED_MAX, MaybeUninit::uninit());
+        }
+        let len = socket::recv(fd, &mut shared[..capacity])?;
+        Ok(bytes::received(py, shared, len))
+    })
+}
+
+fn blocked_or<'py>(error: io::Error, side: Side) -> io::Result<Attempt<'py>> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Attempt::Blocked(side)),
+        _ => Err(error),
+    }
+}
+
+/// `StopIteration(value)`, also for tuples and exceptions, which raising by class would unpack.
+fn stop_iteration(value: Bound<'_, PyAny>) -> PyResult<PyErr> {
+    let class = value.py().get_type::<PyStopIteration>();
+    Ok(PyErr::from_value(class.call1((value,))?))
+}
+
+#[pymethods]
+impl SockOperation {
+    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.step(py)
+    }
+
+    fn send<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.step(value.py())
+    }
+
+    #[pyo3(signature = (kind, value = None, traceback = None))]
+    fn throw<'py>(
+        &self,
+        kind: &Bound<'py, PyAny>,
+        value: Option<Bound<'py, PyAny>>,
+        traceback: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = kind.py();
+        self.abandon(py);
+        let error = match value {
+            Some(value) if !value.is_none() => value,
+            _ if kind.is_instance_of::<pyo3::types::PyType>() => kind.call0()?,
+            _ => kind.clone(),
+        };
+        if let Some(traceback) = traceback {
+            error.call_method1(intern!(py, "with_traceback"), (traceback,))?;
+        }
+        Err(PyErr::from_value(error))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        self.abandon(py);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.owner)?;
+        visit.call(&self.sock)?;
+        self.waiting
+            .peek(|slot| match slot {
+                Some(waiting) => {
+                    visit.call(&waiting.future)?;
+                    visit.call(&waiting.watch)
+                }
+                None => Ok(()),
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.waiting.take(py));
+    }
+}
+
+fn checked(owner: &Bound<'_, LoopCore>, sock: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = owner.py();
+    if !sock.is_instance(&crate::imports::raw_socket(py)?)? {
+        return Err(PyTypeError::new_err(format!(
+            "a socket was expected, got {}",
+            sock.get_type().name()?
+        )));
+    }
+    if sock.is_instance(&crate::imports::ssl_socket(py)?)? {
+        return Err(PyTypeError::new_err("Socket cannot be of type SSLSocket"));
+    }
+    if owner.get().is_debug() && !sock.call_method0(intern!(py, "gettimeout"))?.eq(0)? {
+        return Err(PyValueError::new_err("the socket must be non-blocking"));
+    }
+    Ok(())
+}
+
+#[pymethods]
+impl LoopCore {
+    /// Receive up to `nbytes` from a non-blocking stream socket; awaitable, returns bytes.
+    ///
+    /// Never blocks, whatever the socket's mode. Cancelling it loses no data.
+    fn sock_recv(
+        slf: &Bound<'_, Self>,
+        sock: &Bound<'_, PyAny>,
+        n: isize,
+    ) -> PyResult<Py<SockOperation>> {
+        checked(slf, sock)?;
+        let capacity = usize::try_from(n)
+            .map_err(|_| PyValueError::new_err("negative buffersize in recv"))?;
+        SockOperation::new(slf, sock, Work::Receive { capacity })
+    }
+
+    /// Receive into a writable bytes-like object; awaitable, returns the number of bytes.
+    fn sock_recv_into(
+        slf: &Bound<'_, Self>,
+        sock: &Bound<'_, PyAny>,
+        buf: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<SockOperation>> {
+        checked(slf, sock)?;
+        SockOperation::new(slf, sock, Work::ReceiveInto(View::writable(buf)?))
+    }
+
+    /// Send all of a bytes-like object; awaitable. After an error or a cancellation it is unknown
+    /// how much was sent.
+    fn sock_sendall(
+        slf: &Bound<'_, Self>,
+        sock: &Bound<'_, PyAny>,
+        data: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<SockOperation>> {
+        checked(slf, sock)?;
+        SockOperation::new(slf, sock, Work::SendAll { data: View::of(data)?, sent: 0 })
+    }
+
+    /// Wait until the socket may be readable.
+    fn _wait_readable(slf: &Bound<'_, Self>, sock: &Bound<'_, PyAny>) -> PyResult<Py<SockOperation>> {
+        SockOperation::new(slf, sock, Work::Wait { side: Side::Read, waited: false })
+    }
+
+    /// Wait until the socket may be writable.
+    fn _wait_writable(slf: &Bound<'_, Self>, sock: &Bound<'_, PyAny>) -> PyResult<Py<SockOperation>> {
+        SockOperation::new(slf, sock, Work::Wait { side: Side::Write, waited: false })
+    }
+}

@@ -1,0 +1,107 @@
+//! The one owner of a transport's descriptor (S4).
+//!
+//! A connection that the listener accepted owns its bare descriptor until somebody asks for the
+//! socket object; from then on, and for connections made from a socket object, that object owns
+//! it. A program can close such an object behind the transport's back, so every use asks it for
+//! its number, and a number that has changed is never touched again.
+
+use crate::errors;
+use crate::ffi::{LoopCell, socket_object};
+use crate::imports;
+use oneloop_engine::sys::socket;
+use pyo3::intern;
+use pyo3::prelude::*;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+enum Owner {
+    /// Accepted by us; no Python object knows it.
+    Bare(OwnedFd),
+    /// A `socket.socket`, and the number that it had when it came to us.
+    Socket(Py<PyAny>, RawFd),
+    Closed,
+}
+
+pub struct Descriptor(LoopCell<Owner>);
+
+impl Descriptor {
+    pub fn bare(fd: OwnedFd) -> Self {
+        Self(LoopCell::new(Owner::Bare(fd)))
+    }
+
+    pub fn of_socket(socket: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let fd = socket_object::fileno(socket)?;
+        Ok(Self(LoopCell::new(Owner::Socket(socket.clone().unbind(), fd))))
+    }
+
+    /// The number, if it is still ours: EBADF after a close by us or by anybody else.
+    #[inline]
+    pub fn fd(&self, py: Python<'_>) -> io::Result<RawFd> {
+        let (socket, fd) = self.0.with(py, |owner| match owner {
+            Owner::Bare(fd) => (None, fd.as_raw_fd()),
+            Owner::Socket(socket, fd) => (Some(socket.bind(py).clone()), *fd),
+            Owner::Closed => (None, -1),
+        });
+        let now = match socket {
+            // An object that cannot say its number any more counts as closed.
+            Some(socket) => socket_object::fileno(&socket).unwrap_or(-1),
+            None => fd,
+        };
+        if now == fd && fd >= 0 { Ok(fd) } else { Err(io::Error::from_raw_os_error(libc::EBADF)) }
+    }
+
+    /// The socket object, made at the first question; `None` once closed.
+    pub fn socket<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let bare = match self.0.with(py, |owner| match owner {
+            Owner::Socket(socket, _) => Err(Some(socket.bind(py).clone())),
+            Owner::Closed => Err(None),
+            Owner::Bare(fd) => Ok(fd.as_raw_fd()),
+        }) {
+            Ok(fd) => fd,
+            Err(known) => return Ok(known),
+        };
+        let (family, kind, protocol) =
+            socket::kind(bare).map_err(|e| errors::os_error("getsockopt", &e))?;
+        let object = imports::socket(py)?.call1((family, kind, protocol, bare))?;
+        object.call_method1(intern!(py, "settimeout"), (0,))?;
+        let kept = object.clone().unbind();
+        self.0.with(py, |owner| {
+            // The object owns the number from here on.
+            if let Owner::Bare(fd) = std::mem::replace(owner, Owner::Socket(kept, bare)) {
+                let _: RawFd = std::os::fd::IntoRawFd::into_raw_fd(fd);
+            }
+        });
+        Ok(Some(object))
+    }
+
+    /// Closes it, once; a second call does nothing.
+    pub fn close(&self, py: Python<'_>) -> PyResult<()> {
+        match self.0.with(py, |owner| std::mem::replace(owner, Owner::Closed)) {
+            Owner::Bare(fd) => drop(fd),
+            Owner::Socket(socket, _) => {
+                socket.call_method0(py, intern!(py, "close"))?;
+            }
+            Owner::Closed => {}
+        }
+        Ok(())
+    }
+
+    pub fn is_closed(&self, py: Python<'_>) -> bool {
+        self.0.with(py, |owner| matches!(owner, Owner::Closed))
+    }
+
+    /// For the collector: the socket object, if there is one.
+    pub fn visit(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        self.0
+            .peek(|owner| match owner {
+                Owner::Socket(socket, _) => visit.call(socket),
+                Owner::Bare(_) | Owner::Closed => Ok(()),
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    /// True if dropping it now would close an open descriptor that nobody closed.
+    pub fn is_leaking(&self) -> bool {
+        self.0.peek(|owner| !matches!(owner, Owner::Closed)).unwrap_or(false)
+    }
+}

@@ -1,0 +1,234 @@
+//! `Listener`: accepts connections for a server.
+//!
+//! One accept per readiness while connections come singly; as long as every allowed accept
+//! succeeds the allowance doubles, so that a storm is taken in large steps and a lone connection
+//! costs no second system call. When descriptors run out (EMFILE, ENFILE, ENOBUFS, ENOMEM) the
+//! listener reports it once, rests, and tries again: it neither spins nor forgets.
+
+use super::descriptor::Descriptor;
+use super::endpoint::Endpoint;
+use super::stream::StreamTransport;
+use crate::address;
+use crate::errors;
+use crate::event_loop::{LoopCore, report};
+use crate::ffi::{LoopCell, call, context, socket_object};
+use oneloop_engine::sys::{address::Address, socket};
+use oneloop_engine::{Interest, Readiness, Token};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+
+/// Most accepts per readiness, whatever the backlog.
+const ALLOWANCE_MAX: u32 = 64;
+
+#[derive(Default)]
+struct State {
+    token: Option<Token>,
+    allowance: u32,
+    /// Out of descriptors was reported and nothing has been accepted since.
+    starved: bool,
+}
+
+/// A listening socket of a `Server`; Python code starts and stops it.
+#[pyclass(frozen, weakref, module = "oneloop._native")]
+pub struct Listener {
+    owner: Py<LoopCore>,
+    sock: Py<PyAny>,
+    protocol_factory: Py<PyAny>,
+    server: Option<Py<PyAny>>,
+    /// For TLS: a callable that gets the descriptor and the peer's address in place of a transport.
+    hand_over: Option<Py<PyAny>>,
+    is_tcp: bool,
+    context: Py<PyAny>,
+    state: LoopCell<State>,
+}
+
+impl Listener {
+    fn fd(&self, py: Python<'_>) -> io::Result<RawFd> {
+        match socket_object::fileno(self.sock.bind(py)) {
+            Ok(fd) if fd >= 0 => Ok(fd),
+            _ => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        }
+    }
+
+    fn accept_some(&self, owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = owner.py();
+        let allowance = self.state.with(py, |s| s.allowance.max(1));
+        for done in 0..allowance {
+            // A callback may have stopped the listener.
+            if self.state.with(py, |s| s.token.is_none()) {
+                return Ok(());
+            }
+            match self.fd(py).and_then(socket::accept) {
+                Ok((fd, peer)) => {
+                    self.state.with(py, |s| s.starved = false);
+                    self.connect(owner, fd, peer)?;
+                }
+                Err(e) => {
+                    if done <= allowance / 2 {
+                        self.state.with(py, |s| s.allowance = 1);
+                    }
+                    return self.accept_failed(owner, slf, &e);
+                }
+            }
+        }
+        self.state.with(py, |s| s.allowance = (allowance * 2).min(ALLOWANCE_MAX));
+        Ok(())
+    }
+
+    fn accept_failed(
+        &self,
+        owner: &Bound<'_, LoopCore>,
+        slf: &Bound<'_, Self>,
+        error: &io::Error,
+    ) -> PyResult<()> {
+        let py = owner.py();
+        match error.raw_os_error() {
+            // Nothing more, a signal, or a peer that gave up while it waited (accept(2)).
+            Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED | libc::EPROTO) => Ok(()),
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                let first = self.state.with(py, |s| !std::mem::replace(&mut s.starved, true));
+                self.stop(py)?;
+                owner.call_method1(intern!(py, "_retry_accept"), (slf,))?;
+                if first {
+                    let details = PyDict::new(py);
+                    let text = "socket.accept() out of system resource";
+                    details.set_item(intern!(py, "message"), text)?;
+                    let value = errors::os_error("accept", error).into_value(py);
+                    details.set_item(intern!(py, "exception"), value)?;
+                    let wrapped =
+                        crate::imports::transport_socket(py)?.call1((self.sock.bind(py),))?;
+                    details.set_item(intern!(py, "socket"), wrapped)?;
+                    owner.call_method1(intern!(py, "call_exception_handler"), (details,))?;
+                }
+                Ok(())
+            }
+            _ => {
+                // Anything else would come again at once: rest, and say so.
+                self.stop(py)?;
+                owner.call_method1(intern!(py, "_retry_accept"), (slf,))?;
+                report(owner, "socket.accept() failed", errors::os_error("accept", error), &[])
+            }
+        }
+    }
+
+    /// Makes protocol and transport for one accepted connection.
+    fn connect(&self, owner: &Bound<'_, LoopCore>, fd: OwnedFd, peer: Address) -> PyResult<()> {
+        let py = owner.py();
+        if self.is_tcp {
+            // A peer that is gone already makes this fail; reading will tell.
+            let _gone = socket::set_nodelay(fd.as_raw_fd());
+        }
+        if let Some(hand_over) = &self.hand_over {
+            let address = address::to_python(py, &peer)?;
+            let number = fd.into_raw_fd();
+            return match hand_over.call1(py, (number, address)) {
+                Ok(_) => Ok(()),
+                Err(error) => self.creation_failed(owner, error),
+            };
+        }
+        let context = context::copy(self.context.bind(py))?;
+        let made = context::run(context.bind(py), || {
+            call::call0(self.protocol_factory.bind(py))
+        })
+        .and_then(|protocol| {
+            StreamTransport::make(
+                owner,
+                Descriptor::bare(fd),
+                &protocol,
+                context,
+                Endpoint::accepted(peer),
+                self.server.as_ref().map(|server| server.clone_ref(py)),
+            )
+        });
+        match made {
+            Ok(transport) => StreamTransport::start(owner, transport.bind(py)),
+            Err(error) => self.creation_failed(owner, error),
+        }
+    }
+
+    /// The connection is closed by now: whoever owned its descriptor has been dropped.
+    fn creation_failed(&self, owner: &Bound<'_, LoopCore>, error: PyErr) -> PyResult<()> {
+        report(owner, "Error on transport creation for incoming connection", error, &[])
+    }
+}
+
+fn on_ready(
+    owner: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    _readiness: Readiness,
+) -> PyResult<()> {
+    let slf = object.cast::<Listener>()?;
+    slf.get().accept_some(owner, slf)
+}
+
+#[pymethods]
+impl Listener {
+    #[new]
+    fn new(
+        owner: &Bound<'_, LoopCore>,
+        sock: &Bound<'_, PyAny>,
+        protocol_factory: Py<PyAny>,
+        server: Option<Py<PyAny>>,
+        hand_over: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let py = owner.py();
+        let fd = socket_object::fileno(sock)?;
+        let (family, kind, protocol) =
+            socket::kind(fd).map_err(|e| errors::os_error("getsockopt", &e))?;
+        let is_tcp = matches!(family, libc::AF_INET | libc::AF_INET6)
+            && kind == libc::SOCK_STREAM
+            && protocol == libc::IPPROTO_TCP;
+        Ok(Self {
+            owner: owner.clone().unbind(),
+            sock: sock.clone().unbind(),
+            protocol_factory,
+            server,
+            hand_over,
+            is_tcp,
+            context: context::copy_current(py)?,
+            state: LoopCell::new(State::default()),
+        })
+    }
+
+    /// Begin to accept; does nothing if the socket has been closed meanwhile.
+    fn start(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let Ok(fd) = this.fd(py) else { return Ok(()) };
+        if this.state.with(py, |s| s.token.is_some()) {
+            return Ok(());
+        }
+        let object = slf.clone().into_any().unbind();
+        let token = this
+            .owner
+            .get()
+            .register(py, fd, Interest::READ, object, on_ready)
+            .map_err(|e| errors::os_error("epoll_ctl", &e))?;
+        this.state.with(py, |s| s.token = Some(token));
+        Ok(())
+    }
+
+    /// Stop accepting; the socket stays open.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(token) = self.state.with(py, |s| s.token.take()) else { return Ok(()) };
+        let owner = self.owner.get();
+        let result = match self.fd(py) {
+            Ok(_) => owner.deregister(py, token),
+            Err(_) => owner.vacate(py, token),
+        };
+        result.map_err(|e| errors::os_error("epoll_ctl", &e))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.owner)?;
+        visit.call(&self.sock)?;
+        visit.call(&self.protocol_factory)?;
+        visit.call(&self.server)?;
+        visit.call(&self.hand_over)?;
+        visit.call(&self.context)
+    }
+}

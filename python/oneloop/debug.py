@@ -1,0 +1,68 @@
+"""Debug mode: the standard library's handles, thread checks, and reports of slow callbacks.
+
+The native core asks here only when `loop.set_debug(True)` is in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import base_events
+from asyncio.log import logger
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Context
+
+
+class DebugMixin:
+    """What `LoopCore` calls in debug mode."""
+
+    __slots__ = ()
+
+    def _debug_call(
+        self: Any,
+        method: str,
+        when: float | None,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> asyncio.Handle:
+        """Do `call_soon` and its kin with `asyncio.Handle`, which knows where it was made."""
+        if method != "call_soon_threadsafe":
+            self._check_thread()
+        self._check_callback(callback, method)
+        handle: asyncio.Handle
+        if method in ("call_later", "call_at"):
+            assert when is not None
+            if method == "call_later":
+                when += self.time()
+            handle = asyncio.TimerHandle(when, callback, args, self, context)
+            handle._scheduled = True
+            self._push_timer(when, handle)
+        else:
+            handle = asyncio.Handle(callback, args, self, context)
+            if method == "call_soon":
+                self._push_ready(handle)
+            else:
+                self._push_threadsafe(handle)
+        if handle._source_traceback:
+            del handle._source_traceback[-1]
+        return handle
+
+    def _run_debug_handle(self: Any, handle: asyncio.Handle) -> None:
+        """Run one handle, and report it if it took longer than `slow_callback_duration`."""
+        if handle._cancelled:
+            return
+        began = self.time()
+        handle._run()
+        duration_s = self.time() - began
+        if duration_s >= self.slow_callback_duration:
+            logger.warning(
+                "Executing %s took %.3f seconds", base_events._format_handle(handle), duration_s
+            )
+
+    def _report_slow(self: Any, what: object, duration_s: float) -> None:
+        """Report a protocol's or reader's callback that took too long."""
+        if duration_s >= self.slow_callback_duration:
+            logger.warning("Executing %r took %.3f seconds", what, duration_s)

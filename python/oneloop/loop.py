@@ -1,0 +1,288 @@
+"""`Loop`: the event loop, its native core joined with the standard library's slow paths.
+
+What runs per callback, timer, message or accept is in `_native.LoopCore`. What runs once per
+connection or more rarely is `asyncio.BaseEventLoop`'s own code for the running Python version.
+This file joins them; sockets, signals, Unix sockets and subprocesses have files of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+from asyncio import base_events, constants, events, selector_events, sslproto, unix_events
+from typing import TYPE_CHECKING, Any, final
+
+from oneloop import _native
+from oneloop.debug import DebugMixin
+from oneloop.signals import SignalMixin
+from oneloop.sockets import SocketMixin
+from oneloop.statistics import Statistics
+from oneloop.subprocess import SubprocessMixin
+from oneloop.unix import UnixMixin
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+# A server that ran out of descriptors rests this long (asyncio's own delay, in seconds).
+ACCEPT_RETRY_DELAY_S = constants.ACCEPT_RETRY_DELAY
+
+
+@final
+class Loop(
+    DebugMixin,
+    SignalMixin,
+    SocketMixin,
+    UnixMixin,
+    SubprocessMixin,
+    _native.LoopCore,
+    asyncio.BaseEventLoop,
+):
+    """A drop-in asyncio event loop on a native core (Linux).
+
+    Made by `oneloop.new_event_loop()`; all methods but `call_soon_threadsafe` and
+    `run_in_executor` belong to the thread that runs the loop. `virtual_time=True` gives it a
+    clock that starts at 0 and jumps to the next deadline whenever nothing is ready (for tests).
+    """
+
+    def __init__(self, *, virtual_time: bool = False) -> None:
+        asyncio.BaseEventLoop.__init__(self)
+        self._init_signals()
+        self._init_unix()
+        self._transports: dict = {}
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def run_forever(self) -> None:
+        """Run until `stop()` is called. RuntimeError if this or another loop is running here."""
+        self._check_closed()
+        self._check_running()
+        self._set_coroutine_origin_tracking(self._debug)
+        old_hooks = sys.get_asyncgen_hooks()
+        restore_wakeup_fd = self._arm_wakeup_fd()
+        try:
+            sys.set_asyncgen_hooks(
+                firstiter=self._asyncgen_firstiter_hook,
+                finalizer=self._asyncgen_finalizer_hook,
+            )
+            events._set_running_loop(self)
+            self._run()
+        finally:
+            events._set_running_loop(None)
+            self._set_coroutine_origin_tracking(False)
+            sys.set_asyncgen_hooks(*old_hooks)
+            restore_wakeup_fd()
+
+    def close(self) -> None:
+        """Close the loop: what still waits is dropped, what was written is sent if it can be.
+
+        Idempotent. RuntimeError while the loop is running.
+        """
+        if self.is_running():
+            raise RuntimeError("Cannot close a running event loop")
+        if self.is_closed():
+            return
+        self._close_signals()
+        self._clear()
+        asyncio.BaseEventLoop.close(self)
+        self._close_poller()
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Make an `asyncio.Future` that belongs to this loop."""
+        return asyncio.Future(loop=self)
+
+    def statistics(self) -> Statistics:
+        """What the loop has done since it was made; cheap, always on."""
+        return Statistics(**self._counters())
+
+    def _write_to_self(self) -> None:
+        # BaseEventLoop's signal handlers and shutdown_default_executor() wake the loop with it.
+        self.call_soon_threadsafe(_nothing)
+
+    # -- names -----------------------------------------------------------------------------------
+
+    async def getaddrinfo(
+        self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+    ) -> Any:
+        """Like `socket.getaddrinfo`, in the executor; numeric addresses are answered at once.
+
+        Keeps the zone of IPv6 addresses.
+        """
+        if _is_numeric(host) and (port is None or isinstance(port, int)):
+            try:
+                return socket.getaddrinfo(
+                    host, port, family, type, proto, flags | socket.AI_NUMERICHOST
+                )
+            except socket.gaierror:
+                # Looked numeric and is not: a name after all.
+                pass
+        return await asyncio.BaseEventLoop.getaddrinfo(
+            self, host, port, family=family, type=type, proto=proto, flags=flags
+        )
+
+    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
+        """Like `socket.getnameinfo`, in the executor; numeric answers are given at once."""
+        numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
+        if flags & numeric == numeric:
+            return socket.getnameinfo(sockaddr, flags)
+        return await asyncio.BaseEventLoop.getnameinfo(self, sockaddr, flags)
+
+    # -- BaseEventLoop's hooks: how transports and servers are made --------------------------------
+
+    def _make_socket_transport(
+        self,
+        sock: socket.socket,
+        protocol: Any,
+        waiter: Any = None,
+        *,
+        extra: Any = None,
+        server: Any = None,
+    ) -> _native.StreamTransport:
+        base_events._set_nodelay(sock)
+        return _native.StreamTransport(self, sock, protocol, waiter, extra, server)
+
+    def _make_ssl_transport(
+        self,
+        rawsock: socket.socket,
+        protocol: Any,
+        sslcontext: ssl.SSLContext,
+        waiter: Any = None,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        extra: Any = None,
+        server: Any = None,
+        **timeouts: Any,
+    ) -> Any:
+        ssl_protocol = sslproto.SSLProtocol(
+            self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts
+        )
+        self._make_socket_transport(rawsock, ssl_protocol, extra=extra, server=server)
+        return ssl_protocol._app_transport
+
+    def _make_datagram_transport(
+        self, sock: socket.socket, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
+    ) -> Any:
+        return selector_events._SelectorDatagramTransport(
+            self, sock, protocol, address, waiter, extra
+        )
+
+    def _make_read_pipe_transport(
+        self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
+    ) -> Any:
+        return unix_events._UnixReadPipeTransport(self, pipe, protocol, waiter, extra)
+
+    def _make_write_pipe_transport(
+        self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
+    ) -> Any:
+        return unix_events._UnixWritePipeTransport(self, pipe, protocol, waiter, extra)
+
+    def _start_serving(
+        self,
+        protocol_factory: Callable[[], Any],
+        sock: socket.socket,
+        sslcontext: ssl.SSLContext | None = None,
+        server: Any = None,
+        backlog: int = 100,
+        ssl_handshake_timeout: float | None = constants.SSL_HANDSHAKE_TIMEOUT,
+        ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
+    ) -> None:
+        hand_over = None
+        if sslcontext is not None:
+            timeouts = {
+                "ssl_handshake_timeout": ssl_handshake_timeout,
+                "ssl_shutdown_timeout": ssl_shutdown_timeout,
+            }
+
+            def hand_over(fd: int, address: Any) -> None:
+                conn = socket.socket(sock.family, sock.type, sock.proto, fileno=fd)
+                conn.setblocking(False)
+                self.create_task(
+                    self._accept_tls(protocol_factory, conn, address, sslcontext, server, timeouts)
+                )
+
+        listener = _native.Listener(self, sock, protocol_factory, server, hand_over)
+        self._listeners[sock] = listener
+        listener.start()
+
+    def _stop_serving(self, sock: socket.socket) -> None:
+        listener = self._listeners.pop(sock, None)
+        if listener is not None:
+            listener.stop()
+        self._forget_unix_socket(sock)
+        sock.close()
+
+    def _retry_accept(self, listener: _native.Listener) -> None:
+        self.call_later(ACCEPT_RETRY_DELAY_S, listener.start)
+
+    async def _accept_tls(
+        self,
+        protocol_factory: Callable[[], Any],
+        conn: socket.socket,
+        address: Any,
+        sslcontext: ssl.SSLContext,
+        server: Any,
+        timeouts: dict[str, float | None],
+    ) -> None:
+        """Handshake with one accepted connection; failures are the peer's, and quiet but in debug."""
+        protocol = transport = None
+        try:
+            protocol = protocol_factory()
+            waiter = self.create_future()
+            transport = self._make_ssl_transport(
+                conn,
+                protocol,
+                sslcontext,
+                waiter=waiter,
+                server_side=True,
+                extra={"peername": address},
+                server=server,
+                **timeouts,
+            )
+            try:
+                await waiter
+            except BaseException:
+                transport.close()
+                # The waiter's exception would keep the protocol alive in a cycle (gh-109534).
+                waiter = None
+                raise
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as exc:
+            if transport is None:
+                conn.close()
+            if self._debug:
+                context = {
+                    "message": "Error on transport creation for incoming connection",
+                    "exception": exc,
+                }
+                if protocol is not None:
+                    context["protocol"] = protocol
+                if transport is not None:
+                    context["transport"] = transport
+                self.call_exception_handler(context)
+
+
+def _nothing() -> None:
+    """A callback that only wakes."""
+
+
+def _is_numeric(host: Any) -> bool:
+    """True if `host` can be a numeric address and so needs no look-up (RFC 4007 zones included)."""
+    if not isinstance(host, str) or not host:
+        return False
+    address, _, _zone = host.partition("%")
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, address)
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
+
+
+def in_main_thread() -> bool:
+    """True on the thread that gets signals."""
+    return threading.current_thread() is threading.main_thread()

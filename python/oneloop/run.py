@@ -1,0 +1,50 @@
+"""How a program gets a oneloop loop: `run`, `new_event_loop`, `install`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oneloop.loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+_T = TypeVar("_T")
+
+
+def new_event_loop() -> Loop:
+    """Make a loop. OSError when the process is out of descriptors."""
+    return Loop()
+
+
+def run(
+    main: Coroutine[Any, Any, _T],
+    *,
+    debug: bool | None = None,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> _T:
+    """Run a coroutine on a new oneloop loop and return its result, like `asyncio.run`.
+
+    `loop_factory` makes another loop instead. RuntimeError inside a running loop, TypeError or
+    ValueError for anything but a coroutine.
+    """
+    with asyncio.Runner(debug=debug, loop_factory=loop_factory or new_event_loop) as runner:
+        return runner.run(main)
+
+
+def install() -> None:
+    """Make every `asyncio.run`, `Runner` and `new_event_loop` from here on give a oneloop loop.
+
+    Sets the event loop policy up to Python 3.13. From 3.14 on policies are deprecated (gone in
+    3.16), and the factories are replaced instead.
+    """
+    if sys.version_info < (3, 14):
+        from oneloop.policy import EventLoopPolicy
+
+        asyncio.set_event_loop_policy(EventLoopPolicy())
+    else:
+        from oneloop.factories import replace_factories
+
+        replace_factories(new_event_loop)

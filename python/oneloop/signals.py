@@ -1,0 +1,161 @@
+"""Signals: `add_signal_handler`, and Ctrl-C that always wakes the loop.
+
+While a loop runs in the main thread, the interpreter writes the number of each signal to a socket
+that the loop watches (`signal.set_wakeup_fd`), so that no signal is left waiting behind a poll.
+A wakeup descriptor that the program has set itself is left in place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+import sys
+import threading
+from asyncio.log import logger
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _noop(signum: int, frame: object) -> None:
+    """A Python-level handler, without which the interpreter would not write the number."""
+
+
+def _nothing() -> None:
+    """Nothing to restore."""
+
+
+class SignalMixin:
+    """`add_signal_handler` and `remove_signal_handler` of `oneloop.Loop`."""
+
+    __slots__ = ()
+
+    def _init_signals(self: Any) -> None:
+        self._signal_handlers: dict[int, asyncio.Handle] = {}
+        self._ssock: socket.socket | None = None
+        self._csock: socket.socket | None = None
+
+    def _wakeup_socket(self: Any) -> socket.socket:
+        """The end that the interpreter writes to; made at the first need."""
+        if self._csock is None:
+            self._ssock, self._csock = socket.socketpair()
+            self._ssock.setblocking(False)
+            self._csock.setblocking(False)
+            self._add_reader(self._ssock.fileno(), self._read_signals)
+        return self._csock
+
+    def _arm_wakeup_fd(self: Any) -> Callable[[], None]:
+        """Route signals to this loop while it runs; returns what undoes it."""
+        if threading.current_thread() is not threading.main_thread():
+            return _nothing
+        fd = self._wakeup_socket().fileno()
+        old = signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
+        if old in (-1, fd):
+
+            def restore() -> None:
+                # Handlers that are still there keep it, as in asyncio.
+                if not self._signal_handlers and not self.is_closed():
+                    signal.set_wakeup_fd(-1)
+
+            return restore
+        signal.set_wakeup_fd(old)
+        return _nothing
+
+    def _read_signals(self: Any) -> None:
+        while True:
+            try:
+                data = self._ssock.recv(4096)
+            except (BlockingIOError, InterruptedError):
+                return
+            for signum in data:
+                # Zero is nobody's signal: a wake-up by hand.
+                if signum:
+                    self._handle_signal(signum)
+            if len(data) < 4096:
+                return
+
+    def _handle_signal(self: Any, sig: int) -> None:
+        handle = self._signal_handlers.get(sig)
+        if handle is None:
+            return
+        if handle._cancelled:
+            self.remove_signal_handler(sig)
+        else:
+            self._push_ready(handle)
+
+    def add_signal_handler(self: Any, sig: int, callback: Callable[..., Any], *args: Any) -> None:
+        """Call callback(*args) on the loop when the signal arrives. Main thread only.
+
+        Raises ValueError for a signal that does not exist, RuntimeError for one that cannot be
+        caught or from another thread, TypeError for a coroutine.
+        """
+        if asyncio.iscoroutine(callback) or _is_coroutine_function(callback):
+            raise TypeError("coroutines cannot be used with add_signal_handler()")
+        self._check_signal(sig)
+        self._check_closed()
+        try:
+            # ValueError outside of the main thread: before anything has changed.
+            signal.set_wakeup_fd(self._wakeup_socket().fileno(), warn_on_full_buffer=False)
+        except (ValueError, OSError) as exc:
+            raise RuntimeError(str(exc)) from exc
+        self._signal_handlers[sig] = asyncio.Handle(callback, args, self, None)
+        try:
+            signal.signal(sig, _noop)
+            signal.siginterrupt(sig, False)
+        except OSError as exc:
+            del self._signal_handlers[sig]
+            self._drop_wakeup_fd()
+            if exc.errno == errno.EINVAL:
+                raise RuntimeError(f"sig {sig} cannot be caught") from exc
+            raise
+
+    def remove_signal_handler(self: Any, sig: int) -> bool:
+        """Take a handler back; True if there was one. SIGINT raises KeyboardInterrupt again."""
+        self._check_signal(sig)
+        if self._signal_handlers.pop(sig, None) is None:
+            return False
+        try:
+            signal.signal(
+                sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL
+            )
+        except OSError as exc:
+            if exc.errno == errno.EINVAL:
+                raise RuntimeError(f"sig {sig} cannot be caught") from exc
+            raise
+        self._drop_wakeup_fd()
+        return True
+
+    def _drop_wakeup_fd(self: Any) -> None:
+        # A running loop keeps it for Ctrl-C.
+        if self._signal_handlers or self.is_running():
+            return
+        try:
+            signal.set_wakeup_fd(-1)
+        except (ValueError, OSError) as exc:
+            logger.info("set_wakeup_fd(-1) failed: %s", exc)
+
+    def _check_signal(self: Any, sig: int) -> None:
+        if not isinstance(sig, int):
+            raise TypeError(f"sig must be an int, not {sig!r}")
+        if sig not in signal.valid_signals():
+            raise ValueError(f"invalid signal number {sig}")
+
+    def _close_signals(self: Any) -> None:
+        if sys.is_finalizing():
+            self._signal_handlers.clear()
+        else:
+            for sig in list(self._signal_handlers):
+                self.remove_signal_handler(sig)
+        if self._csock is not None:
+            self._remove_reader(self._ssock.fileno())
+            self._ssock.close()
+            self._csock.close()
+
+
+def _is_coroutine_function(callback: Any) -> bool:
+    import inspect
+
+    return inspect.iscoroutinefunction(callback)

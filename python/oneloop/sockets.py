@@ -1,0 +1,218 @@
+"""Descriptors and sockets of the program's own: readers, writers, and the `sock_*` methods.
+
+`sock_recv`, `sock_recv_into` and `sock_sendall` are native; what runs once per connection or moves
+an address with each message is here, on the native waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Bytes per sendfile(2): large enough to cost nothing, small enough to keep the loop answering.
+SENDFILE_BLOCK_BYTES = 1 << 20
+
+
+class SocketMixin:
+    """`add_reader`, `add_writer` and the `sock_*` methods of `oneloop.Loop`."""
+
+    __slots__ = ()
+
+    def add_reader(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
+        """Call callback(*args) whenever `fd` (a number or an object with `fileno()`) is readable.
+
+        Replaces a reader that was there. RuntimeError if a transport uses the descriptor, OSError
+        if it cannot be watched (a regular file: PermissionError).
+        """
+        number = _fileno(fd)
+        self._add_callback_for(number, False, callback, args)
+
+    def remove_reader(self: Any, fd: Any) -> bool:
+        """Stop watching; True if there was a reader."""
+        number = _fileno(fd)
+        self._ensure_fd_no_transport(number)
+        return self._remove_callback_for(number, False)
+
+    def add_writer(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
+        """Call callback(*args) whenever `fd` is writable; otherwise like `add_reader`."""
+        number = _fileno(fd)
+        self._add_callback_for(number, True, callback, args)
+
+    def remove_writer(self: Any, fd: Any) -> bool:
+        """Stop watching; True if there was a writer."""
+        number = _fileno(fd)
+        self._ensure_fd_no_transport(number)
+        return self._remove_callback_for(number, True)
+
+    # The standard library's pipe transports call these.
+    def _add_reader(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
+        self._add_callback_for(fd, False, callback, args)
+
+    def _remove_reader(self: Any, fd: int) -> bool:
+        return self._remove_callback_for(fd, False)
+
+    def _add_writer(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
+        self._add_callback_for(fd, True, callback, args)
+
+    def _remove_writer(self: Any, fd: int) -> bool:
+        return self._remove_callback_for(fd, True)
+
+    async def sock_recvfrom(self: Any, sock: socket.socket, bufsize: int) -> tuple[bytes, Any]:
+        """Receive a datagram; returns its bytes and its sender's address."""
+        self._check_sock(sock)
+        while True:
+            try:
+                return sock.recvfrom(bufsize, socket.MSG_DONTWAIT)
+            except (BlockingIOError, InterruptedError):
+                await self._wait_readable(sock)
+
+    async def sock_recvfrom_into(
+        self: Any, sock: socket.socket, buf: Any, nbytes: int = 0
+    ) -> tuple[int, Any]:
+        """Receive a datagram into a writable buffer; returns its length and its sender's address."""
+        self._check_sock(sock)
+        if not nbytes:
+            nbytes = len(buf)
+        while True:
+            try:
+                return sock.recvfrom_into(buf, nbytes, socket.MSG_DONTWAIT)
+            except (BlockingIOError, InterruptedError):
+                await self._wait_readable(sock)
+
+    async def sock_sendto(self: Any, sock: socket.socket, data: Any, address: Any) -> int:
+        """Send a datagram; returns the number of bytes sent."""
+        self._check_sock(sock)
+        while True:
+            try:
+                return sock.sendto(data, socket.MSG_DONTWAIT, address)
+            except (BlockingIOError, InterruptedError):
+                await self._wait_writable(sock)
+
+    async def sock_accept(self: Any, sock: socket.socket) -> tuple[socket.socket, Any]:
+        """Accept a connection; returns a non-blocking socket and the peer's address."""
+        self._check_sock(sock)
+        while True:
+            try:
+                conn, address = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                await self._wait_readable(sock)
+            else:
+                conn.setblocking(False)
+                return conn, address
+
+    async def sock_connect(self: Any, sock: socket.socket, address: Any) -> None:
+        """Connect a non-blocking socket; a host name in `address` is resolved first."""
+        self._check_sock(sock)
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            resolved = await self._ensure_resolved(
+                address, family=sock.family, type=sock.type, proto=sock.proto, loop=self
+            )
+            _, _, _, _, address = resolved[0]
+        try:
+            sock.connect(address)
+        except (BlockingIOError, InterruptedError):
+            await self._wait_writable(sock)
+            err = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if err != 0:
+                raise OSError(err, f"Connect call failed {address}") from None
+
+    async def sock_sendfile(
+        self: Any,
+        sock: socket.socket,
+        file: Any,
+        offset: int = 0,
+        count: int | None = None,
+        *,
+        fallback: bool | None = True,
+    ) -> int:
+        """Send a regular binary file over a stream socket, with sendfile(2) where it can.
+
+        Returns the number of bytes sent, and leaves the file's position behind them. Without
+        `fallback`, SendfileNotAvailableError where the kernel cannot.
+        """
+        self._check_sock(sock)
+        self._check_sendfile_params(sock, file, offset, count)
+        try:
+            return await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock))
+        except asyncio.SendfileNotAvailableError:
+            if not fallback:
+                raise
+        return await self._sock_sendfile_fallback(sock, file, offset, count)
+
+    async def _sendfile_native(
+        self: Any, transport: Any, file: Any, offset: int, count: int | None
+    ) -> int:
+        """BaseEventLoop.sendfile()'s hook: what is queued goes first, then the file."""
+        resume = transport.is_reading()
+        transport.pause_reading()
+        await transport._make_empty_waiter()
+        try:
+            sock = transport.get_extra_info("socket")
+            return await self._sendfile(sock, file, offset, count, transport._wait_writable)
+        finally:
+            transport._reset_empty_waiter()
+            if resume:
+                transport.resume_reading()
+
+    async def _sendfile(
+        self: Any, sock: Any, file: Any, offset: int, count: int | None, wait: Callable[[], Any]
+    ) -> int:
+        try:
+            source = file.fileno()
+            size = os.fstat(source).st_size
+        except (AttributeError, OSError) as exc:
+            raise asyncio.SendfileNotAvailableError("not a regular file") from exc
+        block = min(count if count is not None else size, SENDFILE_BLOCK_BYTES)
+        if not block:
+            return 0  # an empty file
+        start, end = offset, None if count is None else offset + count
+        try:
+            while end is None or offset < end:
+                want = block if end is None else min(end - offset, block)
+                try:
+                    sent = os.sendfile(sock.fileno(), source, offset, want)
+                except (BlockingIOError, InterruptedError):
+                    await wait()
+                    continue
+                except OSError as exc:
+                    if offset == start and not isinstance(exc, ConnectionError):
+                        raise asyncio.SendfileNotAvailableError("os.sendfile call failed") from exc
+                    raise
+                if sent == 0:
+                    break  # end of file
+                offset += sent
+            return offset - start
+        finally:
+            if offset > start:
+                os.lseek(source, offset, os.SEEK_SET)
+
+    def _check_sock(self: Any, sock: socket.socket) -> None:
+        _check_ssl_socket(sock)
+        if self._debug and sock.gettimeout() != 0:
+            raise ValueError("the socket must be non-blocking")
+
+
+def _check_ssl_socket(sock: Any) -> None:
+    import ssl
+
+    if isinstance(sock, ssl.SSLSocket):
+        raise TypeError("Socket cannot be of type SSLSocket")
+
+
+def _fileno(fileobj: Any) -> int:
+    """Return the number of a descriptor, as `selectors` does. ValueError for anything else."""
+    if isinstance(fileobj, int):
+        fd = fileobj
+    else:
+        try:
+            fd = int(fileobj.fileno())
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError(f"Invalid file object: {fileobj!r}") from None
+    if fd < 0:
+        raise ValueError(f"Invalid file descriptor: {fd}")
+    return fd

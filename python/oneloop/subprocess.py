@@ -1,0 +1,114 @@
+"""Subprocesses, watched through pidfds: no SIGCHLD handler, no thread per child.
+
+The transport is the standard library's; only how a child is started and how its end is noticed
+are here. `subprocess.Popen` starts children with vfork where it can, which costs the same from a
+large parent as from a small one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+from asyncio import base_subprocess
+from asyncio.log import logger
+from typing import Any
+
+
+class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
+    """A child process; has the interface of `asyncio.SubprocessTransport`."""
+
+    def _start(
+        self: Any, args: Any, shell: bool, stdin: Any, stdout: Any, stderr: Any, bufsize: int, **kwargs: Any
+    ) -> None:
+        stdin_ours = None
+        if stdin == subprocess.PIPE:
+            # A socket pair: unlike a pipe it reports the child's end of reading at once.
+            stdin, stdin_ours = socket.socketpair()
+        try:
+            self._proc = subprocess.Popen(
+                args,
+                shell=shell,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                universal_newlines=False,
+                bufsize=bufsize,
+                **kwargs,
+            )
+            if stdin_ours is not None:
+                stdin.close()
+                self._proc.stdin = open(stdin_ours.detach(), "wb", buffering=bufsize)
+                stdin_ours = None
+        finally:
+            if stdin_ours is not None:
+                stdin_ours.close()
+                stdin.close()
+
+
+class SubprocessMixin:
+    """How `oneloop.Loop` makes and watches children."""
+
+    __slots__ = ()
+
+    async def _make_subprocess_transport(
+        self: Any,
+        protocol: Any,
+        args: Any,
+        shell: bool,
+        stdin: Any,
+        stdout: Any,
+        stderr: Any,
+        bufsize: int,
+        extra: Any = None,
+        **kwargs: Any,
+    ) -> SubprocessTransport:
+        waiter = self.create_future()
+        transport = SubprocessTransport(
+            self, protocol, args, shell, stdin, stdout, stderr, bufsize, waiter=waiter, extra=extra, **kwargs
+        )
+        self._watch_child(transport.get_pid(), transport)
+        try:
+            await waiter
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException:
+            transport.close()
+            await transport._wait()
+            raise
+        return transport
+
+    def _watch_child(self: Any, pid: int, transport: Any) -> None:
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            # No pidfd here (Linux before 5.3, or a sandbox): a thread waits for this child.
+            threading.Thread(
+                target=_wait_in_thread, args=(self, pid, transport), name=f"waitpid-{pid}", daemon=True
+            ).start()
+            return
+        self._add_reader(pidfd, self._child_ended, pid, pidfd, transport)
+
+    def _child_ended(self: Any, pid: int, pidfd: int, transport: Any) -> None:
+        self._remove_reader(pidfd)
+        os.close(pidfd)
+        transport._process_exited(_returncode(pid))
+
+
+def _returncode(pid: int) -> int:
+    try:
+        _, status = os.waitpid(pid, 0)
+    except ChildProcessError:
+        # Somebody else has waited for it: the status is lost.
+        logger.warning("child process pid %d exit status already read: will report returncode 255", pid)
+        return 255
+    return os.waitstatus_to_exitcode(status)
+
+
+def _wait_in_thread(loop: Any, pid: int, transport: Any) -> None:
+    returncode = _returncode(pid)
+    if loop.is_closed():
+        logger.warning("Loop %r that handles pid %r is closed", loop, pid)
+    else:
+        loop.call_soon_threadsafe(transport._process_exited, returncode)
