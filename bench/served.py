@@ -35,11 +35,12 @@ class Load:
     connections: int = 10
     pipeline: int = 1
     rate: float | None = None
+    closer: str = "server"
 
     def options(self, settings: Settings) -> list[str]:
         """The generator's command line, without the address."""
         given = ["--mode", self.mode, "--size", str(self.size), "--pipeline", str(self.pipeline)]
-        given += ["--connections", str(self.connections)]
+        given += ["--connections", str(self.connections), "--closer", self.closer]
         given += ["--duration", str(settings.duration_s), "--warmup", str(settings.warmup_s)]
         rate = self.rate if self.rate is not None else settings.rate
         if rate is not None:

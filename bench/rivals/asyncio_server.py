@@ -112,6 +112,7 @@ async def serve_sockets(loop: asyncio.AbstractEventLoop, listener: socket.socket
 
 PROTOCOLS: dict[str, type[asyncio.BaseProtocol]] = {
     "protocol": Echo,
+    "idle": Echo,
     "accept": EchoOnce,
     "pipeline": EchoEach,
     "buffered": EchoBuffered,

@@ -10,7 +10,7 @@ mod datagram;
 mod echo;
 mod http;
 
-pub use accept::Accept;
+pub use accept::{Accept, Closer};
 pub use datagram::Datagram;
 pub use echo::Echo;
 pub use http::Http;

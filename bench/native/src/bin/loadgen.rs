@@ -12,7 +12,7 @@ use oneloop_bench_native::engine::Engine;
 use oneloop_bench_native::fault::Fault;
 use oneloop_bench_native::pace::Pace;
 use oneloop_bench_native::pattern::Pattern;
-use oneloop_bench_native::session::{Accept, Datagram, Echo, Http, Session};
+use oneloop_bench_native::session::{Accept, Closer, Datagram, Echo, Http, Session};
 use oneloop_bench_native::wire::Target;
 use oneloop_bench_native::{gate, tls};
 
@@ -25,7 +25,7 @@ enum Mode {
     Echo,
     /// Datagrams there and back.
     Udp,
-    /// Connect, one message, the server closes.
+    /// Connect, one message, close.
     Accept,
     /// Open the connections, one message on each, then hold them until `go`.
     Idle,
@@ -69,6 +69,9 @@ struct Options {
     /// Turns per second, open loop; without it a closed loop.
     #[arg(long)]
     rate: Option<f64>,
+    /// Who closes in accept mode.
+    #[arg(long, value_enum, default_value = "server")]
+    closer: Closer,
     #[arg(long, value_enum, default_value = "auto")]
     waiting: Waiting,
 }
@@ -136,7 +139,7 @@ fn run(options: &Options) -> Result<(), Fault> {
     let target = options.target().map_err(refused)?;
     match options.mode {
         Mode::Accept => {
-            let open = |token| Accept::new(&target, token, &pattern, options.size);
+            let open = |token| Accept::new(&target, token, &pattern, options.size, options.closer);
             measure(options, all.map(open).collect())
         }
         Mode::Http => {

@@ -1,4 +1,4 @@
-//! A turn that is a whole connection: connect, one message there and back, the server closes.
+//! A turn that is a whole connection: connect, one message there and back, then either end closes.
 
 use std::io;
 use std::sync::Arc;
@@ -9,12 +9,20 @@ use crate::pattern::Pattern;
 use crate::poller::Poller;
 use crate::wire::{Target, Wire};
 
+/// Who ends a connection. The other end sees the end of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Closer {
+    Server,
+    Client,
+}
+
 #[derive(Debug)]
 pub struct Accept {
     target: Target,
     token: usize,
     pattern: Arc<Pattern>,
     size_bytes: usize,
+    closer: Closer,
     wire: Option<Wire>,
     turns: usize,
     received: usize,
@@ -22,12 +30,19 @@ pub struct Accept {
 
 impl Accept {
     #[must_use]
-    pub fn new(target: &Target, token: usize, pattern: &Arc<Pattern>, size_bytes: usize) -> Self {
+    pub fn new(
+        target: &Target,
+        token: usize,
+        pattern: &Arc<Pattern>,
+        size_bytes: usize,
+        closer: Closer,
+    ) -> Self {
         Self {
             target: target.clone(),
             token,
             pattern: Arc::clone(pattern),
             size_bytes,
+            closer,
             wire: None,
             turns: 0,
             received: 0,
@@ -68,6 +83,9 @@ impl Session for Accept {
                         return Err(Fault::Corrupted { connection: self.token, offset });
                     }
                     self.received += count;
+                    if self.closer == Closer::Client && self.received >= self.size_bytes {
+                        break;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Step::Pending);
