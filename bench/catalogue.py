@@ -6,6 +6,7 @@ named, never left out in silence.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import shutil
 import sys
@@ -23,8 +24,8 @@ BASELINE = "uvloop"
 #: Rivals with an event loop or a runtime of their own: module (or program) -> the forms that are natural to them.
 _STREAM_FORMS = frozenset({"protocol", "accept", "pipeline", "idle"})
 _OTHERS: dict[str, tuple[str, frozenset[str]]] = {
-    "gevent": ("gevent_server", _STREAM_FORMS | {"udp", "tls", "sock", "unix"}),
-    "tornado": ("tornado_server", _STREAM_FORMS | {"tls", "unix", "streams", "http"}),
+    "gevent": ("gevent_server", _STREAM_FORMS | {"udp", "tls", "sock", "unix", "work"}),
+    "tornado": ("tornado_server", _STREAM_FORMS | {"tls", "unix", "streams", "http", "work"}),
     "twisted": ("twisted_server", _STREAM_FORMS | {"udp", "tls", "unix"}),
     "curio": ("curio_server", _STREAM_FORMS | {"udp", "unix", "streams", "sock"}),
     "trio": ("trio_server", _STREAM_FORMS | {"udp", "tls", "unix", "streams", "sock"}),
@@ -110,15 +111,8 @@ def server_argv(rival: str, serve: Serve) -> list[str]:
     if rival in _FLOORS:
         return _floor_argv(rival, serve)
     if rival in LOOPS:
-        module = "asyncio_http" if serve.form in ("http", "aiohttp") else "asyncio_server"
-        return [
-            sys.executable,
-            "-m",
-            f"bench.rivals.{module}",
-            "--loop",
-            rival,
-            *serve.options(),
-        ]
+        module = "bench.rivals.asyncio_server"
+        return [sys.executable, "-m", module, "--loop", rival, *serve.options()]
     program, forms = _OTHERS[rival]
     lacking = serve.needs - forms
     if lacking:

@@ -124,7 +124,7 @@ def _row_data(row: Row, baseline: Row | None, metric: str) -> RowData:
 
 def _baseline_row(result: Result) -> Row | None:
     """The case's baseline, or stock asyncio where the baseline could not run."""
-    for name in (result.case.baseline, "asyncio"):
+    for name in (result.case.baseline, result.case.baseline.replace("uvloop", "asyncio")):
         for row in result.rows:
             if row.rival == name and any(row.samples):
                 return row

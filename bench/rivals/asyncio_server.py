@@ -10,6 +10,7 @@ import socket
 from typing import cast
 
 from bench.rivals import endpoint, loops
+from bench.rivals.cpu_work import work
 from bench.rivals.endpoint import Endpoint
 
 #: What vmbench read at once.
@@ -50,6 +51,14 @@ class EchoEach(Echo):
         for at in range(0, whole, self.size):
             self.transport.write(data[at : at + self.size])
         self.rest = data[whole:]
+
+
+class EchoWork(Echo):
+    """Burns CPU before each answer, as the gevent talk's second benchmark does."""
+
+    def data_received(self, data: bytes) -> None:
+        work()
+        self.transport.write(data)
 
 
 class EchoBuffered(asyncio.BufferedProtocol):
@@ -114,6 +123,7 @@ PROTOCOLS: dict[str, type[asyncio.BaseProtocol]] = {
     "protocol": Echo,
     "idle": Echo,
     "accept": EchoOnce,
+    "work": EchoWork,
     "pipeline": EchoEach,
     "buffered": EchoBuffered,
 }

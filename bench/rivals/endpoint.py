@@ -56,7 +56,10 @@ def listen(endpoint: Endpoint) -> socket.socket:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         sock.bind(("127.0.0.1", 0))
     else:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # asyncio switches Nagle's delay off only where the protocol number is given; Linux passes the option of a
+        # listening socket on to those it accepts, which serves the libraries that never set it.
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.bind(("127.0.0.1", 0))
         sock.listen(BACKLOG)
     sock.setblocking(False)

@@ -7,6 +7,7 @@ from gevent.ssl import SSLContext
 from gevent.socket import socket as GreenSocket
 
 from bench.rivals import endpoint
+from bench.rivals.cpu_work import work
 
 READ = 102_400
 
@@ -14,6 +15,13 @@ READ = 102_400
 def echo(client: GreenSocket, address: object) -> None:
     endpoint.no_delay(client)
     while data := client.recv(READ):
+        client.sendall(data)
+
+
+def echo_work(client: GreenSocket, address: object) -> None:
+    endpoint.no_delay(client)
+    while data := client.recv(READ):
+        work()
         client.sendall(data)
 
 
@@ -46,7 +54,7 @@ def main() -> None:
     if where.form == "udp":
         server = EchoDatagrams(green)
     else:
-        handlers = {"accept": echo_once, "pipeline": lambda c, _: echo_each(where.size, c)}
+        handlers = {"accept": echo_once, "work": echo_work, "pipeline": lambda c, _: echo_each(where.size, c)}
         handler = handlers.get(where.form, echo)
         context = endpoint.tls_context(where, SSLContext)
         tls = {"ssl_context": context} if context else {}

@@ -10,6 +10,7 @@ from tornado.tcpserver import TCPServer
 from tornado.web import Application, RequestHandler
 
 from bench.rivals import endpoint
+from bench.rivals.cpu_work import work
 from bench.rivals.endpoint import Endpoint
 
 READ = 1 << 18
@@ -25,6 +26,8 @@ class EchoServer(TCPServer):
         try:
             while True:
                 data = await stream.read_bytes(READ, partial=True)
+                if self.form == "work":
+                    work()
                 if self.form != "pipeline":
                     await stream.write(data)
                 if self.form == "accept":

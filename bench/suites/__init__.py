@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.model import Case
-from bench.suites import accept, idle, pipeline, primitives, scale, sock, streams, tcp, tls, udp, unix
+from bench.suites import (
+    accept,
+    files,
+    green,
+    http,
+    idle,
+    pipeline,
+    primitives,
+    scale,
+    sock,
+    streams,
+    tcp,
+    tls,
+    udp,
+    unix,
+)
 from bench.suites.options import Options
 
 SUITES: dict[str, Callable[[Options], list[Case]]] = {
@@ -18,6 +33,9 @@ SUITES: dict[str, Callable[[Options], list[Case]]] = {
     "pipeline": pipeline.cases,
     "accept": accept.cases,
     "primitives": primitives.cases,
+    "http": http.cases,
+    "files": files.cases,
+    "green": green.cases,
     "idle": idle.cases,
     "scale": scale.cases,
 }

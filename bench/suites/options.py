@@ -13,11 +13,11 @@ ALIASES = ("uvloop-again",)
 SERVER_RIVALS = tuple(name for name in SERVERS if name not in ALIASES)
 
 #: Rivals that no suite of servers knows.
-FILE_RIVALS = ("open", "aiofiles", "aiofile", "libaio", "fio")
+FILE_RIVALS = ("open", "executor", "aiofiles", "aiofile", "libaio", "fio")
 HTTP_RIVALS = ("aiohttp", "httptools", "uvicorn", "granian", "pywsgi")
-GREEN_RIVALS = ("threads", "greenlet")
+GREEN_RIVALS = ("threads", "select", "greenlet", "tasks")
 #: The few that a quick run measures, besides a suite's own.
-QUICK_RIVALS = {FLOOR, "asyncio", "uvloop", SUBJECT, "open", "fio"}
+QUICK_RIVALS = {FLOOR, "asyncio", "uvloop", SUBJECT, "open", "fio", "greenlet"}
 
 
 @dataclass(frozen=True)
