@@ -36,11 +36,13 @@ class Load:
     pipeline: int = 1
     rate: float | None = None
     closer: str = "server"
+    patience_s: float = 5.0
 
     def options(self, settings: Settings) -> list[str]:
         """The generator's command line, without the address."""
         given = ["--mode", self.mode, "--size", str(self.size), "--pipeline", str(self.pipeline)]
         given += ["--connections", str(self.connections), "--closer", self.closer]
+        given += ["--patience", str(self.patience_s)]
         given += ["--duration", str(settings.duration_s), "--warmup", str(settings.warmup_s)]
         rate = self.rate if self.rate is not None else settings.rate
         if rate is not None:
@@ -100,7 +102,7 @@ def measure_server(
     start: StartServer = _default_start,
 ) -> Sample:
     """Raises RivalFailed, RivalMissing."""
-    patience_s = 20.0 + 3 * settings.duration_s + settings.warmup_s
+    patience_s = 15.0 + 3 * load.patience_s + 3 * settings.duration_s + settings.warmup_s
     with running_server(rival, serve, settings, start) as (server, address):
         argv = [native("loadgen"), *address, *load.options(settings)]
         with Program(argv, settings.generator_cpu) as generator:

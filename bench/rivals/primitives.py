@@ -1,6 +1,7 @@
 """The loop's own operations, timed from inside, the same program on every asyncio loop.
 
-Each function takes the loop and a number of operations and returns nanoseconds per operation.
+Each function takes the loop, a number of operations and a stopwatch, which it runs for just the operations; it returns
+how many they were.
 """
 
 from __future__ import annotations
@@ -18,7 +19,29 @@ Loop = asyncio.AbstractEventLoop
 PENDING = 100_000
 
 
-async def call_soon(loop: Loop, count: int) -> float:
+class Stopwatch:
+    """Adds up wall time and this process's CPU time over the stretches between start and stop."""
+
+    def __init__(self) -> None:
+        self.wall_ns = self.cpu_ns = 0
+
+    def start(self) -> None:
+        self._cpu, self._wall = time.process_time_ns(), time.perf_counter_ns()
+
+    def stop(self) -> None:
+        self.wall_ns += time.perf_counter_ns() - self._wall
+        self.cpu_ns += time.process_time_ns() - self._cpu
+
+    def figures(self, count: int) -> dict[str, float]:
+        """Per operation."""
+        return {
+            "ns_per_op": self.wall_ns / count,
+            "cpu_ns_per_op": self.cpu_ns / count,
+            "ops": float(count),
+        }
+
+
+async def call_soon(loop: Loop, count: int, watch: Stopwatch) -> int:
     """A chain: each callback schedules the next."""
     done = loop.create_future()
     left = count
@@ -31,13 +54,14 @@ async def call_soon(loop: Loop, count: int) -> float:
         else:
             done.set_result(None)
 
-    begin = time.perf_counter_ns()
+    watch.start()
     loop.call_soon(step)
     await done
-    return (time.perf_counter_ns() - begin) / count
+    watch.stop()
+    return count
 
 
-async def call_later(loop: Loop, count: int) -> float:
+async def call_later(loop: Loop, count: int, watch: Stopwatch) -> int:
     """A chain of due timers while 100,000 others are pending."""
     pending = [loop.call_later(3600 + n * 1e-3, print) for n in range(PENDING)]
     done = loop.create_future()
@@ -51,43 +75,42 @@ async def call_later(loop: Loop, count: int) -> float:
         else:
             done.set_result(None)
 
-    begin = time.perf_counter_ns()
+    watch.start()
     loop.call_later(0, step)
     await done
-    elapsed = time.perf_counter_ns() - begin
+    watch.stop()
     for handle in pending:
         handle.cancel()
-    return elapsed / count
+    return count
 
 
-async def call_later_make(loop: Loop, count: int) -> float:
+async def call_later_make(loop: Loop, count: int, watch: Stopwatch) -> int:
     """Making timers that never fall due, 100,000 at a time."""
-    elapsed = 0
-    for _ in range(max(1, count // PENDING)):
-        begin = time.perf_counter_ns()
+    times = max(1, count // PENDING)
+    for _ in range(times):
+        watch.start()
         pending = [loop.call_later(3600 + n * 1e-3, print) for n in range(PENDING)]
-        elapsed += time.perf_counter_ns() - begin
+        watch.stop()
         for handle in pending:
             handle.cancel()
         await asyncio.sleep(0)
-    return elapsed / (max(1, count // PENDING) * PENDING)
+    return times * PENDING
 
 
-async def cancel(loop: Loop, count: int) -> float:
+async def cancel(loop: Loop, count: int, watch: Stopwatch) -> int:
     """Cancelling 100,000 pending timers, with what the loop then does about them."""
-    elapsed = 0
     times = max(1, count // PENDING)
     for _ in range(times):
         pending = [loop.call_later(3600 + n * 1e-3, print) for n in range(PENDING)]
-        begin = time.perf_counter_ns()
+        watch.start()
         for handle in pending:
             handle.cancel()
         await asyncio.sleep(0)
-        elapsed += time.perf_counter_ns() - begin
-    return elapsed / (times * PENDING)
+        watch.stop()
+    return times * PENDING
 
 
-async def sleep_zero(loop: Loop, count: int) -> float:
+async def sleep_zero(loop: Loop, count: int, watch: Stopwatch) -> int:
     """A task switch: ten tasks that yield in turn."""
     each = count // 10
 
@@ -95,24 +118,26 @@ async def sleep_zero(loop: Loop, count: int) -> float:
         for _ in range(each):
             await asyncio.sleep(0)
 
-    begin = time.perf_counter_ns()
+    watch.start()
     await asyncio.gather(*(spin() for _ in range(10)))
-    return (time.perf_counter_ns() - begin) / (each * 10)
+    watch.stop()
+    return each * 10
 
 
-async def create_task(loop: Loop, count: int) -> float:
+async def create_task(loop: Loop, count: int, watch: Stopwatch) -> int:
     """Making a task and awaiting it."""
 
     async def nothing() -> None:
         return
 
-    begin = time.perf_counter_ns()
+    watch.start()
     for _ in range(count):
         await loop.create_task(nothing())
-    return (time.perf_counter_ns() - begin) / count
+    watch.stop()
+    return count
 
 
-async def future_wakeup(loop: Loop, count: int) -> float:
+async def future_wakeup(loop: Loop, count: int, watch: Stopwatch) -> int:
     """Two tasks that wake each other through futures."""
     ping: asyncio.Future[None] = loop.create_future()
     pong: asyncio.Future[None] = loop.create_future()
@@ -125,17 +150,17 @@ async def future_wakeup(loop: Loop, count: int) -> float:
             pong.set_result(None)
 
     task = loop.create_task(answer())
-    begin = time.perf_counter_ns()
+    watch.start()
     for _ in range(count):
         ping.set_result(None)
         await pong
         pong = loop.create_future()
-    elapsed = time.perf_counter_ns() - begin
+    watch.stop()
     await task
-    return elapsed / (2 * count)
+    return 2 * count
 
 
-async def queue(loop: Loop, count: int) -> float:
+async def queue(loop: Loop, count: int, watch: Stopwatch) -> int:
     """Two tasks that hand a value back and forth through two queues."""
     there: asyncio.Queue[int] = asyncio.Queue()
     back: asyncio.Queue[int] = asyncio.Queue()
@@ -145,16 +170,16 @@ async def queue(loop: Loop, count: int) -> float:
             back.put_nowait(await there.get())
 
     task = loop.create_task(answer())
-    begin = time.perf_counter_ns()
+    watch.start()
     for number in range(count):
         there.put_nowait(number)
         await back.get()
-    elapsed = time.perf_counter_ns() - begin
+    watch.stop()
     await task
-    return elapsed / (2 * count)
+    return 2 * count
 
 
-async def call_soon_threadsafe(loop: Loop, count: int) -> float:
+async def call_soon_threadsafe(loop: Loop, count: int, watch: Stopwatch) -> int:
     """Another thread floods the loop."""
     done = loop.create_future()
     left = count
@@ -170,28 +195,29 @@ async def call_soon_threadsafe(loop: Loop, count: int) -> float:
             loop.call_soon_threadsafe(step)
 
     thread = threading.Thread(target=flood)
-    begin = time.perf_counter_ns()
+    watch.start()
     thread.start()
     await done
-    elapsed = time.perf_counter_ns() - begin
+    watch.stop()
     thread.join()
-    return elapsed / count
+    return count
 
 
-async def executor(loop: Loop, count: int) -> float:
+async def executor(loop: Loop, count: int, watch: Stopwatch) -> int:
     """A round trip to the default executor."""
 
     def nothing() -> None:
         return
 
     await loop.run_in_executor(None, nothing)
-    begin = time.perf_counter_ns()
+    watch.start()
     for _ in range(count):
         await loop.run_in_executor(None, nothing)
-    return (time.perf_counter_ns() - begin) / count
+    watch.stop()
+    return count
 
 
-Operation = Callable[[Loop, int], Awaitable[float]]
+Operation = Callable[[Loop, int, Stopwatch], Awaitable[int]]
 
 #: Operation -> the program and how many operations make a steady figure.
 OPERATIONS: dict[str, tuple[Operation, int]] = {
@@ -208,16 +234,25 @@ OPERATIONS: dict[str, tuple[Operation, int]] = {
 }
 
 
-def make_close(name: str, count: int) -> float:
+def make_close(name: str, count: int, watch: Stopwatch) -> int:
     """Making a loop, running it once and closing it."""
     make = loops.factory(name)
-    begin = time.perf_counter_ns()
+    watch.start()
     for _ in range(count):
         loop = make()
         loop.call_soon(loop.stop)
         loop.run_forever()
         loop.close()
-    return (time.perf_counter_ns() - begin) / count
+    watch.stop()
+    return count
+
+
+async def timed(operation: Operation, count: int) -> dict[str, float]:
+    """Once shorter to warm up, then measured."""
+    loop = asyncio.get_running_loop()
+    await operation(loop, max(10, count // 20), Stopwatch())
+    watch = Stopwatch()
+    return watch.figures(await operation(loop, count, watch))
 
 
 def main() -> None:
@@ -227,23 +262,15 @@ def main() -> None:
     parser.add_argument("--count", type=int, required=True)
     options = parser.parse_args()
     if options.operation == "make_close":
-        make_close(options.loop, 10)
-        hand_over({"ns_per_op": make_close(options.loop, options.count), "ops": options.count})
+        make_close(options.loop, 10, Stopwatch())
+        watch = Stopwatch()
+        hand_over(watch.figures(make_close(options.loop, options.count, watch)))
         return
     operation, _ = OPERATIONS[options.operation]
-
-    async def timed() -> float:
-        loop = asyncio.get_running_loop()
-        await operation(loop, max(10, options.count // 20))
-        cpu = time.process_time_ns()
-        result = await operation(loop, options.count)
-        figures["cpu_ns_per_op"] = (time.process_time_ns() - cpu) / options.count
-        return result
-
-    figures = {"ops": float(options.count)}
+    figures: dict[str, float] = {}
 
     async def run() -> None:
-        figures["ns_per_op"] = await timed()
+        figures.update(await timed(operation, options.count))
 
     loops.run(run(), options.loop)
     hand_over(figures)

@@ -53,8 +53,9 @@ def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
 
 def _talk_case(options: Options, form: str, connections: int, messages: int, name: str) -> Case:
     def measure(rival: str, settings: Settings) -> Sample:
-        serve = Serve(form)
-        sample = measure_server(rival, serve, Load(size=64, connections=connections), settings, start)
+        # Threads take turns of 5 ms: the last of 2000 waits long.
+        load = Load(size=64, connections=connections, patience_s=30.0)
+        sample = measure_server(rival, Serve(form), load, settings, start)
         sample.metrics["wall_ns"] = messages / sample.metrics["throughput"] * 1e9
         return sample
 

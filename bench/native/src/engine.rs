@@ -36,18 +36,20 @@ pub struct Engine<S> {
     free: VecDeque<usize>,
     busy: usize,
     spin: bool,
+    patience: Duration,
     scratch: Vec<u8>,
     ready: Vec<usize>,
 }
 
 impl<S: Session> Engine<S> {
-    pub fn new(spin: bool) -> Result<Self, Fault> {
+    pub fn new(spin: bool, patience: Duration) -> Result<Self, Fault> {
         Ok(Self {
             poller: Poller::new().map_err(|e| Fault::system("epoll_create", e))?,
             slots: Vec::new(),
             free: VecDeque::new(),
             busy: 0,
             spin,
+            patience,
             scratch: vec![0; SCRATCH_LEN],
             ready: Vec::new(),
         })
@@ -158,9 +160,9 @@ impl<S: Session> Engine<S> {
 
     fn check_patience(&mut self, now: u64, window: &mut Window) -> Result<(), Fault> {
         let mut hanging = 0;
-        let mut patience_ns = 0;
+        let patience_ns = self.patience.as_nanos() as u64;
         for slot in &mut self.slots {
-            patience_ns = slot.session.patience_ns();
+            let patience_ns = slot.session.patience_ns().unwrap_or(patience_ns);
             if !slot.busy || now.saturating_sub(slot.begun_ns) < patience_ns {
                 continue;
             }
@@ -175,8 +177,7 @@ impl<S: Session> Engine<S> {
         if hanging == 0 {
             return Ok(());
         }
-        let seconds = (patience_ns / 1_000_000_000).max(3);
-        Err(Fault::Silent { connections: hanging, seconds })
+        Err(Fault::Silent { connections: hanging, seconds: self.patience.as_secs() })
     }
 
     /// One turn on every connection: proves that each is open and served.

@@ -44,9 +44,9 @@ pub trait Session {
         1
     }
 
-    /// How long a turn may take before `overdue` is asked.
-    fn patience_ns(&self) -> u64 {
-        5_000_000_000
+    /// How long a turn may take before `overdue` is asked; None: as long as the engine's patience.
+    fn patience_ns(&self) -> Option<u64> {
+        None
     }
 
     fn overdue(&mut self) -> Result<Overdue, Fault> {

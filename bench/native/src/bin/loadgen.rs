@@ -69,6 +69,9 @@ struct Options {
     /// Turns per second, open loop; without it a closed loop.
     #[arg(long)]
     rate: Option<f64>,
+    /// Seconds after which a server that does not answer is called silent.
+    #[arg(long, default_value_t = 5.0)]
+    patience: f64,
     /// Who closes in accept mode.
     #[arg(long, value_enum, default_value = "server")]
     closer: Closer,
@@ -108,7 +111,7 @@ impl Options {
 
 fn measure<S: Session>(options: &Options, sessions: Vec<S>) -> Result<(), Fault> {
     let lost_starter = |error| Fault::system("talking to the starter", error);
-    let mut engine = Engine::new(options.spins())?;
+    let mut engine = Engine::new(options.spins(), Duration::from_secs_f64(options.patience))?;
     for session in sessions {
         engine.add(session);
     }

@@ -100,8 +100,8 @@ impl Session for Datagram {
         }
     }
 
-    fn patience_ns(&self) -> u64 {
-        100_000_000
+    fn patience_ns(&self) -> Option<u64> {
+        Some(100_000_000)
     }
 
     fn overdue(&mut self) -> Result<Overdue, Fault> {
