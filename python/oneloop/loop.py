@@ -32,12 +32,13 @@ ACCEPT_RETRY_DELAY_S = constants.ACCEPT_RETRY_DELAY
 
 @final
 class Loop(
+    # First, because CPython looks for it in the order of bases on every native call.
+    _native.LoopCore,
     DebugMixin,
     SignalMixin,
     SocketMixin,
     UnixMixin,
     SubprocessMixin,
-    _native.LoopCore,
     asyncio.BaseEventLoop,
 ):
     """A drop-in asyncio event loop on a native core (Linux).
@@ -88,10 +89,6 @@ class Loop(
         self._clear()
         asyncio.BaseEventLoop.close(self)
         self._close_poller()
-
-    def create_future(self) -> asyncio.Future[Any]:
-        """Make an `asyncio.Future` that belongs to this loop."""
-        return asyncio.Future(loop=self)
 
     def statistics(self) -> Statistics:
         """What the loop has done since it was made; cheap, always on."""

@@ -11,9 +11,7 @@ pub fn to_python<'py>(py: Python<'py>, address: &Address) -> PyResult<Bound<'py,
     match address.decode() {
         Decoded::V4 { host, port } => (host, port).into_bound_py_any(py),
         Decoded::V6 { host, port, flow, scope } => (host, port, flow, scope).into_bound_py_any(py),
-        Decoded::Unix(name) if name.first() == Some(&0) => {
-            Ok(PyBytes::new(py, name).into_any())
-        }
+        Decoded::Unix(name) if name.first() == Some(&0) => Ok(PyBytes::new(py, name).into_any()),
         Decoded::Unix(path) => imports::fsdecode(py)?.call1((PyBytes::new(py, path),)),
         Decoded::Empty | Decoded::Other(_) => Ok(py.None().into_bound(py)),
     }

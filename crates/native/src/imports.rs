@@ -35,6 +35,12 @@ imports! {
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
     logger = "asyncio.log", "logger";
+    base_event_loop = "asyncio", "BaseEventLoop";
     warn = "warnings", "warn";
     fsdecode = "os", "fsdecode";
+}
+
+/// `asyncio.BaseEventLoop.create_task`
+pub fn stock_create_task(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    base_event_loop(py)?.getattr(pyo3::intern!(py, "create_task"))
 }

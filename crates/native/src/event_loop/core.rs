@@ -14,7 +14,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -107,24 +107,31 @@ impl LoopCore {
         Ok(())
     }
 
+    /// A timer of this loop was cancelled; the tick frees it.
     pub(super) fn note_cancelled_timer(&self, py: Python<'_>) {
-        if self.timers.with(py, Timers::note_cancelled) {
-            // Stock handles are asked outside of the cell: that is Python code.
-            let stock_cancelled: Vec<usize> = self.stock_timers(py).iter().filter_map(|handle| {
-                Timer::Stock(handle.clone_ref(py)).is_cancelled(py).then(|| handle.as_ptr() as usize)
-            }).collect();
-            let removed = self.timers.with(py, |timers| {
-                timers.sweep(|timer| match timer {
-                    Timer::Native(handle) => handle.get().work.is_cancelled(),
-                    Timer::Stock(handle) => stock_cancelled.contains(&(handle.as_ptr() as usize)),
-                })
-            });
-            for timer in &removed {
-                if let Timer::Native(handle) = timer {
-                    handle.get().popped();
-                }
+        self.timers.with(py, Timers::note_cancelled);
+    }
+
+    /// Frees cancelled timers when they are more than half of all.
+    pub(super) fn sweep_timers(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.timers.with(py, |timers| timers.wants_sweep()) {
+            return Ok(());
+        }
+        // Stock handles are asked outside of the cell: that is Python code.
+        let mut cancelled = HashSet::new();
+        for handle in self.stock_timers(py) {
+            let address = handle.as_ptr().addr();
+            if Timer::Stock(handle).is_cancelled(py) {
+                cancelled.insert(address);
             }
         }
+        let removed = self.timers.with(py, |timers| {
+            timers.sweep(|timer| match timer {
+                Timer::Native(handle) => handle.get().work.is_cancelled(),
+                Timer::Stock(handle) => cancelled.contains(&handle.as_ptr().addr()),
+            })
+        });
+        removed.iter().try_for_each(|timer| timer.popped(py))
     }
 
     fn stock_timers(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
@@ -262,9 +269,13 @@ impl LoopCore {
         let py = slf.py();
         let this = slf.get();
         this.flush_dirty(slf)?;
-        drop(this.inbox.take());
-        drop(this.ready.take(py));
-        drop(this.timers.take(py));
+        let ready = this.ready.take(py);
+        for item in this.inbox.take().into_iter().chain(ready) {
+            item.forget(py);
+        }
+        for timer in this.timers.take(py).into_items() {
+            timer.forget(py);
+        }
         let sources = this.sources.take(py);
         // The registrations go with the poller; the descriptors with their owners.
         drop(sources);
@@ -302,11 +313,13 @@ impl LoopCore {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // A cell that is in use at this moment is left out: its objects then count as reachable.
-        if let Some(result) = self.ready.peek(|ready| ready.iter().try_for_each(|r| r.visit(&visit)))
+        if let Some(result) =
+            self.ready.peek(|ready| ready.iter().try_for_each(|r| r.visit(&visit)))
         {
             result?;
         }
-        if let Some(result) = self.timers.peek(|timers| timers.iter().try_for_each(|t| t.visit(&visit)))
+        if let Some(result) =
+            self.timers.peek(|timers| timers.iter().try_for_each(|t| t.visit(&visit)))
         {
             result?;
         }

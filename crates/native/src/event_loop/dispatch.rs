@@ -1,8 +1,8 @@
 //! Serves what the poll brought, what fell due, and what wants to be written out.
 
 use super::LoopCore;
-use crate::ffi::LoopCell;
 use crate::errors;
+use crate::ffi::LoopCell;
 use pyo3::prelude::*;
 
 impl LoopCore {

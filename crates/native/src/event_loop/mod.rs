@@ -7,11 +7,12 @@
 mod calls;
 mod core;
 mod dispatch;
+mod futures;
 mod handle;
 mod inbox;
 mod meter;
-mod registry;
 mod ready;
+mod registry;
 mod tick;
 mod timer_handle;
 mod work;
@@ -23,4 +24,8 @@ pub use registry::{OnReady, Source};
 pub use timer_handle::TimerHandle;
 pub use work::report;
 
-pub(crate) use calls::add_to;
+/// Adds the methods that have CPython's fastest calling convention.
+pub(crate) fn add_methods(py: pyo3::Python<'_>) -> pyo3::PyResult<()> {
+    calls::add_methods(py)?;
+    futures::add_methods(py)
+}

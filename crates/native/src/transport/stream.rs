@@ -147,8 +147,7 @@ impl StreamTransport {
     }
 
     pub fn protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.state
-            .with(py, |s| s.protocol.as_ref().map(|p| p.object.bind(py).clone()))
+        self.state.with(py, |s| s.protocol.as_ref().map(|p| p.object.bind(py).clone()))
     }
 
     pub fn life(&self, py: Python<'_>) -> Life {
@@ -252,10 +251,7 @@ impl StreamTransport {
             self.owner.bind(py),
             message,
             error,
-            &[
-                (intern!(py, "transport"), slf.as_any()),
-                (intern!(py, "protocol"), &protocol),
-            ],
+            &[(intern!(py, "transport"), slf.as_any()), (intern!(py, "protocol"), &protocol)],
         )
     }
 
@@ -375,9 +371,8 @@ fn on_ready(
     let this = slf.get();
     let py = owner.py();
     if readiness.is_readable() {
-        let reads = this
-            .state
-            .with(py, |s| s.life == Life::Open && !s.reading_paused && !s.read_eof);
+        let reads =
+            this.state.with(py, |s| s.life == Life::Open && !s.reading_paused && !s.read_eof);
         if reads {
             this.read_ready(owner, slf)?;
         }
@@ -428,7 +423,7 @@ impl StreamTransport {
                 other.repr()?
             )));
         }
-        let context = context::copy_current(py)?;
+        let context = context::copy_current(py)?.unbind();
         let slf = Self::make(owner, descriptor, protocol, context, endpoint, server)?;
         let start = (slf.clone_ref(py), waiter).into_pyobject(py)?;
         owner.get().run_soon(py, start.into_any().unbind(), start_soon);

@@ -29,9 +29,8 @@ impl StreamTransport {
         slf: &Bound<'_, Self>,
     ) -> PyResult<()> {
         let py = owner.py();
-        let receiver = self
-            .state
-            .with(py, |s| s.protocol.as_ref().map(|p| p.receiver.clone_ref(py)));
+        let receiver =
+            self.state.with(py, |s| s.protocol.as_ref().map(|p| p.receiver.clone_ref(py)));
         match receiver {
             Some(Receiver::Data(method)) => self.read_data(owner, slf, method.bind(py)),
             Some(Receiver::Buffer { get_buffer, buffer_updated }) => {
@@ -70,9 +69,11 @@ impl StreamTransport {
         owner.get().lap(owner, data_received)?;
         match outcome {
             Ok(()) => Ok(()),
-            Err(error) => {
-                self.callback_failed(slf, error, "Fatal error: protocol.data_received() call failed.")
-            }
+            Err(error) => self.callback_failed(
+                slf,
+                error,
+                "Fatal error: protocol.data_received() call failed.",
+            ),
         }
     }
 
@@ -149,9 +150,11 @@ impl StreamTransport {
                 Err(e) => self.cannot_watch(slf, &e),
             },
             Ok(false) => self.begin_close(slf),
-            Err(error) => {
-                self.callback_failed(slf, error, "Fatal error: protocol.eof_received() call failed.")
-            }
+            Err(error) => self.callback_failed(
+                slf,
+                error,
+                "Fatal error: protocol.eof_received() call failed.",
+            ),
         }
     }
 

@@ -304,9 +304,7 @@ impl StreamTransport {
 
     /// True while data is being received.
     fn is_reading(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |s| {
-            matches!(s.life, Life::New | Life::Open) && !s.reading_paused
-        })
+        self.state.with(py, |s| matches!(s.life, Life::New | Life::Open) && !s.reading_paused)
     }
 
     /// Bytes that are queued and not sent.
