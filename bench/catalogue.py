@@ -12,7 +12,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-from bench.model import RivalMissing
+from bench.model import RivalMissingError
 from bench.process import NATIVE, ROOT, native
 from bench.rivals.loops import MODULES as LOOPS
 
@@ -104,10 +104,10 @@ def _offers_loop(module: str) -> bool:
 
 
 def server_argv(rival: str, serve: Serve) -> list[str]:
-    """The command that serves. Raises RivalMissing when it is not here or has no such form."""
+    """The command that serves. Raises RivalMissingError when it is not here or has no such form."""
     reason = missing_reason(rival)
     if reason:
-        raise RivalMissing(reason)
+        raise RivalMissingError(reason)
     if rival in _FLOORS:
         return _floor_argv(rival, serve)
     if rival in LOOPS:
@@ -116,10 +116,10 @@ def server_argv(rival: str, serve: Serve) -> list[str]:
     program, forms = _OTHERS[rival]
     lacking = serve.needs - forms
     if lacking:
-        raise RivalMissing(f"{rival} has no {', '.join(sorted(lacking))} form")
+        raise RivalMissingError(f"{rival} has no {', '.join(sorted(lacking))} form")
     also = _ALSO_NEEDS.get((rival, "tls")) if serve.tls else None
     if also and not has_module(also):
-        raise RivalMissing(f"{rival} needs {also}, which is not installed")
+        raise RivalMissingError(f"{rival} needs {also}, which is not installed")
     if rival == "node":
         return ["node", str(ROOT / "bench" / "rivals" / program), *serve.options()]
     if rival == "go":
@@ -131,7 +131,7 @@ def _floor_argv(rival: str, serve: Serve) -> list[str]:
     argv = [native("floor")]
     if rival == URING:
         if serve.tls or serve.form in ("udp", "http", "accept"):
-            raise RivalMissing(f"the io_uring floor has no {serve.form} form")
+            raise RivalMissingError(f"the io_uring floor has no {serve.form} form")
         argv.append("uring")
     else:
         argv.append(_FLOORS[FLOOR].get(serve.form, "echo"))

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from bench.model import RivalMissing
+from bench.model import RivalMissingError
 
 
 @functools.cache
@@ -16,7 +16,7 @@ def _folder() -> Path:
     try:
         import trustme
     except ImportError:
-        raise RivalMissing("trustme is not installed: no certificate can be made") from None
+        raise RivalMissingError("trustme is not installed: no certificate can be made") from None
     folder = Path(tempfile.mkdtemp(prefix="bench-tls-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
@@ -27,10 +27,10 @@ def _folder() -> Path:
 
 
 def authority_file() -> Path:
-    """What a client trusts. Raises RivalMissing without trustme."""
+    """What a client trusts. Raises RivalMissingError without trustme."""
     return _folder() / "authority.pem"
 
 
 def server_file() -> Path:
-    """The server's key and chain in one PEM. Raises RivalMissing without trustme."""
+    """The server's key and chain in one PEM. Raises RivalMissingError without trustme."""
     return _folder() / "server.pem"

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench import machine
 from bench.catalogue import missing_reason
 from bench.model import Case, Result, Row, Settings
-from bench.process import NativeMissing, native
+from bench.process import NativeMissingError, native
 from bench.report import document as documents
 from bench.report import terminal
 from bench.report.document import Document
@@ -172,7 +172,7 @@ def main(args: list[str]) -> int:
         documents.load(options.compare)
     try:
         native("loadgen")
-    except NativeMissing as missing:
+    except NativeMissingError as missing:
         print(f"bench: {missing}", file=sys.stderr)
         return 2
     watcher = _Watcher(console, count_measurements(cases, settings))

@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.table import Table
 
 from bench import machine, measure
 from bench.catalogue import Serve, missing_reason
-from bench.model import RivalFailed, RivalMissing, Row, Sample, Settings
+from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
 from bench.process import Program
 from bench.report import figures
 from bench.report.document import RowData, case_data
 from bench.runner import run_cases
-from bench.model import Case, Result
 from bench.served import Load, measure_server, running_server
 from bench.suites import http as http_suite
 from bench.timed import python_module
 
 LOOPS = ("asyncio", "uvloop", "oneloop")
-SETTINGS = {"duration_s": 3.0, "warmup_s": 0.5, "rounds": 3}
+DURATION_S = 3.0
+ROUNDS = 3
 CLIENT_CONNECTIONS = 20
 CLIENT_PATIENCE_S = 30.0
 
 
 def measure_aiohttp(rival: str, settings: Settings) -> Sample:
-    """aiohttp's client against its server, both on the rival's loop, each on a CPU of its own."""
+    """Aiohttp's client against its server, both on the rival's loop, each on a CPU of its own."""
 
     def start(loop: str, serve: Serve) -> tuple[list[str], dict[str, str]]:
         argv, env = http_suite.start(f"aiohttp on {loop}", serve)
@@ -44,7 +45,7 @@ def measure_aiohttp(rival: str, settings: Settings) -> Sample:
         )  # fmt: skip
         with Program(argv, settings.generator_cpu) as client:
             if client.read_line(CLIENT_PATIENCE_S) != "ready":
-                raise RivalFailed("the client did not come up")
+                raise RivalFailedError("the client did not come up")
             before = measure.read_usage(server.pid)
             client.tell("go")
             answer = json.loads(client.read_line(CLIENT_PATIENCE_S + settings.duration_s))
@@ -58,18 +59,26 @@ def measure_echo(rival: str, settings: Settings) -> Sample:
     return measure_server(rival, Serve("protocol"), Load(size=1024, connections=50), settings)
 
 
-def _guarded(rival: str, settings: Settings, run: str) -> Sample:
-    reason = missing_reason(rival)
-    if reason:
-        raise RivalMissing(reason)
-    return measure_aiohttp(rival, settings) if run == "aiohttp" else measure_echo(rival, settings)
+Measure = Callable[[str, Settings], Sample]
+
+
+def _guarded(measure: Measure) -> Measure:
+    """A loop that is not here is missing, not failed."""
+
+    def measure_if_there(rival: str, settings: Settings) -> Sample:
+        reason = missing_reason(rival)
+        if reason:
+            raise RivalMissingError(reason)
+        return measure(rival, settings)
+
+    return measure_if_there
 
 
 def cases() -> list[Case]:
     """The two programs."""
-    titles = {
-        "aiohttp": f"aiohttp server and client, {CLIENT_CONNECTIONS} connections",
-        "echo": "protocol echo server, 1 KiB, 50 connections",
+    programs: dict[str, Measure] = {
+        f"aiohttp server and client, {CLIENT_CONNECTIONS} connections": measure_aiohttp,
+        "protocol echo server, 1 KiB, 50 connections": measure_echo,
     }
     return [
         Case(
@@ -79,9 +88,9 @@ def cases() -> list[Case]:
             metric="server_cpu_ns",
             unit="CPU per request",
             rivals=LOOPS,
-            measure=lambda rival, settings, run=run: _guarded(rival, settings, run),
+            measure=_guarded(measure),
         )
-        for run, title in titles.items()
+        for title, measure in programs.items()
     ]
 
 
@@ -110,9 +119,8 @@ def main(console: Console) -> int:
     """Runs both programs on all loops. Returns 0, 1 when a loop failed, 130 when interrupted."""
     server_cpu, generator_cpu = machine.choose_cpus()
     settings = Settings(
-        duration_s=SETTINGS["duration_s"],
-        warmup_s=SETTINGS["warmup_s"],
-        rounds=int(SETTINGS["rounds"]),
+        duration_s=DURATION_S,
+        rounds=ROUNDS,
         server_cpu=server_cpu,
         generator_cpu=generator_cpu,
     )
@@ -123,9 +131,7 @@ def main(console: Console) -> int:
         if console.is_terminal:
             console.print(f"  round {number + 1}: {rival}", end="\r", style="dim")
 
-    results, interrupted = run_cases(
-        cases(), settings, observe, lambda result: show(console, result)
-    )
+    results, interrupted = run_cases(cases(), settings, observe, lambda result: show(console, result))
     console.print(f"{time.monotonic() - begin:.0f} s; python -m bench measures the rest.")
     if interrupted:
         return 130

@@ -49,7 +49,7 @@ def install_packages(name: str) -> list[str]:
 
 
 def build_native() -> str:
-    """cargo build --release, locked. Returns why it failed, or nothing."""
+    """Cargo build --release, locked. Returns why it failed, or nothing."""
     manifest = str(NATIVE / "Cargo.toml")
     return _run(["cargo", "build", "--release", "--locked", "--manifest-path", manifest])
 

@@ -12,11 +12,11 @@ Metrics = dict[str, float]
 Curve = list[tuple[float, float]]
 
 
-class RivalFailed(Exception):
+class RivalFailedError(Exception):
     """A rival died, hung or answered wrongly; the text goes into its row."""
 
 
-class RivalMissing(Exception):
+class RivalMissingError(Exception):
     """A rival is not installed here, or does not offer what the case needs; the text says which."""
 
 

@@ -18,31 +18,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.model import RivalFailed
+from bench.model import RivalFailedError
 
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE = ROOT / "bench" / "native" / "target" / "release"
 START_PATIENCE_S = 20.0
 
 
-class NativeMissing(Exception):
+class NativeMissingError(Exception):
     """The native programs have not been built."""
 
 
 def native(name: str) -> str:
-    """The path of a program of bench/native. Raises NativeMissing."""
+    """The path of a program of bench/native. Raises NativeMissingError."""
     path = NATIVE / name
     if not path.exists():
-        raise NativeMissing(f"{path} is missing: run `python -m bench.install` first")
+        raise NativeMissingError(f"{path} is missing: run `python -m bench.install` first")
     return str(path)
 
 
 class Program:
     """A running program; leaving its context kills it and its children."""
 
-    def __init__(
-        self, argv: Sequence[str], cpu: int | None, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, argv: Sequence[str], cpu: int | None, env: Mapping[str, str] | None = None) -> None:
         self.argv = list(argv)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the program
         self._buffer = b""
@@ -62,17 +60,17 @@ class Program:
         return self._process.pid
 
     def read_line(self, patience_s: float) -> str:
-        """The next line of output. Raises RivalFailed when it ends or stays silent."""
+        """The next line of output. Raises RivalFailedError when it ends or stays silent."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         deadline = time.monotonic() + patience_s
         while b"\n" not in self._buffer:
             ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise RivalFailed(f"hangs: no output for {patience_s:.0f} s{self._last_words()}")
+                raise RivalFailedError(f"hangs: no output for {patience_s:.0f} s{self._last_words()}")
             chunk = os.read(fd, 1 << 16)
             if not chunk:
-                raise RivalFailed(f"died: {self._ending()}{self._last_words()}")
+                raise RivalFailedError(f"died: {self._ending()}{self._last_words()}")
             self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode(errors="replace").strip()
@@ -89,11 +87,11 @@ class Program:
         return self._process.poll() is None
 
     def wait(self, patience_s: float) -> int:
-        """Its exit status. Raises RivalFailed when it does not end."""
+        """Its exit status. Raises RivalFailedError when it does not end."""
         try:
             return self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            raise RivalFailed(f"hangs: did not end within {patience_s:.0f} s") from None
+            raise RivalFailedError(f"hangs: did not end within {patience_s:.0f} s") from None
 
     def ending(self) -> str:
         """How it ended and its last words, for a row of the report."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from bench.model import Case, Result, RivalFailed, RivalMissing, Row, Sample, Settings
+from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
 
 #: Called after every measurement: case, round (from 0), rival, its row.
 Observer = Callable[[Case, int, str, Row], None]
@@ -17,9 +17,9 @@ Observer = Callable[[Case, int, str, Row], None]
 def _measure_into(row: Row, case: Case, settings: Settings) -> None:
     try:
         sample: Sample | None = case.measure(row.rival, settings)
-    except RivalMissing as missing:
+    except RivalMissingError as missing:
         row.status, row.reason, sample = "missing", str(missing), None
-    except RivalFailed as failure:
+    except RivalFailedError as failure:
         row.status, row.reason, sample = "failed", str(failure), None
     row.samples.append(sample)
 

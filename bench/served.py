@@ -16,7 +16,7 @@ from typing import Any
 
 from bench import certificates, measure
 from bench.catalogue import Serve, server_argv, server_env
-from bench.model import Curve, Metrics, RivalFailed, Sample, Settings
+from bench.model import Curve, Metrics, RivalFailedError, Sample, Settings
 from bench.process import START_PATIENCE_S, Program, native
 
 #: The generator counts as the bottleneck when it was this busy while the server had time to rest.
@@ -72,7 +72,7 @@ def running_server(
         with Program(argv, settings.server_cpu, env) as server:
             word, _, port = server.read_line(START_PATIENCE_S).partition(" ")
             if word != "ready":
-                raise RivalFailed(f"said {word!r} where `ready` was expected")
+                raise RivalFailedError(f"said {word!r} where `ready` was expected")
             address = ["--path", given.path] if serve.family == "unix" else ["--port", port]
             if serve.tls:
                 address += ["--ca", str(certificates.authority_file())]
@@ -80,18 +80,18 @@ def running_server(
 
 
 def read_event(generator: Program, patience_s: float) -> dict[str, Any]:
-    """The generator's next line. Raises RivalFailed with its reason when it gave up."""
+    """The generator's next line. Raises RivalFailedError with its reason when it gave up."""
     event: dict[str, Any] = json.loads(generator.read_line(patience_s))
     if event["event"] == "failed":
-        raise RivalFailed(str(event["reason"]))
+        raise RivalFailedError(str(event["reason"]))
     return event
 
 
-def explain(server: Program, failure: RivalFailed) -> RivalFailed:
+def explain(server: Program, failure: RivalFailedError) -> RivalFailedError:
     """A generator's complaint, or the server's own end when that came first."""
     if server.is_running():
         return failure
-    return RivalFailed(f"died: {server.ending()}")
+    return RivalFailedError(f"died: {server.ending()}")
 
 
 def measure_server(
@@ -101,7 +101,7 @@ def measure_server(
     settings: Settings,
     start: StartServer = _default_start,
 ) -> Sample:
-    """Raises RivalFailed, RivalMissing."""
+    """Raises RivalFailedError, RivalMissingError."""
     patience_s = 15.0 + 3 * load.patience_s + 3 * settings.duration_s + settings.warmup_s
     with running_server(rival, serve, settings, start) as (server, address):
         argv = [native("loadgen"), *address, *load.options(settings)]
@@ -112,17 +112,17 @@ def measure_server(
                 generator.tell("go")
                 outcome = read_event(generator, patience_s)["outcome"]
                 after = measure.read_usage(server.pid)
-            except RivalFailed as failure:
+            except RivalFailedError as failure:
                 raise explain(server, failure) from failure
             except ProcessLookupError:
-                raise RivalFailed(f"died: {server.ending()}") from None
+                raise RivalFailedError(f"died: {server.ending()}") from None
     return _sample(before, after, outcome)
 
 
 def _sample(before: measure.Usage, after: measure.Usage, outcome: dict[str, Any]) -> Sample:
     messages = int(outcome["messages"])
     if messages == 0:
-        raise RivalFailed("answered nothing in the measured window")
+        raise RivalFailedError("answered nothing in the measured window")
     seconds = float(outcome["seconds"])
     latency = outcome["latency_ns"]
     metrics: Metrics = measure.server_metrics(before, after, messages)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bench import measure
-from bench.model import RivalFailed, Sample, Settings
+from bench.model import RivalFailedError, Sample, Settings
 from bench.process import Program
 
 PATIENCE_S = 120.0
@@ -30,7 +30,7 @@ def measure_program(
 ) -> Sample:
     """Runs it to its end; its last line is {"metric": figure…}, with "notes" if it has any.
 
-    Raises RivalFailed.
+    Raises RivalFailedError.
     """
     with Program(argv, settings.server_cpu, env) as program:
         line = program.read_line(patience_s)
@@ -40,11 +40,11 @@ def measure_program(
         except (ValueError, ProcessLookupError):
             usage = None
             if not line.startswith("{"):
-                raise RivalFailed(f"said {line[:80]!r} where figures were expected") from None
+                raise RivalFailedError(f"said {line[:80]!r} where figures were expected") from None
             figures = json.loads(line)
         program.tell("end")
         if program.wait(10.0) != 0:
-            raise RivalFailed(f"died: {program.ending()}")
+            raise RivalFailedError(f"died: {program.ending()}")
     notes = [str(note) for note in figures.pop("notes", [])]
     metrics = {name: float(value) for name, value in figures.items()}
     if usage is not None:

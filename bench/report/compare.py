@@ -1,7 +1,7 @@
 """Compares two documents: the same case and rival, then and now.
 
-Ratios to the baseline are compared where both have one, for they survive a change of machine or weather; a change counts
-only when the two ranges over the rounds do not meet.
+Ratios to the baseline are compared where both have one, for they survive a change of machine or weather; a change
+counts only when the two ranges over the rounds do not meet.
 """
 
 from __future__ import annotations
@@ -87,7 +87,12 @@ def show(console: Console, old: Document, new: Document) -> int:
         where = f"{change.suite}: {change.case}"
         factor = f"{change.factor:.2f}"
         table.add_row(
-            where, change.rival, change.before, change.after, factor, change.verdict,
+            where,
+            change.rival,
+            change.before,
+            change.after,
+            factor,
+            change.verdict,
             style=styles[change.verdict],
         )
     console.print(table)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypedDict, cast
 
 from bench.model import Result, Row, Settings
 from bench.stats import Summary, pair_ratios, summarize
@@ -179,7 +179,7 @@ def save(doc: Document, path: Path) -> None:
 
 def load(path: Path) -> Document:
     """Reads a document. Raises ValueError for another schema, OSError."""
-    doc: Document = json.loads(path.read_text())
-    if not isinstance(doc, dict) or doc.get("schema") != SCHEMA:
+    found: object = json.loads(path.read_text())
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise ValueError(f"{path} is not a document of schema {SCHEMA}")
-    return doc
+    return cast("Document", found)

@@ -17,11 +17,11 @@ _CURVES = ("floor", "asyncio", "uvloop", "rloop", "oneloop", "gevent", "node", "
 
 _HOW = """
 <p>The main figure is the <b>CPU time that the server used per message</b>, user and system, of the whole process tree,
-read while nothing was under way before and after a measured window. Bars: lower is better; the dark part is user time, the
-rest system time; the thin line is the range over the rounds; the dashed line is the floor, a server without Python
-doing the same work on the same machine. Ratios were taken round by round, pair by pair; ± is half their range. A rival's
-memory, threads and switches are those of its process tree. The generator is native, has a CPU of its own and compares
-every byte that comes back.</p>
+read while nothing was under way before and after a measured window. Bars: lower is better; the dark part is user time,
+the rest system time; the thin line is the range over the rounds; the dashed line is the floor, a server without Python
+doing the same work on the same machine. Ratios were taken round by round, pair by pair; ± is half their range. A
+rival's memory, threads and switches are those of its process tree. The generator is native, has a CPU of its own and
+compares every byte that comes back.</p>
 """
 
 
@@ -45,7 +45,7 @@ def _bar_of(case: CaseData, row: RowData) -> Bar:
     metric = case["metric"]
     summary = row["summary"][metric]
     user = row["summary"].get("server_user_ns")
-    ratio = f"  × {row['ratio']['median']:.2f}" if "ratio" in row else ""
+    ratio = f" (×{row['ratio']['median']:.2f})" if "ratio" in row else ""
     text = figures.value(metric, summary["median"]) + ratio
     lower = user["median"] if user and metric == "server_cpu_ns" else 0.0
     return Bar(
@@ -92,10 +92,7 @@ def _absent(case: CaseData) -> str:
     rows = [row for row in case["rows"] if row["status"] != "ok"]
     if not rows:
         return ""
-    items = "".join(
-        f"<li><b>{escape(row['rival'])}</b> {row['status']}: {escape(row['reason'])}</li>"
-        for row in rows
-    )
+    items = "".join(f"<li><b>{escape(row['rival'])}</b> {row['status']}: {escape(row['reason'])}</li>" for row in rows)
     return f"<ul class=absent>{items}</ul>"
 
 
@@ -108,7 +105,7 @@ def _case(case: CaseData, anchor: str) -> str:
     ]
     distribution = curves(lines, figures.duration)
     if distribution:
-        distribution = f"<details><summary>latency distribution</summary>{distribution}</details>"
+        distribution = f"<details open><summary>latency distribution</summary>{distribution}</details>"
     remark = f"<p class=remark>{escape(case['remark'])}</p>" if case["remark"] else ""
     return (
         f'<section class=case id="{anchor}"><h3>{escape(case["name"])}</h3>'
@@ -156,17 +153,14 @@ def _facts(doc: Document) -> str:
     rows = {
         "command": doc["command"],
         "date": str(machine["date"]),
-        "machine": f"{machine['cpu']}, {machine['cpus']} CPUs, "
-        f"{figures.size(float(machine['memory_bytes']))}",
+        "machine": f"{machine['cpu']}, {machine['cpus']} CPUs, {figures.size(float(machine['memory_bytes']))}",
         "kernel": str(machine["kernel"]),
         "CPU governor": str(machine["governor"]),
         "load when it ended": str(machine["load_average"]),
         "settings": ", ".join(f"{name} {value}" for name, value in doc["settings"].items()),
         "versions": ", ".join(f"{name} {value}" for name, value in doc["versions"].items()),
     }
-    cells = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items()
-    )
+    cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items())
     return f"<table class=facts>{cells}</table>"
 
 

@@ -3,6 +3,8 @@
 `GET /N` is answered by N bytes. One program for all loops.
 """
 
+# mypy: disable-error-code="import-untyped,import-not-found"
+# A rival may be missing.
 from __future__ import annotations
 
 import asyncio
@@ -70,7 +72,12 @@ async def serve_uvicorn(where: Endpoint) -> None:
     listener = endpoint.listen(where)
     port = endpoint.port_of(listener)
     config = uvicorn.Config(
-        app, http="httptools", lifespan="off", log_level="error", access_log=False, loop="none",
+        app,
+        http="httptools",
+        lifespan="off",
+        log_level="error",
+        access_log=False,
+        loop="none",
         backlog=endpoint.BACKLOG,
     )
     server = uvicorn.Server(config)

@@ -93,7 +93,7 @@ class EchoDatagrams(asyncio.DatagramProtocol):
 
 
 async def echo_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """vmbench's streams server."""
+    """Vmbench's streams server."""
     endpoint.no_delay(writer.get_extra_info("socket"))
     while data := await reader.read(STREAM_READ):
         writer.write(data)
@@ -101,7 +101,7 @@ async def echo_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def echo_socket(loop: asyncio.AbstractEventLoop, client: socket.socket) -> None:
-    """vmbench's sockets server."""
+    """Vmbench's sockets server."""
     endpoint.no_delay(client)
     with client:
         while data := await loop.sock_recv(client, STREAM_READ):

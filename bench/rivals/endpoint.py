@@ -87,9 +87,7 @@ def no_delay(sock: socket.socket | None) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def tls_context(
-    endpoint: Endpoint, make: type[ssl.SSLContext] = ssl.SSLContext
-) -> ssl.SSLContext | None:
+def tls_context(endpoint: Endpoint, make: type[ssl.SSLContext] = ssl.SSLContext) -> ssl.SSLContext | None:
     """A server context from the PEM with key and chain, or None without --tls."""
     if not endpoint.tls:
         return None

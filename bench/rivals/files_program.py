@@ -1,4 +1,4 @@
-"""The files suite's program: the linux_aio experiment, cached reads, cold and direct block reads with the loop's lag."""
+"""The files suite's program: linux_aio's experiment, cached reads, cold and direct block reads with the loop's lag."""
 
 from __future__ import annotations
 

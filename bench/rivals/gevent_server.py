@@ -1,10 +1,12 @@
 """gevent's echo servers: StreamServer with a handler per connection, DatagramServer."""
 
+# mypy: disable-error-code="import-untyped,import-not-found"
+# Gevent has no stubs.
 from __future__ import annotations
 
 from gevent.server import DatagramServer, StreamServer
+from gevent.socket import socket as GreenSocket  # noqa: N812 - a class, whatever its name
 from gevent.ssl import SSLContext
-from gevent.socket import socket as GreenSocket
 
 from bench.rivals import endpoint
 from bench.rivals.cpu_work import work

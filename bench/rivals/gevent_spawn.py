@@ -1,5 +1,7 @@
 """Starting processes and resolving names with gevent, timed from inside."""
 
+# mypy: disable-error-code="import-untyped,import-not-found"
+# Gevent has no stubs.
 from __future__ import annotations
 
 import argparse

@@ -1,5 +1,7 @@
 """granian, one worker with one thread, serving the ASGI application on uvloop."""
 
+# mypy: disable-error-code="import-untyped,import-not-found"
+# A rival may be missing.
 from __future__ import annotations
 
 import socket
@@ -19,7 +21,7 @@ def _free_port() -> int:
 
 
 def _announce_when_served(port: int) -> None:
-    """granian does not say when it listens; it is asked."""
+    """Granian does not say when it listens; it is asked."""
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -35,8 +37,15 @@ def main() -> None:
     port = _free_port()
     threading.Thread(target=_announce_when_served, args=(port,), daemon=True).start()
     server = Granian(
-        "bench.rivals.asgi_app:app", address="127.0.0.1", port=port, interface=Interfaces.ASGI,
-        workers=1, loop=Loops.uvloop, log_enabled=False, websockets=False, backlog=endpoint.BACKLOG,
+        "bench.rivals.asgi_app:app",
+        address="127.0.0.1",
+        port=port,
+        interface=Interfaces.ASGI,
+        workers=1,
+        loop=Loops.uvloop,
+        log_enabled=False,
+        websockets=False,
+        backlog=endpoint.BACKLOG,
     )
     server.serve()
 

@@ -1,5 +1,7 @@
 """oneloop's green threads serving as gevent's do: blocking-looking code, patched."""
 
+# mypy: disable-error-code="import-untyped,import-not-found"
+# Oneloop.green may not exist yet.
 from __future__ import annotations
 
 from oneloop.green import monkey

@@ -1,11 +1,13 @@
 """gevent's pywsgi: a WSGI application with a green thread for each connection."""
 
+# mypy: disable-error-code="import-untyped,import-not-found"
+# Gevent has no stubs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from gevent.pywsgi import WSGIServer
-from gevent.socket import socket as GreenSocket
+from gevent.socket import socket as GreenSocket  # noqa: N812 - a class, whatever its name
 
 from bench.rivals import endpoint
 

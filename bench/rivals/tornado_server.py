@@ -1,5 +1,7 @@
 """tornado's echo servers: TCPServer with IOStream, and its HTTP server."""
 
+# mypy: disable-error-code="import-untyped,import-not-found"
+# A rival may be missing.
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """Starting processes and resolving names with trio, timed from inside."""
 
+# mypy: disable-error-code="import-untyped,import-not-found"
+# A rival may be missing.
 from __future__ import annotations
 
 import argparse

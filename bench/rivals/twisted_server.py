@@ -1,5 +1,8 @@
+# ruff: noqa: N802 - twisted's names
 """twisted's echo servers: a Protocol on the epoll reactor."""
 
+# mypy: ignore-errors
+# Without its plugin, mypy reads zope interfaces as classes whose methods lack self.
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""files: the experiment of linux_aio's README with its columns; cached small files; cold and O_DIRECT block reads with fio
-as the floor, and how late the loop's timers become meanwhile.
+"""files: linux_aio's experiment with its columns; cached small files; cold and O_DIRECT block reads.
 
-Works in a folder of bench/results, for /tmp may be memory.
+fio is the floor of the block reads, which also tell how late the loop's timers become meanwhile. Works in
+a folder of bench/results, for /tmp may be memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.catalogue import FLOOR, SUBJECT, has_module
-from bench.model import Case, RivalFailed, RivalMissing, Sample, Settings
+from bench.model import Case, RivalFailedError, RivalMissingError, Sample, Settings
 from bench.process import ROOT, native
 from bench.suites.options import Options
 from bench.timed import measure_program, python_module
@@ -80,11 +80,11 @@ def subject_exists() -> bool:
 
 def _program(rival: str, work: str, rounds: int, paths: list[str], settings: Settings) -> Sample:
     if rival == SUBJECT and not subject_exists():
-        raise RivalMissing(MISSING)
+        raise RivalMissingError(MISSING)
     if work == "direct" and rival in NO_DIRECT:
-        raise RivalMissing(NO_DIRECT[rival])
+        raise RivalMissingError(NO_DIRECT[rival])
     if rival in ("aiofiles", "aiofile", "libaio") and not has_module(rival):
-        raise RivalMissing(f"{rival} is not installed")
+        raise RivalMissingError(f"{rival} is not installed")
     args = ["--rival", rival, "--work", work, "--rounds", str(rounds), *paths]
     return measure_program(python_module("files_program", *args), settings)
 
@@ -96,7 +96,7 @@ def _floor_cached(rounds: int, paths: list[str], settings: Settings) -> Sample:
 
 def _fio(direct: bool, reads: int) -> Sample:
     if not shutil.which("fio"):
-        raise RivalMissing("fio is not installed")
+        raise RivalMissingError("fio is not installed")
     with tempfile.TemporaryDirectory() as folder:
         argv = [
             "fio", "--name=bench", f"--filename={big_file()}", "--rw=randread", "--bs=4k",
@@ -105,11 +105,9 @@ def _fio(direct: bool, reads: int) -> Sample:
             "--fadvise_hint=random", "--output-format=json", f"--aux-path={folder}",
         ]  # fmt: skip
         try:
-            done = subprocess.run(
-                argv, capture_output=True, text=True, timeout=120, check=True, cwd=folder
-            )
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True, cwd=folder)
         except subprocess.SubprocessError as error:
-            raise RivalFailed(f"fio: {error}") from error
+            raise RivalFailedError(f"fio: {error}") from error
     job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
     per_read = job["read"]["runtime"] * 1e6 / job["read"]["total_ios"]
     cpu = (job["usr_cpu"] + job["sys_cpu"]) / 100 * per_read

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Sequence
 
 from bench.catalogue import FLOOR, SUBJECT, Serve, has_module, missing_reason, server_argv, server_env
-from bench.model import Case, RivalMissing, Sample, Settings
+from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.rivals.loops import MODULES as LOOPS
 from bench.served import Load, measure_server
 from bench.suites.options import Options
@@ -41,10 +41,10 @@ def _remark(text: str) -> str:
 
 
 def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
-    """The command of a server. Raises RivalMissing."""
+    """The command of a server. Raises RivalMissingError."""
     if rival == SUBJECT:
         if not subject_exists():
-            raise RivalMissing(MISSING)
+            raise RivalMissingError(MISSING)
         return python_module("oneloop_green_server", *serve.options()), {}
     if rival in ("threads", "select"):
         return python_module(f"{rival}_server", *serve.options()), {}
@@ -78,13 +78,13 @@ def _primitive_case(options: Options, operation: str) -> Case:
 
     def measure(rival: str, settings: Settings) -> Sample:
         if rival == SUBJECT and not subject_exists():
-            raise RivalMissing(MISSING)
+            raise RivalMissingError(MISSING)
         module = rival.removeprefix("tasks on ")
         reason = missing_reason(module) if module in LOOPS else ""
         if module in ("gevent", "greenlet") and not has_module(module):
             reason = f"{module} is not installed"
         if reason:
-            raise RivalMissing(reason)
+            raise RivalMissingError(reason)
         args = ["--rival", rival, "--operation", operation, "--count", str(settings.scaled(count))]
         return measure_program(python_module("green_primitives", *args), settings)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.catalogue import FLOOR, Serve, has_module, missing_reason, server_argv, server_env
-from bench.model import Case, RivalMissing, Sample, Settings
+from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.rivals.loops import MODULES as LOOPS
 from bench.served import Load, measure_server
 from bench.suites.options import LOOP_RIVALS, Options, size_text
@@ -28,17 +28,17 @@ REMARK = "suite subject does not exist yet: oneloop has no HTTP server; other se
 
 
 def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
-    """The command of an HTTP rival. Raises RivalMissing."""
+    """The command of an HTTP rival. Raises RivalMissingError."""
     program, _, loop = rival.partition(" on ")
     if loop in LOOPS:
         reason = missing_reason(loop) or ("" if has_module(program) else f"{program} is not installed")
         if reason:
-            raise RivalMissing(reason)
+            raise RivalMissingError(reason)
         return python_module("asyncio_http", "--loop", loop, "--form", program), {}
     if rival in ("granian", "pywsgi"):
         module = "gevent" if rival == "pywsgi" else rival
         if not has_module(module):
-            raise RivalMissing(f"{module} is not installed")
+            raise RivalMissingError(f"{module} is not installed")
         return python_module(f"{rival}_server"), {}
     return server_argv(rival, serve), server_env(rival)
 
@@ -62,8 +62,4 @@ def _case(options: Options, size: int, connections: int) -> Case:
 
 def cases(options: Options) -> list[Case]:
     sizes = options.pick_sizes(1024, 10_240, 102_400)
-    return [
-        _case(options, size, count)
-        for size in sizes
-        for count in options.pick_connections(10, 300)
-    ]
+    return [_case(options, size, count) for size in sizes for count in options.pick_connections(10, 300)]

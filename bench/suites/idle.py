@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bench import measure
 from bench.catalogue import Serve
-from bench.model import Case, RivalFailed, Sample, Settings
+from bench.model import Case, RivalFailedError, Sample, Settings
 from bench.process import Program, native
 from bench.served import Load, explain, read_event, running_server
 from bench.suites.options import SERVER_RIVALS, Options
@@ -29,9 +31,7 @@ def _measure(rival: str, count: int, settings: Settings) -> Sample:
     )
 
 
-def _hold(
-    server: Program, address: list[str], count: int, settings: Settings
-) -> tuple[int, measure.Usage]:
+def _hold(server: Program, address: list[str], count: int, settings: Settings) -> tuple[int, measure.Usage]:
     """Opens the connections, reads the server's memory while they stand, closes them."""
     options = Load("idle", 64, count).options(settings)
     with Program([native("loadgen"), *address, *options], settings.generator_cpu) as generator:
@@ -40,11 +40,15 @@ def _hold(
             found = measure.private_bytes(server.pid), measure.read_usage(server.pid)
             generator.tell("go")
             read_event(generator, PATIENCE_S)
-        except RivalFailed as failure:
+        except RivalFailedError as failure:
             raise explain(server, failure) from failure
         except ProcessLookupError:
-            raise RivalFailed(f"died: {server.ending()}") from None
+            raise RivalFailedError(f"died: {server.ending()}") from None
     return found
+
+
+def _measure_of(count: int) -> Callable[[str, Settings], Sample]:
+    return lambda rival, settings: _measure(rival, count, settings)
 
 
 def cases(options: Options) -> list[Case]:
@@ -56,7 +60,7 @@ def cases(options: Options) -> list[Case]:
             metric="bytes_per_item",
             unit="private memory per connection",
             rivals=options.pick_rivals(SERVER_RIVALS),
-            measure=lambda rival, settings, count=count: _measure(rival, count, settings),
+            measure=_measure_of(count),
             remark="private memory of the process; the kernel's own memory for a socket is the same for all",
         )
         for count in options.pick_connections(10_000, quick=1000)

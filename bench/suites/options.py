@@ -61,6 +61,4 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-ALL_RIVALS = tuple(
-    dict.fromkeys((*SERVERS, *ALIASES, *FILE_RIVALS, *HTTP_RIVALS, *GREEN_RIVALS, URING))
-)
+ALL_RIVALS = tuple(dict.fromkeys((*SERVERS, *ALIASES, *FILE_RIVALS, *HTTP_RIVALS, *GREEN_RIVALS, URING)))

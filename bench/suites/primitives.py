@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.catalogue import FLOOR, missing_reason
-from bench.model import Case, RivalMissing, Sample, Settings
+from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.rivals.primitives import OPERATIONS
 from bench.suites.options import LOOP_RIVALS, Options
 from bench.timed import measure_program, python_module
@@ -37,7 +37,7 @@ def _case(options: Options, operation: str, count: int) -> Case:
             return measure_program(python_module("primitives_floor", *args), settings)
         reason = missing_reason(rival)
         if reason:
-            raise RivalMissing(reason)
+            raise RivalMissingError(reason)
         argv = python_module("primitives", "--loop", rival, *args)
         return measure_program(argv, settings)
 

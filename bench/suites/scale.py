@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.catalogue import FLOOR, missing_reason
-from bench.model import Case, RivalMissing, Sample, Settings
+from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.process import ROOT, native
 from bench.rivals.loops import MODULES as LOOPS
 from bench.suites.options import LOOP_RIVALS, Options
@@ -17,7 +17,7 @@ LOOKUPS = 2000
 def _argv(rival: str, args: list[str]) -> list[str]:
     reason = missing_reason(rival)
     if reason:
-        raise RivalMissing(reason)
+        raise RivalMissingError(reason)
     if rival in LOOPS:
         return python_module("asyncio_spawn", "--loop", rival, *args)
     if rival == "node":
