@@ -11,7 +11,8 @@ import asyncio
 import socket
 import sys
 import threading
-from asyncio import base_events, constants, events, selector_events, sslproto, unix_events
+import weakref
+from asyncio import base_events, constants, events, sslproto, unix_events
 from typing import TYPE_CHECKING, Any, final
 
 from oneloop import _native
@@ -52,7 +53,7 @@ class Loop(
         asyncio.BaseEventLoop.__init__(self)
         self._init_signals()
         self._init_unix()
-        self._transports: dict = {}
+        self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -76,6 +77,10 @@ class Loop(
             sys.set_asyncgen_hooks(*old_hooks)
             restore_wakeup_fd()
 
+    def _check_running(self) -> None:
+        self._check_process()
+        super()._check_running()
+
     def close(self) -> None:
         """Close the loop: what still waits is dropped, what was written is sent if it can be.
 
@@ -87,7 +92,7 @@ class Loop(
             return
         self._close_signals()
         self._clear()
-        asyncio.BaseEventLoop.close(self)
+        super().close()
         self._close_poller()
 
     def statistics(self) -> Statistics:
@@ -126,6 +131,27 @@ class Loop(
             return socket.getnameinfo(sockaddr, flags)
         return await asyncio.BaseEventLoop.getnameinfo(self, sockaddr, flags)
 
+    # -- BaseEventLoop's hooks: connections ------------------------------------------------------
+
+    async def _connect_sock(self, *args: Any, **kwargs: Any) -> socket.socket:
+        sock = await super()._connect_sock(*args, **kwargs)
+        self._connecting.add(sock)
+        return sock
+
+    async def _create_connection_transport(
+        self, sock: socket.socket, protocol_factory: Callable[[], Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        def factory() -> Any:
+            try:
+                return protocol_factory()
+            except BaseException:
+                # A socket that the loop has made is the loop's to close.
+                if sock in self._connecting:
+                    sock.close()
+                raise
+
+        return await super()._create_connection_transport(sock, factory, *args, **kwargs)
+
     # -- BaseEventLoop's hooks: how transports and servers are made --------------------------------
 
     def _make_socket_transport(
@@ -161,10 +187,8 @@ class Loop(
 
     def _make_datagram_transport(
         self, sock: socket.socket, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
-    ) -> Any:
-        return selector_events._SelectorDatagramTransport(
-            self, sock, protocol, address, waiter, extra
-        )
+    ) -> _native.DatagramTransport:
+        return _native.DatagramTransport(self, sock, protocol, address, waiter, extra)
 
     def _make_read_pipe_transport(
         self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None

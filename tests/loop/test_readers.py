@@ -177,6 +177,17 @@ def test_a_closed_descriptor(loop: asyncio.AbstractEventLoop) -> None:
     assert loop.remove_reader(number) is False
 
 
+@pytest.mark.parametrize("kind", ["reader", "writer"])
+def test_a_closed_socket_can_be_removed(loop: asyncio.AbstractEventLoop, kind: str) -> None:
+    """By the object that it was added with: anyio and others close first and remove then."""
+    ours, theirs = socket.socketpair()
+    getattr(loop, f"add_{kind}")(ours, pytest.fail, "called for a closed socket")
+    ours.close()
+    theirs.close()
+    assert getattr(loop, f"remove_{kind}")(ours) is True
+    ticks(loop)
+
+
 async def test_descriptors_of_transports_are_refused(loop: asyncio.AbstractEventLoop, pair: Pair) -> None:
     transport, _ = await loop.create_connection(asyncio.Protocol, sock=pair[0])
     for operation in (loop.add_reader, loop.add_writer):
