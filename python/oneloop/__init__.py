@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oneloop._native import Handle, StreamTransport, TimerHandle
+    from oneloop._native import DatagramTransport, Handle, StreamTransport, TimerHandle
     from oneloop.loop import Loop
     from oneloop.policy import EventLoopPolicy
     from oneloop.runner import install, new_event_loop, run
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DatagramTransport",
     "Handle",
     "Loop",
     "Statistics",
@@ -36,6 +37,7 @@ if sys.version_info < (3, 16):
 
 # Name: the module that defines it.
 _MODULES = {
+    "DatagramTransport": "oneloop._native",
     "EventLoopPolicy": "oneloop.policy",
     "Handle": "oneloop._native",
     "Loop": "oneloop.loop",

@@ -20,6 +20,10 @@ from oneloop.loop import Loop
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Executor
+    from typing import TypeVarTuple
+
+    _Ts = TypeVarTuple("_Ts")
 
 __all__ = ["new_event_loop", "run"]
 
@@ -36,7 +40,7 @@ class _VirtualTimeLoop(Loop):
         super().__init__(virtual_time=virtual_time)
         self._jobs = 0
 
-    def run_in_executor(self, executor: Any, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*_Ts], _T], *args: *_Ts) -> asyncio.Future[_T]:
         future = super().run_in_executor(executor, func, *args)
         self._jobs += 1
         future.add_done_callback(self._job_ended)

@@ -13,9 +13,7 @@ PYTHON = (sys.executable,)
 ONELOOP_RUN = (sys.executable, "-m", "oneloop", "run")
 
 
-def run(
-    *command: str, cwd: Path, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; never raises for its exit status."""
     return subprocess.run(
         command,

@@ -128,9 +128,7 @@ def test_interrupted_program_dies_by_the_signal(tmp_path: Path) -> None:
     assert run(*ONELOOP_RUN, "ends.py", cwd=tmp_path).returncode == -signal.SIGINT
     # Which a shell reports as 130.
     line = " ".join([*ONELOOP_RUN, "ends.py; echo status $?"])
-    done = subprocess.run(
-        line, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == "status 130\n"
 
 

@@ -48,9 +48,7 @@ def run_console(example: Example, folder: Path) -> None:
     for command, expected in example.commands:
         name, *arguments = shlex.split(command)
         shown = run([*PROGRAMS[name], *arguments], folder).stdout
-        matches = CHECKER.check_output(
-            expected, shown, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-        )
+        matches = CHECKER.check_output(expected, shown, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
         assert matches, f"$ {command}\nexpected:\n{expected}\ngot:\n{shown}"
 
 

@@ -29,9 +29,7 @@ def test_run_takes_debug_and_another_factory() -> None:
 
     assert oneloop.run(debug(), debug=True) is True
     assert oneloop.run(debug(), debug=False) is False
-    assert isinstance(
-        oneloop.run(current(), loop_factory=asyncio.SelectorEventLoop), asyncio.SelectorEventLoop
-    )
+    assert isinstance(oneloop.run(current(), loop_factory=asyncio.SelectorEventLoop), asyncio.SelectorEventLoop)
 
 
 def test_run_inside_a_loop_is_refused() -> None:

@@ -105,7 +105,7 @@ def test_clock_stands_still_while_threads_work() -> None:
 
         async with asyncio.timeout(0.001):
             answers = await asyncio.gather(asyncio.to_thread(work), asyncio.to_thread(work))
-        assert answers == ["from the thread"] * 2
+        assert set(answers) == {"from the thread"}
         later = loop.time()
         await asyncio.sleep(10)
         return answers[0], later
