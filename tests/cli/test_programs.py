@@ -298,3 +298,9 @@ def test_version(tmp_path: Path) -> None:
 
     done = run(sys.executable, "-m", "oneloop", "--version", cwd=tmp_path)
     assert done.stdout == f"oneloop {oneloop.__version__}\n"
+
+
+def test_optimised_python_without_docstrings(tmp_path: Path) -> None:
+    (tmp_path / "hello.py").write_text("print('hello', __debug__)")
+    done = run(sys.executable, "-OO", "-m", "oneloop", "run", "hello.py", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("hello False\n", "")

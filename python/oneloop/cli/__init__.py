@@ -9,13 +9,14 @@ from oneloop import compat
 
 __all__ = ["main"]
 
+_ONELOOP = "One native event loop for all of a Python program's I/O."
 _RUN = """\
 Run a Python program, unmodified, so that every loop that it does not name gets to be a oneloop
 loop: those of asyncio.run(), asyncio.Runner, asyncio.new_event_loop() and asyncio.EventLoop."""
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="oneloop", description=oneloop.__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="oneloop", description=_ONELOOP)
     parser.add_argument("--version", action="version", version=f"oneloop {oneloop.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     run = commands.add_parser(
@@ -70,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = _parser()
     options = parser.parse_args(arguments)
     is_module = options.module is not None
-    program = [*(options.module or []), *options.script]
+    program: list[str] = [*(options.module or []), *options.script]
     if not program:
         parser.error("what shall run? oneloop run script.py, or oneloop run -m module")
 
