@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import sys
 import threading
 import weakref
-from asyncio import base_events, constants, events, sslproto, unix_events
+from asyncio import base_events, constants, events, protocols, sslproto, unix_events
 from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
@@ -24,7 +25,6 @@ from oneloop.subprocess import SubprocessMixin
 from oneloop.unix import UnixMixin
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
 # A server that ran out of descriptors rests this long (asyncio's own delay, in seconds).
@@ -129,6 +129,25 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             return socket.getnameinfo(sockaddr, flags)
         return await asyncio.BaseEventLoop.getnameinfo(self, sockaddr, flags)
 
+    # -- TLS -------------------------------------------------------------------------------------
+
+    async def start_tls(self, transport: Any, protocol: Any, sslcontext: ssl.SSLContext, **kwargs: Any) -> Any:
+        """Upgrade a transport to TLS; returns the new transport.
+
+        What a `StreamReader` has buffered belongs to the handshake already and goes there (before
+        CPython 3.13.12 and 3.14.3 it was lost).
+        """
+        reader = getattr(protocol, "_stream_reader", None)
+        upgradable = getattr(transport, "_start_tls_compatible", False)
+        given: object = sslcontext
+        if upgradable and isinstance(given, ssl.SSLContext) and reader is not None:
+            early = bytes(reader._buffer)
+            reader._buffer.clear()
+            if early:
+                # Two steps: the TLS protocol's connection_made() comes in between.
+                self.call_soon(self.call_soon, _feed_early, transport, early)
+        return await super().start_tls(transport, protocol, sslcontext, **kwargs)
+
     # -- BaseEventLoop's hooks: connections ------------------------------------------------------
 
     async def _connect_sock(self, *args: Any, **kwargs: Any) -> socket.socket:
@@ -217,9 +236,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
                 "ssl_shutdown_timeout": ssl_shutdown_timeout,
             }
 
-            def hand_over(fd: int, address: Any) -> None:
-                conn = socket.socket(sock.family, sock.type, sock.proto, fileno=fd)
-                conn.setblocking(False)
+            def hand_over(conn: socket.socket, address: Any) -> None:
                 self.create_task(self._accept_tls(protocol_factory, conn, address, sslcontext, server, timeouts))
 
         listener = _native.Listener(self, sock, protocol_factory, server, hand_over)
@@ -282,6 +299,13 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
                 if transport is not None:
                     context["transport"] = transport
                 self.call_exception_handler(context)
+
+
+def _feed_early(transport: Any, data: bytes) -> None:
+    """Give the TLS protocol what came before it, ahead of anything that comes now."""
+    protocols._feed_data_to_buffered_proto(  # type: ignore[attr-defined]
+        transport.get_protocol(), data
+    )
 
 
 def _nothing() -> None:

@@ -285,12 +285,3 @@ def test_numeric_addresses_need_no_thread() -> None:
         return answers[0][4], name
 
     assert oneloop.run(main()) == (("127.0.0.1", 80), ("127.0.0.1", "80"))
-
-
-def test_debug_mode_does_not_count_callbacks() -> None:
-    loop = oneloop.new_event_loop()
-    loop.set_debug(True)
-    loop.call_soon(loop.stop)
-    loop.run_forever()
-    assert loop.statistics().callbacks == 0
-    loop.close()

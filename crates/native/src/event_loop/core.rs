@@ -12,7 +12,7 @@ use oneloop_engine::{Clock, Interest, Poller, Timers, Waker};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use pyo3::{PyTraverseError, PyVisit};
+use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
@@ -97,14 +97,27 @@ impl LoopCore {
         self.clock.with(py, |clock| clock.now_ns())
     }
 
-    /// Counts a callback that has just ended, and names it if it was the longest.
+    /// Counts a callback that has just ended, names it if it was the longest, and has it reported
+    /// if debug mode finds it slow.
     #[inline]
     pub fn lap(&self, owner: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
-        if self.meter.with(owner.py(), Meter::lap) {
-            let name = name_of(what);
-            self.meter.with(owner.py(), |meter| meter.longest_name = name);
+        let cycles = self.count(what);
+        if self.is_debug() {
+            let length_s = self.meter.with(owner.py(), |m| cycles as f64 * m.seconds_per_cycle());
+            owner.call_method1(intern!(owner.py(), "_report_slow"), (what, length_s))?;
         }
         Ok(())
+    }
+
+    /// Counts a callback that has just ended; its length in cycles.
+    #[inline]
+    pub(super) fn count(&self, what: &Bound<'_, PyAny>) -> u64 {
+        let (cycles, is_longest) = self.meter.with(what.py(), Meter::lap);
+        if is_longest {
+            let name = name_of(what);
+            self.meter.with(what.py(), |meter| meter.longest_name = name);
+        }
+        cycles
     }
 
     /// A timer of this loop was cancelled; the tick frees it.
