@@ -304,3 +304,9 @@ def test_optimised_python_without_docstrings(tmp_path: Path) -> None:
     (tmp_path / "hello.py").write_text("print('hello', __debug__)")
     done = run(sys.executable, "-OO", "-m", "oneloop", "run", "hello.py", cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("hello False\n", "")
+
+
+def test_program_from_a_pipe(tmp_path: Path) -> None:
+    line = " ".join([*ONELOOP_RUN, "<(echo 'print(42)')"])
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("42\n", "")

@@ -45,6 +45,16 @@ def test_every_invariant_is_in_safety() -> None:
         assert f"## S{number} " in text, f"S{number} is cited by the code"
 
 
+def test_tests_that_safety_cites_exist() -> None:
+    written = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py"))
+    rust = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("crates/**/*.rs"))
+    for name in re.findall(r"`([a-z_]+)`", (ROOT / "SAFETY.md").read_text(encoding="utf-8")):
+        if name.startswith("test_"):
+            assert f"def {name}(" in written, name
+        elif name.count("_") >= 3:
+            assert f"fn {name}(" in rust, name
+
+
 def test_no_document_names_a_machine() -> None:
     for document in documents():
         text = document.read_text(encoding="utf-8")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +64,15 @@ def test_dir_lists_what_is_not_loaded_yet() -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = oneloop.nothing  # type: ignore[attr-defined]
+
+
+def test_version_is_that_of_the_crates() -> None:
+    with (Path(__file__).resolve().parents[2] / "Cargo.toml").open("rb") as file:
+        manifest = tomllib.load(file)
+    assert oneloop.__version__ == manifest["workspace"]["package"]["version"]
+
+
+def test_package_is_typed() -> None:
+    folder = Path(oneloop.__path__[0])
+    assert (folder / "py.typed").exists()
+    assert (folder / "_native.pyi").exists()

@@ -92,11 +92,11 @@ def _run_script(path: Path, main: ModuleType) -> None:
 
 def _code_of(path: Path) -> CodeType:
     with io.open_code(str(path)) as file:
-        compiled = pkgutil.read_code(file)
+        program = file.read()
+    compiled = pkgutil.read_code(io.BytesIO(program))
     if isinstance(compiled, CodeType):
         return compiled
-    with io.open_code(str(path)) as file:
-        return compile(file.read(), path, "exec", dont_inherit=True)
+    return compile(program, path, "exec", dont_inherit=True)
 
 
 def _cannot_open(path: Path, error: OSError) -> NoReturn:
