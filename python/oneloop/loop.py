@@ -11,12 +11,11 @@ import asyncio
 import socket
 import ssl
 import sys
-import threading
 import weakref
 from asyncio import base_events, constants, events, protocols, sslproto, unix_events
 from typing import TYPE_CHECKING, Any, final
 
-from oneloop import _native
+from oneloop import _native, daemons
 from oneloop.debug import DebugMixin
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
@@ -53,6 +52,7 @@ class Loop(
         asyncio.BaseEventLoop.__init__(self)
         self._init_signals()
         self._init_unix()
+        self._init_sockets()
         self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     # -- running ---------------------------------------------------------------------------------
@@ -63,6 +63,7 @@ class Loop(
         self._check_running()
         self._set_coroutine_origin_tracking(self._debug)
         old_hooks = sys.get_asyncgen_hooks()
+        daemons.add(self)
         restore_wakeup_fd = self._arm_wakeup_fd()
         try:
             sys.set_asyncgen_hooks(
@@ -73,6 +74,7 @@ class Loop(
             self._run()
         finally:
             events._set_running_loop(None)
+            daemons.discard(self)
             self._set_coroutine_origin_tracking(False)
             sys.set_asyncgen_hooks(*old_hooks)
             restore_wakeup_fd()
@@ -325,8 +327,3 @@ def _is_numeric(host: Any) -> bool:
             continue
         return True
     return False
-
-
-def in_main_thread() -> bool:
-    """True on the thread that gets signals."""
-    return threading.current_thread() is threading.main_thread()
