@@ -135,7 +135,15 @@ impl Watch {
                 slf.get().0.with(py, |s| s.token = None);
                 ignore_gone(core.deregister(py, token))
             }
-            (Some(token), Some(interest)) => core.change_interest(py, token, interest),
+            (Some(token), Some(interest)) => {
+                let changed = core.change_interest(py, token, interest);
+                if is_gone(&changed) {
+                    // Its file was closed without a word: nothing can come of it any more.
+                    slf.get().0.with(py, |s| s.token = None);
+                    return core.vacate(py, token);
+                }
+                changed
+            }
             (None, Some(interest)) => Self::register(slf, owner, fd, interest),
         }
     }
@@ -221,12 +229,18 @@ impl Watch {
     }
 }
 
-/// A registration that the kernel has ended by itself needs no ending.
+/// The kernel has ended a registration by itself, because its file was closed. EPERM: the number is
+/// a regular file's by now.
+fn is_gone(result: &io::Result<()>) -> bool {
+    matches!(result, Err(e) if matches!(
+        e.raw_os_error(),
+        Some(libc::ENOENT | libc::EBADF | libc::EPERM)
+    ))
+}
+
+/// A registration that is gone needs no ending.
 fn ignore_gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EBADF)) => Ok(()),
-        other => other,
-    }
+    if is_gone(&result) { Ok(()) } else { result }
 }
 
 fn on_ready(
