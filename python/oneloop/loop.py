@@ -11,7 +11,7 @@ import asyncio
 import socket
 import sys
 import threading
-from asyncio import base_events, constants, events, selector_events, sslproto, unix_events
+from asyncio import base_events, constants, events, sslproto, unix_events
 from typing import TYPE_CHECKING, Any, final
 
 from oneloop import _native
@@ -52,7 +52,6 @@ class Loop(
         asyncio.BaseEventLoop.__init__(self)
         self._init_signals()
         self._init_unix()
-        self._transports: dict = {}
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -161,10 +160,8 @@ class Loop(
 
     def _make_datagram_transport(
         self, sock: socket.socket, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
-    ) -> Any:
-        return selector_events._SelectorDatagramTransport(
-            self, sock, protocol, address, waiter, extra
-        )
+    ) -> _native.DatagramTransport:
+        return _native.DatagramTransport(self, sock, protocol, address, waiter, extra)
 
     def _make_read_pipe_transport(
         self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None

@@ -36,6 +36,11 @@ imports! {
     ssl_socket = "ssl", "SSLSocket";
     logger = "asyncio.log", "logger";
     base_event_loop = "asyncio", "BaseEventLoop";
+    stock_handle = "asyncio", "Handle";
+    stock_timer_handle = "asyncio", "TimerHandle";
+    stock_transport = "asyncio", "Transport";
+    stock_datagram_transport = "asyncio", "DatagramTransport";
+    sendfile_mode = "asyncio.constants", "_SendfileMode";
     warn = "warnings", "warn";
     fsdecode = "os", "fsdecode";
 }

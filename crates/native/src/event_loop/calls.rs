@@ -102,10 +102,9 @@ impl FastMethod for CallSoonThreadsafe {
         }
         let work = work(py, "call_soon_threadsafe", 0, &arguments)?;
         let handle = recycled::make(py, Handle { work })?;
-        this.get()
-            .inbox
-            .push(Ready::Handle(handle.clone().unbind()))
-            .map_err(|e| errors::os_error("eventfd write", &e))?;
+        let queued = handle.clone().unbind();
+        this.get().ready.with(py, |ready| ready.push_back(Ready::Handle(queued)));
+        this.get().wake()?;
         Ok(handle.into_any())
     }
 }
@@ -196,6 +195,13 @@ pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<CancelTimer>(py)
 }
 
+impl LoopCore {
+    /// Any thread: what was pushed is looked at, even if the loop is asleep.
+    fn wake(&self) -> PyResult<()> {
+        self.waker.wake().map_err(|e| errors::os_error("eventfd write", &e))
+    }
+}
+
 #[pymethods]
 impl LoopCore {
     /// Debug mode: queue an asyncio.Handle.
@@ -204,8 +210,9 @@ impl LoopCore {
     }
 
     /// Debug mode: queue an asyncio.Handle from any thread.
-    fn _push_threadsafe(&self, handle: Py<PyAny>) -> PyResult<()> {
-        self.inbox.push(Ready::Stock(handle)).map_err(|e| errors::os_error("eventfd write", &e))
+    fn _push_threadsafe(&self, py: Python<'_>, handle: Py<PyAny>) -> PyResult<()> {
+        self._push_ready(py, handle);
+        self.wake()
     }
 
     /// Debug mode: queue an asyncio.TimerHandle.

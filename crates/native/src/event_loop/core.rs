@@ -3,13 +3,12 @@
 //! Each field is one noun behind its own cell, so that no two can deadlock or alias (S2). Fields
 //! marked "any thread" are atomics or locks; the rest belongs to the loop's thread (S5).
 
-use super::inbox::Inbox;
 use super::meter::Meter;
 use super::ready::{Ready, Timer};
 use super::registry::{Flush, Source};
 use crate::errors;
 use crate::ffi::LoopCell;
-use oneloop_engine::{Clock, Interest, Poller, Timers};
+use oneloop_engine::{Clock, Interest, Poller, Timers, Waker};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -22,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Native base class of `oneloop.Loop`: not to be used by itself.
 #[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
 pub struct LoopCore {
+    /// Any thread pushes (the cell serialises them); only the tick pops.
     pub(super) ready: LoopCell<VecDeque<Ready>>,
     pub(super) timers: LoopCell<Timers<Timer>>,
     /// None while the loop's thread waits in it without the GIL.
@@ -33,7 +33,7 @@ pub struct LoopCore {
     /// What small reads of all transports share; made at the first read.
     pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
     /// Any thread.
-    pub(super) inbox: Inbox,
+    pub(super) waker: Waker,
     /// Any thread.
     pub(super) stopping: AtomicBool,
     /// Any thread.
@@ -169,13 +169,13 @@ impl LoopCore {
         virtual_time: bool,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let make = || -> io::Result<(Poller, Inbox)> {
+        let make = || -> io::Result<(Poller, Waker)> {
             let mut poller = Poller::new()?;
-            let inbox = Inbox::new()?;
-            poller.register(inbox.waker().raw_fd(), Interest::READ)?;
-            Ok((poller, inbox))
+            let waker = Waker::new()?;
+            poller.register(waker.raw_fd(), Interest::READ)?;
+            Ok((poller, waker))
         };
-        let (poller, inbox) = make().map_err(|e| errors::os_error("event loop", &e))?;
+        let (poller, waker) = make().map_err(|e| errors::os_error("event loop", &e))?;
         Ok(Self {
             ready: LoopCell::new(VecDeque::new()),
             timers: LoopCell::new(Timers::default()),
@@ -185,7 +185,7 @@ impl LoopCore {
             dirty: LoopCell::new(Vec::new()),
             meter: LoopCell::new(Meter::new()),
             read_buffer: LoopCell::new(Vec::new()),
-            inbox,
+            waker,
             stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             debug: AtomicBool::new(false),
@@ -269,8 +269,7 @@ impl LoopCore {
         let py = slf.py();
         let this = slf.get();
         this.flush_dirty(slf)?;
-        let ready = this.ready.take(py);
-        for item in this.inbox.take().into_iter().chain(ready) {
+        for item in this.ready.take(py) {
             item.forget(py);
         }
         for timer in this.timers.take(py).into_items() {
@@ -283,9 +282,10 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Closes the poller's descriptor; the last step of `close()`.
+    /// Closes the loop's own descriptors; the last step of `close()`.
     fn _close_poller(&self, py: Python<'_>) {
         drop(self.take_poller(py));
+        self.waker.close();
     }
 
     /// Counters by name; `Loop.statistics()` makes the dataclass.

@@ -5,6 +5,7 @@ use super::work::{Args, Call, Work};
 use crate::ffi::method::{Arguments, FastMethod};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{Object, context};
+use crate::imports;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::CStr;
@@ -48,6 +49,12 @@ impl Recycled for Handle {
 
 #[pymethods]
 impl Handle {
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::stock_handle(py)
+    }
+
     /// True if the callback was cancelled.
     fn cancelled(&self) -> bool {
         self.work.is_cancelled()

@@ -1,5 +1,4 @@
-//! Decides when something runs: the tick, the ready queue, handles, timers, the inbox of other
-//! threads, and the registry of who owns which descriptor.
+//! Decides when something runs: the tick, the ready queue, handles, timers, and the registry of who owns which descriptor.
 //!
 //! May not know: what a transport or a protocol is. Those register a `Source` (an object and the
 //! function that serves its readiness) and ask to be flushed.
@@ -9,7 +8,6 @@ mod core;
 mod dispatch;
 mod futures;
 mod handle;
-mod inbox;
 mod meter;
 mod ready;
 mod registry;
@@ -20,7 +18,7 @@ mod work;
 pub use core::LoopCore;
 pub use handle::Handle;
 pub use ready::{Ready, Run};
-pub use registry::{OnReady, Source};
+pub use registry::OnReady;
 pub use timer_handle::TimerHandle;
 pub use work::report;
 

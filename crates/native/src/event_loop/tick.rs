@@ -75,10 +75,10 @@ impl LoopCore {
     }
 
     fn poll_blocking(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<()> {
-        let waker = self.inbox.waker();
+        let waker = &self.waker;
         waker.about_to_sleep();
         // Whoever pushed before this line is seen here, whoever pushes after it signals.
-        if self.inbox.is_filled() {
+        if !self.ready.with(py, |ready| ready.is_empty()) {
             waker.awake();
             return self.with_poller(py, |poller| poller.wait(Some(0)))?;
         }
@@ -99,7 +99,7 @@ impl LoopCore {
     /// Virtual time: what is ready now comes first; when nothing is, time jumps to the deadline.
     fn poll_virtual(&self, py: Python<'_>, timeout_ns: u64) -> io::Result<()> {
         self.with_poller(py, |poller| poller.wait(Some(0)))??;
-        if !self.with_poller(py, |poller| Poller::has_pending(poller))? && !self.inbox.is_filled() {
+        if !self.with_poller(py, |poller| Poller::has_pending(poller))? {
             self.clock.with(py, |clock| clock.advance(timeout_ns));
         }
         Ok(())
@@ -107,7 +107,6 @@ impl LoopCore {
 
     fn tick(&self, owner: &Bound<'_, Self>, burst: &mut Burst) -> PyResult<()> {
         let py = owner.py();
-        self.accept_inbox(py);
         let mark = self.meter.with(py, |meter| meter.mark());
         let may_skip = burst.ticks_left > 0
             && mark.wrapping_sub(burst.began) < BURST_CYCLES
@@ -120,7 +119,6 @@ impl LoopCore {
                 .map_err(|e| errors::os_error("epoll_wait", &e))?;
             if !pending {
                 self.poll(py)?;
-                self.accept_inbox(py);
             }
             burst.ticks_left = BURST_TICKS;
         }

@@ -5,6 +5,7 @@ use super::work::Work;
 use crate::ffi::LoopCell;
 use crate::ffi::method::{Arguments, FastMethod};
 use crate::ffi::recycled::{Pool, Recycled};
+use crate::imports;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -59,6 +60,12 @@ impl Recycled for TimerHandle {
 
 #[pymethods]
 impl TimerHandle {
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::stock_timer_handle(py)
+    }
+
     /// True if the callback was cancelled.
     fn cancelled(&self) -> bool {
         self.work.is_cancelled()

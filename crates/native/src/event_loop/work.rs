@@ -137,8 +137,12 @@ impl Work {
             Ok(()) => owner.get().lap(owner, call.callback.bind(py)),
             Err(error) => {
                 owner.get().lap(owner, call.callback.bind(py))?;
+                // The handler sees the handle as it was, and runs in its context.
                 self.call.with(py, |slot| *slot = Some(call));
-                self.report(owner, handle, error)
+                self.context.with(py, |slot| *slot = Some(context));
+                let reported = self.report(owner, handle, error);
+                self.forget(py);
+                reported
             }
         }
     }

@@ -102,6 +102,12 @@ impl<T> LoopCell<T> {
     }
 }
 
+impl<T: Default> Default for LoopCell<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 impl<T: Copy> LoopCell<T> {
     #[inline]
     pub fn get(&self, py: Python<'_>) -> T {

@@ -2,7 +2,7 @@
 //!
 //! A connection that the listener accepted owns its bare descriptor until somebody asks for the
 //! socket object; from then on, and for connections made from a socket object, that object owns
-//! it. A program can close such an object behind the transport's back, so every use asks it for
+//! it, as a pipe's file object owns the pipe. A program can close such an object behind the transport's back, so every use asks it for
 //! its number, and a number that has changed is never touched again.
 
 use crate::errors;
@@ -19,6 +19,8 @@ enum Owner {
     Bare(OwnedFd),
     /// A `socket.socket`, and the number that it had when it came to us.
     Socket(Py<PyAny>, RawFd),
+    /// Any other object with `fileno()` and `close()`: a pipe's file object.
+    File(Py<PyAny>, RawFd),
     Closed,
 }
 
@@ -29,31 +31,38 @@ impl Descriptor {
         Self(LoopCell::new(Owner::Bare(fd)))
     }
 
-    pub fn of_socket(socket: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let fd = socket_object::fileno(socket)?;
-        Ok(Self(LoopCell::new(Owner::Socket(socket.clone().unbind(), fd))))
+    /// Of a `socket.socket`, or of any other object with `fileno()` and `close()`.
+    pub fn of_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let kept = object.clone().unbind();
+        if object.is_instance(&imports::raw_socket(object.py())?)? {
+            return Ok(Self(LoopCell::new(Owner::Socket(kept, socket_object::fileno(object)?))));
+        }
+        Ok(Self(LoopCell::new(Owner::File(kept, fileno(object)?))))
     }
 
-    /// The number, if it is still ours: EBADF after a close by us or by anybody else.
+    /// The number, if it is still ours: EBADF after a close by us or by anybody else. May run
+    /// Python code: that of a file object's `fileno()`.
     #[inline]
     pub fn fd(&self, py: Python<'_>) -> io::Result<RawFd> {
-        let (socket, fd) = self.0.with(py, |owner| match owner {
-            Owner::Bare(fd) => (None, fd.as_raw_fd()),
-            Owner::Socket(socket, fd) => (Some(socket.bind(py).clone()), *fd),
-            Owner::Closed => (None, -1),
+        let (object, fd, is_socket) = self.0.with(py, |owner| match owner {
+            Owner::Bare(fd) => (None, fd.as_raw_fd(), false),
+            Owner::Socket(socket, fd) => (Some(socket.bind(py).clone()), *fd, true),
+            Owner::File(file, fd) => (Some(file.bind(py).clone()), *fd, false),
+            Owner::Closed => (None, -1, false),
         });
-        let now = match socket {
-            // An object that cannot say its number any more counts as closed.
-            Some(socket) => socket_object::fileno(&socket).unwrap_or(-1),
+        // An object that cannot say its number any more counts as closed.
+        let now = match object {
+            Some(socket) if is_socket => socket_object::fileno(&socket).unwrap_or(-1),
+            Some(file) => fileno(&file).unwrap_or(-1),
             None => fd,
         };
         if now == fd && fd >= 0 { Ok(fd) } else { Err(io::Error::from_raw_os_error(libc::EBADF)) }
     }
 
-    /// The socket object, made at the first question; `None` once closed.
+    /// The socket or file object, made at the first question; `None` once closed.
     pub fn socket<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let bare = match self.0.with(py, |owner| match owner {
-            Owner::Socket(socket, _) => Err(Some(socket.bind(py).clone())),
+            Owner::Socket(object, _) | Owner::File(object, _) => Err(Some(object.bind(py).clone())),
             Owner::Closed => Err(None),
             Owner::Bare(fd) => Ok(fd.as_raw_fd()),
         }) {
@@ -78,8 +87,8 @@ impl Descriptor {
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         match self.0.with(py, |owner| std::mem::replace(owner, Owner::Closed)) {
             Owner::Bare(fd) => drop(fd),
-            Owner::Socket(socket, _) => {
-                socket.call_method0(py, intern!(py, "close"))?;
+            Owner::Socket(object, _) | Owner::File(object, _) => {
+                object.call_method0(py, intern!(py, "close"))?;
             }
             Owner::Closed => {}
         }
@@ -90,11 +99,11 @@ impl Descriptor {
         self.0.with(py, |owner| matches!(owner, Owner::Closed))
     }
 
-    /// For the collector: the socket object, if there is one.
+    /// For the collector: the socket or file object, if there is one.
     pub fn visit(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         self.0
             .peek(|owner| match owner {
-                Owner::Socket(socket, _) => visit.call(socket),
+                Owner::Socket(object, _) | Owner::File(object, _) => visit.call(object),
                 Owner::Bare(_) | Owner::Closed => Ok(()),
             })
             .unwrap_or(Ok(()))
@@ -104,4 +113,8 @@ impl Descriptor {
     pub fn is_leaking(&self) -> bool {
         self.0.peek(|owner| !matches!(owner, Owner::Closed)).unwrap_or(false)
     }
+}
+
+fn fileno(file: &Bound<'_, PyAny>) -> PyResult<RawFd> {
+    file.call_method0(intern!(file.py(), "fileno"))?.extract()
 }

@@ -2,15 +2,26 @@
 //!
 //! Stands on `event_loop`; may not know files, green threads or TLS.
 
+mod appetite;
+mod datagram;
+mod datagram_queue;
+mod datagram_read;
+mod datagram_write;
 mod descriptor;
+mod ending;
 mod endpoint;
+mod flow;
+mod life;
 mod listener;
+mod peers;
 mod protocol;
+mod registration;
 mod stream;
 mod stream_read;
 mod stream_write;
 mod unclosed;
 mod write_queue;
 
+pub use datagram::DatagramTransport;
 pub use listener::Listener;
 pub use stream::StreamTransport;

@@ -1,43 +1,29 @@
 //! `StreamTransport`: one connection of bytes, a TCP or Unix socket.
 //!
-//! | state   | reads | writes               | leaves it by                                   |
-//! |---------|-------|----------------------|------------------------------------------------|
-//! | New     | no    | queued               | its start, one tick after it was made          |
-//! | Open    | yes*  | yes                  | `close`, end of file, an error                 |
-//! | Closing | no    | what is queued       | the queue's end: `connection_lost` is scheduled |
-//! | Lost    | no    | dropped              | `connection_lost`, then the descriptor closes  |
-//! | Closed  | no    | dropped              | –                                              |
-//!
-//! *while not paused. Reading and writing are in `stream_read` and `stream_write`. Upholds S2
+//! Its states are `Life`'s. Reading and writing are in `stream_read` and `stream_write`. Upholds S2
 //! (state is touched in short closures, callbacks run outside), S4 (`Descriptor`), S7.
 
 use super::descriptor::Descriptor;
 use super::endpoint::Endpoint;
+use super::flow::Flow;
+use super::life::{self, Life};
 use super::protocol::StreamProtocol;
-use super::write_queue::{Channel, WriteQueue};
+use super::registration::Registration;
+use super::write_queue::WriteQueue;
 use crate::errors;
-use crate::event_loop::{LoopCore, report};
+use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, context};
-use oneloop_engine::{Interest, Readiness, Token};
-use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use crate::imports;
+use oneloop_engine::{Interest, Readiness};
+use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Life {
-    New,
-    Open,
-    Closing,
-    Lost,
-    Closed,
-}
-
 pub struct State {
     pub life: Life,
     pub protocol: Option<StreamProtocol>,
-    pub token: Option<Token>,
     pub queue: WriteQueue,
     /// Paused by the program.
     pub reading_paused: bool,
@@ -49,9 +35,7 @@ pub struct State {
     pub write_blocked: bool,
     /// On the loop's list of transports to flush at the end of the tick.
     pub dirty: bool,
-    pub protocol_paused: bool,
-    pub high_water: usize,
-    pub low_water: usize,
+    pub flow: Flow,
     /// What `connection_lost` will be called with.
     pub lost_with: Option<Py<PyAny>>,
     /// Writes after the connection was lost, for asyncio's warning.
@@ -74,10 +58,9 @@ pub struct StreamTransport {
     pub context: Py<PyAny>,
     pub endpoint: Endpoint,
     server: Option<Py<PyAny>>,
+    registration: Registration,
     pub state: LoopCell<State>,
 }
-
-pub const HIGH_WATER: usize = 64 * 1024;
 
 impl StreamTransport {
     pub fn make(
@@ -92,16 +75,13 @@ impl StreamTransport {
         let state = State {
             life: Life::New,
             protocol: Some(StreamProtocol::new(protocol)?),
-            token: None,
             queue: WriteQueue::default(),
             reading_paused: false,
             read_eof: false,
             write_eof: false,
             write_blocked: false,
             dirty: false,
-            protocol_paused: false,
-            high_water: HIGH_WATER,
-            low_water: HIGH_WATER / 4,
+            flow: Flow::default(),
             lost_with: None,
             writes_after_loss: 0,
             last_read: 0,
@@ -116,6 +96,7 @@ impl StreamTransport {
                 context,
                 endpoint,
                 server,
+                registration: Registration::default(),
                 state: LoopCell::new(state),
             },
         )?;
@@ -159,14 +140,7 @@ impl StreamTransport {
         let py = owner.py();
         let this = slf.get();
         if let Some(protocol) = this.protocol(py) {
-            let made = context::run(this.context.bind(py), || {
-                protocol.call_method1(intern!(py, "connection_made"), (slf,)).map(drop)
-            });
-            owner.get().lap(owner, &protocol)?;
-            if let Err(error) = made {
-                let text = "Exception in callback: protocol.connection_made() failed.";
-                this.report(slf, text, error)?;
-            }
+            life::connection_made(owner, this.context.bind(py), slf.as_any(), &protocol)?;
         }
         let open = this.state.with(py, |s| {
             if s.life == Life::New {
@@ -183,7 +157,7 @@ impl StreamTransport {
     /// Tells the poller what is wanted now. Called whenever one of its reasons changes.
     pub fn update_interest(&self, slf: &Bound<'_, Self>) -> std::io::Result<()> {
         let py = slf.py();
-        let (interest, token, life) = self.state.with(py, |s| {
+        let (interest, life) = self.state.with(py, |s| {
             let mut interest = Interest::NONE;
             if s.life == Life::Open && !s.reading_paused && !s.read_eof {
                 interest = interest | Interest::READ;
@@ -191,39 +165,18 @@ impl StreamTransport {
             if s.write_blocked || !s.writable_waiters.is_empty() {
                 interest = interest | Interest::WRITE;
             }
-            if interest == Interest::NONE {
-                // Hang-ups are reported whatever is asked for: once is enough.
-                interest = Interest::EDGE;
-            }
-            (interest, s.token, s.life)
+            (interest, s.life)
         });
-        if matches!(life, Life::New | Life::Lost | Life::Closed) {
+        if life == Life::New || life.is_ended() {
             return Ok(());
         }
         let fd = self.descriptor.fd(py)?;
-        let owner = self.owner.get();
-        match token {
-            Some(token) => owner.change_interest(py, token, interest),
-            None => {
-                let object = slf.clone().into_any().unbind();
-                let token = owner.register(py, fd, interest, object, on_ready)?;
-                self.state.with(py, |s| s.token = Some(token));
-                Ok(())
-            }
-        }
+        self.registration.set(self.owner.get(), slf.as_any(), fd, interest, on_ready)
     }
 
     /// Ends the registration; the descriptor stays open.
     fn forget(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(token) = self.state.with(py, |s| s.token.take()) else { return Ok(()) };
-        let owner = self.owner.get();
-        let result = if self.descriptor.fd(py).is_ok() {
-            owner.deregister(py, token)
-        } else {
-            // Somebody else closed it: the number may be another connection's by now (S4).
-            owner.vacate(py, token)
-        };
-        result.map_err(|e| errors::os_error("epoll_ctl", &e))
+        self.registration.end(py, self.owner.get(), self.descriptor.fd(py).is_ok())
     }
 
     /// An error that ends the connection. Errors of the network are the protocol's business alone;
@@ -231,35 +184,25 @@ impl StreamTransport {
     pub fn fatal(&self, slf: &Bound<'_, Self>, error: PyErr, message: &str) -> PyResult<()> {
         let py = slf.py();
         let value = error.value(py).clone().into_any().unbind();
-        if error.is_instance_of::<PyOSError>(py) {
-            if self.owner.get().is_debug() {
-                let text = format!("{}: {message}", slf.repr()?);
-                let details = PyDict::new(py);
-                details.set_item("exc_info", true)?;
-                crate::imports::logger(py)?.call_method("debug", (text,), Some(&details))?;
-            }
-        } else {
-            self.report(slf, message, error)?;
-        }
+        let quiet = error.is_instance_of::<PyOSError>(py);
+        let protocol = self.protocol(py);
+        let owner = self.owner.bind(py);
+        life::report_fatal(owner, slf.as_any(), protocol.as_ref(), message, error, quiet)?;
         self.force_close(slf, Some(value))
     }
 
     pub fn report(&self, slf: &Bound<'_, Self>, message: &str, error: PyErr) -> PyResult<()> {
         let py = slf.py();
-        let protocol = self.protocol(py).unwrap_or_else(|| py.None().into_bound(py));
-        report(
-            self.owner.bind(py),
-            message,
-            error,
-            &[(intern!(py, "transport"), slf.as_any()), (intern!(py, "protocol"), &protocol)],
-        )
+        let protocol = self.protocol(py);
+        let owner = self.owner.bind(py);
+        life::report_failure(owner, slf.as_any(), protocol.as_ref(), message, error)
     }
 
     /// Drops what is queued and schedules `connection_lost(exc)`.
     pub fn force_close(&self, slf: &Bound<'_, Self>, exc: Option<Py<PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let queue = self.state.with(py, |s| {
-            if matches!(s.life, Life::Lost | Life::Closed) {
+            if s.life.is_ended() {
                 return None;
             }
             s.write_blocked = false;
@@ -276,7 +219,7 @@ impl StreamTransport {
     pub fn lose(&self, slf: &Bound<'_, Self>, exc: Option<Py<PyAny>>) -> PyResult<()> {
         let py = slf.py();
         let first = self.state.with(py, |s| {
-            let first = !matches!(s.life, Life::Lost | Life::Closed);
+            let first = !s.life.is_ended();
             if first {
                 s.life = Life::Lost;
                 s.lost_with = exc;
@@ -294,7 +237,7 @@ impl StreamTransport {
     pub fn begin_close(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let (close, empty) = self.state.with(py, |s| {
-            let close = matches!(s.life, Life::New | Life::Open);
+            let close = s.life.is_live();
             if close {
                 s.life = Life::Closing;
             }
@@ -330,10 +273,10 @@ fn finish(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()
         (s.lost_with.take(), s.protocol.take(), s.empty_waiter.take(), waiters)
     });
     let result = match &protocol {
-        Some(protocol) => context::run(this.context.bind(py), || {
-            let exc = exc.as_ref().map(|e| e.bind(py).clone());
-            protocol.object.bind(py).call_method1(intern!(py, "connection_lost"), (exc,)).map(drop)
-        }),
+        Some(protocol) => {
+            let exc = exc.as_ref().map(|e| e.bind(py));
+            life::connection_lost(this.context.bind(py), protocol.object.bind(py), exc)
+        }
         None => Ok(()),
     };
     // The address must outlive the descriptor, as in asyncio.
@@ -411,18 +354,10 @@ impl StreamTransport {
     ) -> PyResult<Py<Self>> {
         let py = owner.py();
         owner.get().check_closed()?;
-        let descriptor = Descriptor::of_socket(sock)?;
+        let descriptor = Descriptor::of_object(sock)?;
         let endpoint = Endpoint::of_socket(sock, extra)?;
         let fd = descriptor.fd(py).map_err(|e| errors::os_error("socket", &e))?;
-        if let Some((other, _)) = owner.get().source_of(py, fd)
-            && other.is_instance_of::<Self>()
-            && other.cast::<Self>()?.get().descriptor.fd(py).is_ok()
-        {
-            return Err(PyRuntimeError::new_err(format!(
-                "File descriptor {fd} is used by transport {}",
-                other.repr()?
-            )));
-        }
+        life::refuse_taken(owner, fd)?;
         let context = context::copy_current(py)?.unbind();
         let slf = Self::make(owner, descriptor, protocol, context, endpoint, server)?;
         let start = (slf.clone_ref(py), waiter).into_pyobject(py)?;
@@ -446,7 +381,7 @@ impl StreamTransport {
 
     /// True if the transport is closing or closed.
     fn is_closing(&self, py: Python<'_>) -> bool {
-        matches!(self.life(py), Life::Closing | Life::Lost | Life::Closed)
+        !self.life(py).is_live()
     }
 
     /// The current protocol.
@@ -477,9 +412,21 @@ impl StreamTransport {
         self.descriptor.fd(py).unwrap_or(-1)
     }
 
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::stock_transport(py)
+    }
+
     #[classattr]
     fn _start_tls_compatible() -> bool {
         true
+    }
+
+    /// `loop.sendfile()` asks: sendfile(2) where the kernel can, else a copy.
+    #[getter]
+    fn _sendfile_compatible<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::sendfile_mode(py)?.getattr(intern!(py, "TRY_NATIVE"))
     }
 
     /// Optional information on the transport: `socket`, `sockname`, `peername`, and what its maker
@@ -496,11 +443,7 @@ impl StreamTransport {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let fd = self.descriptor.fd(py).unwrap_or(-1);
         Ok(self.state.with(py, |s| {
-            let life = match s.life {
-                Life::New | Life::Open => "",
-                Life::Closing | Life::Lost => " closing",
-                Life::Closed => " closed",
-            };
+            let life = s.life.describe();
             let read = if s.life == Life::Open && !s.reading_paused && !s.read_eof {
                 "polling"
             } else {
@@ -538,11 +481,6 @@ impl StreamTransport {
 
 impl Drop for StreamTransport {
     fn drop(&mut self) {
-        if self.descriptor.is_leaking() {
-            super::unclosed::warn("StreamTransport");
-        }
+        super::unclosed::end("StreamTransport", &self.descriptor);
     }
 }
-
-/// Only sockets so far; pipes write with another call.
-pub const CHANNEL: Channel = Channel::Socket;

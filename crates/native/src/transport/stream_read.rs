@@ -4,8 +4,9 @@
 //! object of their exact size. When the last read was long, the next one goes straight into its
 //! bytes object, which saves a copy that would cost more than the larger allocation.
 
+use super::life::Life;
 use super::protocol::Receiver;
-use super::stream::{Life, StreamTransport};
+use super::stream::StreamTransport;
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::{buffer, bytes, call, context};

@@ -1,13 +1,16 @@
 //! How a stream transport sends: small writes wait for the end of the tick and leave together,
 //! large ones go at once, and what the socket does not take waits for its writability.
 
-use super::stream::{CHANNEL, HIGH_WATER, Life, StreamTransport};
+use super::flow;
+use super::life::{Life, resolve};
+use super::stream::StreamTransport;
+use super::write_queue::Channel;
 use crate::errors;
-use crate::event_loop::{LoopCore, report};
+use crate::event_loop::LoopCore;
 use crate::ffi::buffer;
 use crate::imports;
 use oneloop_engine::sys::socket;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
@@ -32,19 +35,8 @@ impl StreamTransport {
                 data.get_type().name()?
             )));
         }
-        let refusal = this.state.with(py, |s| {
-            if s.write_eof {
-                Some("Cannot call write() after write_eof()")
-            } else if s.empty_waiter.is_some() {
-                Some("unable to write; sendfile is in progress")
-            } else {
-                None
-            }
-        });
-        if let Some(refusal) = refusal {
-            return Err(PyRuntimeError::new_err(refusal));
-        }
-        if this.state.with(py, |s| matches!(s.life, Life::Lost | Life::Closed)) {
+        this.refuse_writes(py, "write")?;
+        if this.state.with(py, |s| s.life.is_ended()) {
             return this.write_after_loss(py);
         }
         let queued = if let Ok(bytes) = data.cast_exact::<PyBytes>() {
@@ -61,6 +53,20 @@ impl StreamTransport {
             })?
         };
         this.after_push(slf, queued)
+    }
+
+    /// RuntimeError while nothing may be written.
+    fn refuse_writes(&self, py: Python<'_>, method: &str) -> PyResult<()> {
+        let (eof, busy) = self.state.with(py, |s| (s.write_eof, s.empty_waiter.is_some()));
+        if eof {
+            let text = format!("Cannot call {method}() after write_eof()");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        if busy {
+            let text = format!("unable to {method}; sendfile is in progress");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        Ok(())
     }
 
     /// Decides whether what was queued goes now or at the end of the tick.
@@ -84,7 +90,7 @@ impl StreamTransport {
     fn send_queue(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let sent = match self.descriptor.fd(py) {
-            Ok(fd) => self.state.with(py, |s| s.queue.send(py, fd, CHANNEL)),
+            Ok(fd) => self.state.with(py, |s| s.queue.send(py, fd, Channel::Socket)),
             Err(e) => Err(e),
         };
         match sent {
@@ -96,16 +102,18 @@ impl StreamTransport {
                 return self.fatal(slf, error, "Fatal write error on socket transport");
             }
         }
-        let (changed, empty) = self.state.with(py, |s| {
+        let changed = self.state.with(py, |s| {
             let empty = s.queue.is_empty();
             let changed = s.write_blocked == empty;
             s.write_blocked = !empty;
-            (changed, empty)
+            changed
         });
         if changed && let Err(e) = self.update_interest(slf) {
             return self.cannot_watch(slf, &e);
         }
-        if empty { self.drained(slf) } else { Ok(()) }
+        // May write more: only then is it known whether the queue has ended.
+        self.maybe_resume_protocol(slf)?;
+        if self.state.with(py, |s| s.queue.is_empty()) { self.drained(slf) } else { Ok(()) }
     }
 
     /// The queue is empty: what waited for that happens now.
@@ -120,7 +128,7 @@ impl StreamTransport {
         if life == Life::Closing {
             return self.lose(slf, None);
         }
-        if eof && life != Life::Lost && life != Life::Closed {
+        if eof && !life.is_ended() {
             return self.shut_down(slf);
         }
         Ok(())
@@ -148,8 +156,7 @@ impl StreamTransport {
             resolve(waiter.bind(py))?;
         }
         if self.state.with(py, |s| s.write_blocked) {
-            self.send_queue(slf)?;
-            self.maybe_resume_protocol(slf)
+            self.send_queue(slf)
         } else {
             match self.update_interest(slf) {
                 Ok(()) => Ok(()),
@@ -172,79 +179,27 @@ impl StreamTransport {
 
     fn maybe_pause_protocol(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let above =
-            self.state.with(py, |s| !s.protocol_paused && s.queue.len_bytes() > s.high_water);
-        if !above {
+        if !self.state.with(py, |s| s.flow.wants_pause(s.queue.len_bytes())) {
             return Ok(());
         }
         // What can go out now does not count against the program.
         if !self.state.with(py, |s| s.write_blocked) {
             self.send_queue(slf)?;
         }
-        let above = self.state.with(py, |s| {
-            let above = s.queue.len_bytes() > s.high_water;
-            s.protocol_paused |= above;
-            above
-        });
-        if above { self.tell_protocol(slf, "pause_writing") } else { Ok(()) }
+        let tell = self.state.with(py, |s| s.flow.pause(s.queue.len_bytes()));
+        if tell { self.tell_protocol(slf, "pause_writing") } else { Ok(()) }
     }
 
     fn maybe_resume_protocol(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        let below = self.state.with(slf.py(), |s| {
-            let below = s.protocol_paused && s.queue.len_bytes() <= s.low_water;
-            if below {
-                s.protocol_paused = false;
-            }
-            below
-        });
-        if below { self.tell_protocol(slf, "resume_writing") } else { Ok(()) }
+        let tell = self.state.with(slf.py(), |s| s.flow.resume(s.queue.len_bytes()));
+        if tell { self.tell_protocol(slf, "resume_writing") } else { Ok(()) }
     }
 
     fn tell_protocol(&self, slf: &Bound<'_, Self>, method: &str) -> PyResult<()> {
         let py = slf.py();
-        let Some(protocol) = self.protocol(py) else { return Ok(()) };
-        match protocol.call_method0(method) {
-            Ok(_) => Ok(()),
-            Err(error) => report(
-                self.owner.bind(py),
-                &format!("protocol.{method}() failed"),
-                error,
-                &[(intern!(py, "transport"), slf.as_any()), (intern!(py, "protocol"), &protocol)],
-            ),
-        }
+        let protocol = self.protocol(py);
+        flow::tell(self.owner.bind(py), slf.as_any(), protocol.as_ref(), method)
     }
-
-    fn set_water_marks(
-        slf: &Bound<'_, Self>,
-        high: Option<isize>,
-        low: Option<isize>,
-    ) -> PyResult<()> {
-        let (high, low) = match (high, low) {
-            (None, None) => (HIGH_WATER.cast_signed(), HIGH_WATER.cast_signed() / 4),
-            (None, Some(low)) => (4 * low, low),
-            (Some(high), None) => (high, high / 4),
-            (Some(high), Some(low)) => (high, low),
-        };
-        if !(high >= low && low >= 0) {
-            return Err(PyValueError::new_err(format!(
-                "high ({high}) must be >= low ({low}) must be >= 0"
-            )));
-        }
-        slf.get().state.with(slf.py(), |s| {
-            s.high_water = high.cast_unsigned();
-            s.low_water = low.cast_unsigned();
-        });
-        Ok(())
-    }
-}
-
-/// Sets a future's result to None, unless it is done.
-fn resolve(waiter: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = waiter.py();
-    if !waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
-        waiter.call_method1(intern!(py, "set_result"), (py.None(),))?;
-    }
-    Ok(())
 }
 
 /// The end of the tick.
@@ -270,6 +225,7 @@ impl StreamTransport {
 
     /// Queue several bytes-like objects, in order.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        slf.get().refuse_writes(slf.py(), "writelines")?;
         for data in list_of_data.try_iter()? {
             Self::write_bytes_like(slf, &data?)?;
         }
@@ -280,7 +236,7 @@ impl StreamTransport {
     fn write_eof(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
         let (first, empty) = this.state.with(slf.py(), |s| {
-            let open = matches!(s.life, Life::New | Life::Open) && !s.write_eof;
+            let open = s.life.is_live() && !s.write_eof;
             s.write_eof |= open;
             (open, s.queue.is_empty())
         });
@@ -304,7 +260,7 @@ impl StreamTransport {
 
     /// True while data is being received.
     fn is_reading(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |s| matches!(s.life, Life::New | Life::Open) && !s.reading_paused)
+        self.state.with(py, |s| s.life.is_live() && !s.reading_paused)
     }
 
     /// Bytes that are queued and not sent.
@@ -314,7 +270,7 @@ impl StreamTransport {
 
     /// The water marks as `(low, high)`, in bytes.
     fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
-        self.state.with(py, |s| (s.low_water, s.high_water))
+        self.state.with(py, |s| s.flow.limits())
     }
 
     /// Above `high` queued bytes `pause_writing()` is called, at `low` or below
@@ -325,7 +281,8 @@ impl StreamTransport {
         high: Option<isize>,
         low: Option<isize>,
     ) -> PyResult<()> {
-        Self::set_water_marks(slf, high, low)?;
+        let marks = flow::marks(high, low)?;
+        slf.get().state.with(slf.py(), |s| s.flow.set_limits(marks));
         slf.get().maybe_pause_protocol(slf)
     }
 
@@ -369,7 +326,7 @@ impl StreamTransport {
     fn set_reading_paused(slf: &Bound<'_, Self>, paused: bool) -> PyResult<()> {
         let this = slf.get();
         let changed = this.state.with(slf.py(), |s| {
-            let live = matches!(s.life, Life::New | Life::Open) && !s.read_eof;
+            let live = s.life.is_live() && !s.read_eof;
             let changed = live && s.reading_paused != paused;
             if changed {
                 s.reading_paused = paused;

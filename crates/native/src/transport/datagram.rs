@@ -1,0 +1,334 @@
+//! `DatagramTransport`: one datagram socket, connected or not, of any family.
+//!
+//! Its states are `Life`'s. IPv4, IPv6 and Unix sockets are served natively; of other families
+//! (netlink, vsock, packet…) the `socket` module knows the addresses, and its methods are called.
+//! Receiving and sending are in `datagram_read` and `datagram_write`. Upholds S2 (state is touched
+//! in short closures, callbacks run outside), S4 (`Descriptor`, `Registration`), S7.
+
+use super::appetite::Appetite;
+use super::datagram_queue::DatagramQueue;
+use super::descriptor::Descriptor;
+use super::ending::{self, Body, Ending};
+use super::endpoint::Endpoint;
+use super::flow::Flow;
+use super::life::{self, Life};
+use super::peers::Peers;
+use super::unclosed;
+use crate::errors;
+use crate::event_loop::LoopCore;
+use crate::ffi::LoopCell;
+use oneloop_engine::sys::socket;
+use oneloop_engine::{Interest, Readiness};
+use pyo3::exceptions::PyOSError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
+use std::io;
+
+pub struct State {
+    pub life: Life,
+    pub protocol: Option<Py<PyAny>>,
+    /// The protocol's method, bound once; `None` if it has none.
+    pub datagram_received: Option<Py<PyAny>>,
+    pub queue: DatagramQueue,
+    pub flow: Flow,
+    /// Paused by the program.
+    pub reading_paused: bool,
+    /// Sends after the transport was lost, for asyncio's warning.
+    pub sends_after_loss: u32,
+    pub appetite: Appetite,
+    pub peers: Peers,
+}
+
+/// Whom the socket is connected to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Connection {
+    None,
+    /// To a socket without a name (a pair of Unix sockets).
+    Unnamed,
+    Named,
+}
+
+/// A datagram socket; has the interface of `asyncio.DatagramTransport`.
+///
+/// Loop's thread only. Made by `create_datagram_endpoint`. Other than in asyncio, a
+/// `datagram_received` that is replaced on the protocol object later is not noticed, and sending
+/// on a closed transport does nothing (asyncio raises AttributeError).
+#[pyclass(frozen, weakref, module = "oneloop")]
+pub struct DatagramTransport {
+    pub body: Body,
+    pub family: i32,
+    pub connection: Connection,
+    /// The only destination, if the transport was made with one.
+    pub address: Option<Py<PyAny>>,
+    endpoint: Endpoint,
+    pub state: LoopCell<State>,
+}
+
+impl Ending for DatagramTransport {
+    fn body(&self) -> &Body {
+        &self.body
+    }
+
+    fn life(&self, py: Python<'_>) -> Life {
+        self.state.with(py, |s| s.life)
+    }
+
+    fn set_life(&self, py: Python<'_>, life: Life) {
+        self.state.with(py, |s| s.life = life);
+    }
+
+    fn protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.state.with(py, |s| s.protocol.as_ref().map(|p| p.bind(py).clone()))
+    }
+
+    fn forget_protocol(&self, py: Python<'_>) {
+        let old = self.state.with(py, |s| (s.protocol.take(), s.datagram_received.take()));
+        drop(old);
+    }
+
+    fn clear_queue(&self, py: Python<'_>) {
+        let queue = self.state.with(py, |s| std::mem::take(&mut s.queue));
+        drop(queue);
+    }
+
+    fn is_quiet(py: Python<'_>, error: &PyErr) -> bool {
+        error.is_instance_of::<PyOSError>(py)
+    }
+
+    fn watch(&self, slf: &Bound<'_, Self>) -> io::Result<()> {
+        let py = slf.py();
+        let interest = self.state.with(py, |s| {
+            let mut interest = Interest::NONE;
+            if s.life == Life::Open && !s.reading_paused {
+                interest = interest | Interest::READ;
+            }
+            if !s.queue.is_empty() {
+                interest = interest | Interest::WRITE;
+            }
+            interest
+        });
+        let fd = self.body.descriptor.fd(py)?;
+        self.body.registration.set(self.body.owner.get(), slf.as_any(), fd, interest, on_ready)
+    }
+}
+
+impl DatagramTransport {
+    /// Runs nothing of the protocol's but the look-up of its method.
+    fn adopt(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = protocol.py();
+        let method = protocol.getattr_opt(intern!(py, "datagram_received"))?.map(Bound::unbind);
+        let object = protocol.clone().unbind();
+        let old = self.state.with(py, |s| {
+            (s.protocol.replace(object), std::mem::replace(&mut s.datagram_received, method))
+        });
+        drop(old);
+        Ok(())
+    }
+
+    fn set_reading_paused(slf: &Bound<'_, Self>, paused: bool) -> PyResult<()> {
+        let changed = slf.get().state.with(slf.py(), |s| {
+            let changed = s.life.is_live() && s.reading_paused != paused;
+            s.reading_paused ^= changed;
+            changed
+        });
+        // A transport that has not started yet is not watched before `connection_made`.
+        let started = slf.get().life(slf.py()) != Life::New;
+        if changed && started { ending::watch(slf) } else { Ok(()) }
+    }
+}
+
+/// The poller's word for a socket.
+fn on_ready(
+    owner: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    readiness: Readiness,
+) -> PyResult<()> {
+    let slf = object.cast::<DatagramTransport>()?;
+    let this = slf.get();
+    if readiness.is_readable() {
+        this.read_ready(owner, slf)?;
+    }
+    if readiness.is_writable() && this.state.with(owner.py(), |s| !s.queue.is_empty()) {
+        this.write_ready(owner, slf)?;
+    }
+    Ok(())
+}
+
+#[pymethods]
+impl DatagramTransport {
+    #[new]
+    #[pyo3(signature = (owner, sock, protocol, address = None, waiter = None, extra = None))]
+    fn new(
+        owner: &Bound<'_, LoopCore>,
+        sock: &Bound<'_, PyAny>,
+        protocol: &Bound<'_, PyAny>,
+        address: Option<Bound<'_, PyAny>>,
+        waiter: Option<Py<PyAny>>,
+        extra: Option<Py<PyDict>>,
+    ) -> PyResult<Py<Self>> {
+        let py = owner.py();
+        owner.get().check_closed()?;
+        let descriptor = Descriptor::of_object(sock)?;
+        let endpoint = Endpoint::of_socket(sock, extra)?;
+        let fd = descriptor.fd(py).map_err(|e| errors::os_error("socket", &e))?;
+        life::refuse_taken(owner, fd)?;
+        let (family, _, _) = socket::kind(fd).map_err(|e| errors::os_error("getsockopt", &e))?;
+        let peer = endpoint.info(intern!(py, "peername").as_any(), None, &descriptor)?;
+        let connection = match peer {
+            Some(name) if name.is_truthy()? => Connection::Named,
+            Some(name) if !name.is_none() => Connection::Unnamed,
+            _ => Connection::None,
+        };
+        let address = match address {
+            Some(address) if address.is_truthy()? => Some(address.unbind()),
+            _ => None,
+        };
+        let state = State {
+            life: Life::New,
+            protocol: None,
+            datagram_received: None,
+            queue: DatagramQueue::default(),
+            flow: Flow::default(),
+            reading_paused: false,
+            sends_after_loss: 0,
+            appetite: Appetite::default(),
+            peers: Peers::default(),
+        };
+        let body = Body::new(owner, descriptor)?;
+        let state = LoopCell::new(state);
+        let slf = Py::new(py, Self { body, family, connection, address, endpoint, state })?;
+        slf.get().adopt(protocol)?;
+        ending::begin(slf.bind(py), waiter)?;
+        Ok(slf)
+    }
+
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        crate::imports::stock_datagram_transport(py)
+    }
+
+    /// Close after everything queued is sent; `connection_lost(None)` follows.
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let this = slf.get();
+        let (first, empty) = this.state.with(slf.py(), |s| {
+            let first = s.life.is_live();
+            if first {
+                s.life = Life::Closing;
+            }
+            (first, s.queue.is_empty())
+        });
+        match (first, empty) {
+            (false, _) => Ok(()),
+            (true, true) => ending::lose(slf, None),
+            (true, false) => ending::watch(slf),
+        }
+    }
+
+    /// Close at once, dropping what is queued; `connection_lost(None)` follows.
+    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        ending::force_close(slf, None)
+    }
+
+    fn _force_close(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        ending::force_close(slf, exc)
+    }
+
+    #[pyo3(signature = (exc, message = "Fatal error on transport"))]
+    fn _fatal_error(slf: &Bound<'_, Self>, exc: Bound<'_, PyAny>, message: &str) -> PyResult<()> {
+        ending::fatal(slf, PyErr::from_value(exc), message)
+    }
+
+    /// True if the transport is closing or closed.
+    fn is_closing(&self, py: Python<'_>) -> bool {
+        !self.life(py).is_live()
+    }
+
+    /// True while datagrams are being received.
+    fn is_reading(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.life.is_live() && !s.reading_paused)
+    }
+
+    /// Stop calling `datagram_received()`; what the kernel cannot hold is lost.
+    fn pause_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::set_reading_paused(slf, true)
+    }
+
+    /// Go on calling `datagram_received()`.
+    fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::set_reading_paused(slf, false)
+    }
+
+    /// The current protocol; None once the transport is closed.
+    fn get_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.protocol(py)
+    }
+
+    /// Change the protocol; its `datagram_received` gets what comes from now on.
+    fn set_protocol(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.adopt(protocol)
+    }
+
+    #[getter]
+    fn _loop<'py>(&self, py: Python<'py>) -> Bound<'py, LoopCore> {
+        self.body.owner.bind(py).clone()
+    }
+
+    #[getter]
+    fn _sock<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.body.descriptor.socket(py)
+    }
+
+    #[getter]
+    fn _sock_fd(&self, py: Python<'_>) -> i32 {
+        self.body.descriptor.fd(py).unwrap_or(-1)
+    }
+
+    /// Optional information on the transport: `socket`, `sockname`, `peername`, and what its maker
+    /// added; `default` for anything unknown.
+    #[pyo3(signature = (name, default = None))]
+    fn get_extra_info<'py>(
+        &self,
+        name: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.endpoint.info(name, default, &self.body.descriptor)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let fd = self.body.descriptor.fd(py).unwrap_or(-1);
+        self.state.with(py, |s| {
+            let life = s.life.describe();
+            let reads = s.life == Life::Open && !s.reading_paused;
+            let read = if reads { "polling" } else { "idle" };
+            let write = if s.queue.is_empty() { "idle" } else { "polling" };
+            let len = s.queue.len_bytes();
+            format!("<DatagramTransport{life} fd={fd} read={read} write=<{write}, bufsize={len}>>")
+        })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.body.visit(&visit)?;
+        visit.call(&self.address)?;
+        self.endpoint.visit(&visit)?;
+        self.state
+            .peek(|s| {
+                visit.call(&s.protocol)?;
+                visit.call(&s.datagram_received)?;
+                s.peers.visit(&visit)
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.forget_protocol(py);
+    }
+}
+
+impl Drop for DatagramTransport {
+    fn drop(&mut self) {
+        unclosed::end("DatagramTransport", &self.body.descriptor);
+    }
+}

@@ -1,0 +1,184 @@
+//! How a datagram transport receives: a few datagrams per readiness, as `Appetite` says, through
+//! the buffer that all transports of the loop share, each into a bytes object of its exact size.
+//!
+//! What the protocol raises is reported and the transport lives on, as in asyncio (S7).
+
+use super::appetite::MOST;
+use super::datagram::DatagramTransport;
+use super::ending::{self, Ending};
+use super::life::{self, Life};
+use crate::address;
+use crate::errors;
+use crate::event_loop::LoopCore;
+use crate::ffi::{bytes, call, context};
+use oneloop_engine::sys::address::Address;
+use oneloop_engine::sys::socket;
+use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+
+/// The longest datagram that is received whole; asyncio's `max_size`.
+const DATAGRAM_MAX: usize = 256 * 1024;
+
+/// The families whose addresses we read and write ourselves.
+pub fn is_native(family: i32) -> bool {
+    matches!(family, libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX)
+}
+
+/// What a call of the `socket` module's raised.
+pub enum Refusal {
+    /// EAGAIN or EINTR: again later.
+    Blocked,
+    /// The network's, for the protocol's `error_received`.
+    Network(PyErr),
+    /// The program's: the transport ends.
+    Fatal(PyErr),
+}
+
+impl Refusal {
+    pub fn of(py: Python<'_>, error: PyErr) -> Self {
+        if error.is_instance_of::<PyBlockingIOError>(py)
+            || error.is_instance_of::<PyInterruptedError>(py)
+        {
+            Self::Blocked
+        } else if error.is_instance_of::<PyOSError>(py) {
+            Self::Network(error)
+        } else {
+            Self::Fatal(error)
+        }
+    }
+
+    pub fn of_kernel(operation: &str, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Self::Blocked,
+            _ => Self::Network(errors::os_error(operation, error)),
+        }
+    }
+}
+
+type Received<'py> = Result<(Bound<'py, PyAny>, Bound<'py, PyAny>), Refusal>;
+
+impl DatagramTransport {
+    pub(super) fn read_ready(
+        &self,
+        owner: &Bound<'_, LoopCore>,
+        slf: &Bound<'_, Self>,
+    ) -> PyResult<()> {
+        let py = owner.py();
+        let helping = self.state.with(py, |s| s.appetite.helping()).min(MOST);
+        for count in 0..helping {
+            // A callback may have closed or paused the transport.
+            if self.state.with(py, |s| s.life != Life::Open || s.reading_paused) {
+                return Ok(());
+            }
+            let Ok(fd) = self.body.descriptor.fd(py) else {
+                let error = io::Error::from_raw_os_error(libc::EBADF);
+                let error = errors::os_error("recvfrom", &error);
+                return ending::fatal(slf, error, "Fatal read error on datagram transport");
+            };
+            match self.receive(owner, fd) {
+                Ok((data, sender)) => self.deliver(owner, slf, &data, &sender)?,
+                Err(Refusal::Blocked) => {
+                    self.state.with(py, |s| s.appetite.emptied(count));
+                    return Ok(());
+                }
+                Err(Refusal::Network(error)) => return self.report_received(owner, slf, error),
+                Err(Refusal::Fatal(error)) => {
+                    return ending::fatal(slf, error, "Fatal read error on datagram transport");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive<'py>(&self, owner: &Bound<'py, LoopCore>, fd: RawFd) -> Received<'py> {
+        let py = owner.py();
+        if !is_native(self.family) {
+            return self.receive_by_module(py).map_err(|error| Refusal::of(py, error));
+        }
+        let received = owner.get().read_buffer.with(py, |shared| {
+            if shared.len() < DATAGRAM_MAX {
+                shared.resize(DATAGRAM_MAX, MaybeUninit::uninit());
+            }
+            let (len, from) = socket::recv_from(fd, shared)?;
+            Ok((bytes::received(py, shared, len), from))
+        });
+        let (data, from) = received.map_err(|e| Refusal::of_kernel("recvfrom", &e))?;
+        let len = data.as_bytes().len() as u64;
+        owner.get().meter.with(py, |meter| meter.bytes_in += len);
+        let sender = self.sender(py, from).map_err(Refusal::Fatal)?;
+        Ok((data.into_any(), sender))
+    }
+
+    fn receive_by_module<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let sock = self.body.descriptor.socket(py)?;
+        let sock = sock.ok_or_else(|| {
+            errors::os_error("recvfrom", &io::Error::from_raw_os_error(libc::EBADF))
+        })?;
+        sock.call_method1(intern!(py, "recvfrom"), (DATAGRAM_MAX,))?.extract()
+    }
+
+    /// The Python address of a sender: the same object as last time, if it has written before.
+    fn sender<'py>(&self, py: Python<'py>, from: Address) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(known) = self.state.with(py, |s| s.peers.sender(py, &from)) {
+            return Ok(known);
+        }
+        let object = address::to_python(py, &from)?;
+        let kept = object.clone().unbind();
+        let replaced = self.state.with(py, |s| s.peers.remember_sender(py, from, kept));
+        drop(replaced);
+        Ok(object)
+    }
+
+    fn deliver(
+        &self,
+        owner: &Bound<'_, LoopCore>,
+        slf: &Bound<'_, Self>,
+        data: &Bound<'_, PyAny>,
+        sender: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = owner.py();
+        let method =
+            self.state.with(py, |s| s.datagram_received.as_ref().map(|m| m.bind(py).clone()));
+        let outcome = context::run(self.body.context.bind(py), || match &method {
+            Some(method) => call::call2(method, data, sender).map(drop),
+            // Raises what a protocol without the method deserves.
+            None => slf
+                .call_method0(intern!(py, "get_protocol"))?
+                .call_method1(intern!(py, "datagram_received"), (data, sender))
+                .map(drop),
+        });
+        owner.get().lap(owner, method.as_ref().unwrap_or(data))?;
+        outcome.or_else(|error| {
+            let text = "Exception in callback: protocol.datagram_received() failed.";
+            life::report_failure(owner, slf.as_any(), self.protocol(py).as_ref(), text, error)
+        })
+    }
+
+    /// Calls `protocol.error_received(error)` from the loop; what it raises is reported.
+    pub(super) fn report_received(
+        &self,
+        owner: &Bound<'_, LoopCore>,
+        slf: &Bound<'_, Self>,
+        error: PyErr,
+    ) -> PyResult<()> {
+        let py = owner.py();
+        let outcome = context::run(self.body.context.bind(py), || self.error_received(py, error));
+        outcome.or_else(|error| {
+            let text = "Exception in callback: protocol.error_received() failed.";
+            life::report_failure(owner, slf.as_any(), self.protocol(py).as_ref(), text, error)
+        })
+    }
+
+    /// Calls `protocol.error_received(error)` in the caller's context.
+    pub(super) fn error_received(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
+        let Some(protocol) = self.protocol(py) else { return Ok(()) };
+        protocol.call_method1(intern!(py, "error_received"), (error.into_value(py),)).map(drop)
+    }
+}

@@ -1,0 +1,244 @@
+//! How a datagram transport sends: each datagram at once while none waits, else in order when the
+//! socket takes more.
+
+use super::datagram::{Connection, DatagramTransport};
+use super::datagram_queue::{Datagram, Destination};
+use super::datagram_read::{Refusal, is_native};
+use super::ending::{self, Ending};
+use super::flow;
+use super::life::Life;
+use crate::address;
+use crate::event_loop::LoopCore;
+use crate::ffi::buffer;
+use crate::imports;
+use oneloop_engine::sys::socket;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
+use std::io;
+
+/// asyncio warns about sends on a lost transport from this many on.
+const WARN_AFTER: u32 = 5;
+const FATAL: &str = "Fatal write error on datagram transport";
+
+impl DatagramTransport {
+    /// Where a datagram goes that is sent to `addr`. ValueError if the transport has another
+    /// destination.
+    fn destination(
+        &self,
+        addr: Option<&Bound<'_, PyAny>>,
+        py: Python<'_>,
+    ) -> PyResult<Destination> {
+        let mut addr = addr.cloned();
+        if let Some(only) = &self.address {
+            let only = only.bind(py);
+            if let Some(given) = &addr
+                && !given.is(only)
+                && !given.eq(only)?
+            {
+                return Err(PyValueError::new_err(format!(
+                    "Invalid address: must be None or {}",
+                    only.str()?
+                )));
+            }
+            addr = Some(only.clone());
+        }
+        match (self.connection, addr) {
+            (Connection::Named, _) | (Connection::Unnamed, None) => Ok(Destination::Connected),
+            // The socket module raises what this deserves.
+            (Connection::None, None) => Ok(Destination::Unresolved(py.None())),
+            (_, Some(addr)) if is_native(self.family) => {
+                if let Some(raw) = self.state.with(py, |s| s.peers.raw_of(&addr)) {
+                    return Ok(Destination::Raw(raw));
+                }
+                let Some(raw) = address::from_python(self.family, &addr) else {
+                    return Ok(Destination::Unresolved(addr.unbind()));
+                };
+                let kept = addr.unbind();
+                drop(self.state.with(py, |s| s.peers.remember_receiver(raw, kept)));
+                Ok(Destination::Raw(raw))
+            }
+            (_, Some(addr)) => Ok(Destination::Unresolved(addr.unbind())),
+        }
+    }
+
+    /// One attempt.
+    fn transmit(&self, data: &Bound<'_, PyAny>, to: &Destination) -> Result<(), Refusal> {
+        let py = data.py();
+        let kernel = |result: io::Result<usize>| match result {
+            Ok(len) => {
+                let owner = self.body.owner.get();
+                owner.meter.with(py, |meter| meter.bytes_out += len as u64);
+                Ok(())
+            }
+            Err(e) => Err(Refusal::of_kernel("sendto", &e)),
+        };
+        let fd = match self.body.descriptor.fd(py) {
+            Ok(fd) => fd,
+            Err(e) => return Err(Refusal::of_kernel("sendto", &e)),
+        };
+        let native = match to {
+            Destination::Connected => buffer::with_bytes(data, |bytes| socket::send(fd, bytes)),
+            Destination::Raw(raw) => {
+                buffer::with_bytes(data, |bytes| socket::send_to(fd, bytes, raw))
+            }
+            Destination::Unresolved(addr) => {
+                return self.transmit_by_module(data, addr).map_err(|e| Refusal::of(py, e));
+            }
+        };
+        kernel(native.map_err(Refusal::Fatal)?)
+    }
+
+    fn transmit_by_module(&self, data: &Bound<'_, PyAny>, addr: &Py<PyAny>) -> PyResult<()> {
+        let py = data.py();
+        let Some(sock) = self.body.descriptor.socket(py)? else { return Ok(()) };
+        let sent: u64 = sock.call_method1(intern!(py, "sendto"), (data, addr))?.extract()?;
+        self.body.owner.get().meter.with(py, |meter| meter.bytes_out += sent);
+        Ok(())
+    }
+
+    fn enqueue(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>, to: Destination) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        // The program may change its buffer after this call.
+        let data = match data.cast_exact::<PyBytes>() {
+            Ok(bytes) => bytes.clone(),
+            Err(_) => PyBytes::new(py, &buffer::with_bytes(data, <[u8]>::to_vec)?),
+        };
+        let datagram = Datagram::new(data, to);
+        let first = this.state.with(py, |s| {
+            s.queue.push(datagram);
+            s.queue.len() == 1
+        });
+        if first {
+            ending::watch(slf)?;
+        }
+        this.maybe_pause_protocol(slf)
+    }
+
+    fn maybe_pause_protocol(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        if self.state.with(slf.py(), |s| s.flow.pause(s.queue.len_bytes())) {
+            return self.tell_protocol(slf, "pause_writing");
+        }
+        Ok(())
+    }
+
+    fn tell_protocol(&self, slf: &Bound<'_, Self>, method: &str) -> PyResult<()> {
+        let protocol = self.protocol(slf.py());
+        flow::tell(self.body.owner.bind(slf.py()), slf.as_any(), protocol.as_ref(), method)
+    }
+
+    /// The socket takes more.
+    pub(super) fn write_ready(
+        &self,
+        owner: &Bound<'_, LoopCore>,
+        slf: &Bound<'_, Self>,
+    ) -> PyResult<()> {
+        let py = owner.py();
+        while let Some(datagram) = self.state.with(py, |s| s.queue.pop()) {
+            match self.transmit(datagram.data.bind(py).as_any(), &datagram.to) {
+                Ok(()) => {}
+                Err(Refusal::Blocked) => {
+                    self.state.with(py, |s| s.queue.push_front(datagram));
+                    break;
+                }
+                Err(Refusal::Network(error)) => {
+                    self.report_received(owner, slf, error)?;
+                    break;
+                }
+                Err(Refusal::Fatal(error)) => return ending::fatal(slf, error, FATAL),
+            }
+        }
+        if self.state.with(py, |s| s.flow.resume(s.queue.len_bytes())) {
+            self.tell_protocol(slf, "resume_writing")?;
+        }
+        let (empty, life) = self.state.with(py, |s| (s.queue.is_empty(), s.life));
+        match (empty, life) {
+            (false, _) => Ok(()),
+            (true, Life::Closing) => ending::lose(slf, None),
+            (true, _) => ending::watch(slf),
+        }
+    }
+
+    fn send_after_loss(&self, py: Python<'_>) -> PyResult<()> {
+        let count = self.state.with(py, |s| {
+            s.sends_after_loss += 1;
+            s.sends_after_loss
+        });
+        if count >= WARN_AFTER {
+            let text = "socket.send() raised exception.";
+            imports::logger(py)?.call_method1(intern!(py, "warning"), (text,))?;
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl DatagramTransport {
+    /// Send bytes-like data to `addr`, or to the transport's only destination.
+    ///
+    /// Sent at once, or queued if the socket takes no more. TypeError for anything but bytes,
+    /// bytearray and memoryview; ValueError for another destination than the only one. What the
+    /// network refuses is told to `error_received()`. Data sent after the end is dropped.
+    #[pyo3(signature = (data, addr = None))]
+    fn sendto(
+        slf: &Bound<'_, Self>,
+        data: &Bound<'_, PyAny>,
+        addr: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        if !data.is_instance_of::<PyBytes>()
+            && !data.is_instance_of::<PyByteArray>()
+            && !data.is_instance_of::<PyMemoryView>()
+        {
+            return Err(PyTypeError::new_err(format!(
+                "data argument must be a bytes-like object, not '{}'",
+                data.get_type().name()?
+            )));
+        }
+        if cfg!(not(Py_3_12)) && !data.is_truthy()? {
+            return Ok(()); // asyncio sends empty datagrams from 3.12 on
+        }
+        let py = slf.py();
+        let this = slf.get();
+        let to = this.destination(addr, py)?;
+        let (life, waiting) = this.state.with(py, |s| (s.life, !s.queue.is_empty()));
+        if life == Life::Closed || (life == Life::Lost && this.address.is_some()) {
+            return this.send_after_loss(py);
+        }
+        if waiting {
+            return Self::enqueue(slf, data, to);
+        }
+        match this.transmit(data, &to) {
+            Ok(()) => Ok(()),
+            // Its registration is gone: nothing would tell when the socket takes more.
+            Err(Refusal::Blocked) if life == Life::Lost => Ok(()),
+            Err(Refusal::Blocked) => Self::enqueue(slf, data, to),
+            Err(Refusal::Network(error)) => this.error_received(py, error),
+            Err(Refusal::Fatal(error)) => ending::fatal(slf, error, FATAL),
+        }
+    }
+
+    /// Bytes that are queued and not sent; from 3.12 on with 8 for each datagram's header.
+    fn get_write_buffer_size(&self, py: Python<'_>) -> usize {
+        self.state.with(py, |s| s.queue.len_bytes())
+    }
+
+    /// The water marks as `(low, high)`, in bytes.
+    fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
+        self.state.with(py, |s| s.flow.limits())
+    }
+
+    /// Above `high` queued bytes `pause_writing()` is called, at `low` or below
+    /// `resume_writing()`. ValueError unless high >= low >= 0.
+    #[pyo3(signature = (high = None, low = None))]
+    fn set_write_buffer_limits(
+        slf: &Bound<'_, Self>,
+        high: Option<isize>,
+        low: Option<isize>,
+    ) -> PyResult<()> {
+        let marks = flow::marks(high, low)?;
+        slf.get().state.with(slf.py(), |s| s.flow.set_limits(marks));
+        slf.get().maybe_pause_protocol(slf)
+    }
+}

@@ -1,0 +1,87 @@
+//! `Flow`: the water marks of a transport, and whether its protocol has been told to pause.
+//!
+//! Pausing is asked above the high mark, resuming at the low mark or below, each once. May not know
+//! what is queued; callers pass its size.
+
+use super::life::report_failure;
+use crate::event_loop::LoopCore;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// asyncio's default, in bytes; the low mark is a quarter of it.
+const HIGH_WATER: usize = 64 * 1024;
+
+pub struct Flow {
+    high_water: usize,
+    low_water: usize,
+    paused: bool,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self { high_water: HIGH_WATER, low_water: HIGH_WATER / 4, paused: false }
+    }
+}
+
+impl Flow {
+    /// The marks as asyncio gives them: low, high.
+    pub fn limits(&self) -> (usize, usize) {
+        (self.low_water, self.high_water)
+    }
+
+    /// Takes marks that `marks` has checked.
+    pub fn set_limits(&mut self, (low, high): (usize, usize)) {
+        self.low_water = low;
+        self.high_water = high;
+    }
+
+    /// The protocol should pause and has not been told.
+    pub fn wants_pause(&self, queued: usize) -> bool {
+        !self.paused && queued > self.high_water
+    }
+
+    /// True if the protocol must be told to pause now.
+    pub fn pause(&mut self, queued: usize) -> bool {
+        let tell = self.wants_pause(queued);
+        self.paused |= tell;
+        tell
+    }
+
+    /// True if the protocol must be told to resume now.
+    pub fn resume(&mut self, queued: usize) -> bool {
+        let tell = self.paused && queued <= self.low_water;
+        self.paused &= !tell;
+        tell
+    }
+}
+
+/// The marks (low, high) that `set_write_buffer_limits(high, low)` asks for, as
+/// `asyncio.transports._FlowControlMixin` computes them; ValueError unless high >= low >= 0.
+pub fn marks(high: Option<isize>, low: Option<isize>) -> PyResult<(usize, usize)> {
+    let high = match (high, low) {
+        (Some(high), _) => high,
+        (None, Some(low)) => low.saturating_mul(4),
+        (None, None) => HIGH_WATER.cast_signed(),
+    };
+    let low = low.unwrap_or(high / 4);
+    if !(high >= low && low >= 0) {
+        return Err(PyValueError::new_err(format!(
+            "high ({high}) must be >= low ({low}) must be >= 0"
+        )));
+    }
+    Ok((low.cast_unsigned(), high.cast_unsigned()))
+}
+
+/// Calls `protocol.pause_writing()` or `resume_writing()`.
+pub fn tell(
+    owner: &Bound<'_, LoopCore>,
+    transport: &Bound<'_, PyAny>,
+    protocol: Option<&Bound<'_, PyAny>>,
+    method: &str,
+) -> PyResult<()> {
+    let Some(protocol) = protocol else { return Ok(()) };
+    protocol.call_method0(method).map(drop).or_else(|error| {
+        let text = format!("protocol.{method}() failed");
+        report_failure(owner, transport, Some(protocol), &text, error)
+    })
+}

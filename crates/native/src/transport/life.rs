@@ -1,0 +1,140 @@
+//! `Life`: the states that every transport passes through, and the steps between them that are the
+//! same for each: `connection_made`, the report of a fatal error, `connection_lost`.
+//!
+//! | state   | reads | writes           | leaves it by                                    |
+//! |---------|-------|------------------|-------------------------------------------------|
+//! | New     | no    | queued or sent   | its start, one tick after it was made           |
+//! | Open    | yes*  | yes              | `close`, end of file, an error                  |
+//! | Closing | no    | what is queued   | the queue's end: `connection_lost` is scheduled |
+//! | Lost    | no    | dropped          | `connection_lost`, then the descriptor closes   |
+//! | Closed  | no    | dropped          | –                                               |
+//!
+//! *while not paused. May not know what kind of transport it serves. Callbacks run with no borrow
+//! held (S2); their exceptions go to the loop's handler (S7).
+
+use crate::event_loop::{LoopCore, report};
+use crate::ffi::context;
+use crate::imports;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::os::fd::RawFd;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    New,
+    Open,
+    Closing,
+    Lost,
+    Closed,
+}
+
+impl Life {
+    /// Nobody has asked for its end yet.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::New | Self::Open)
+    }
+
+    /// `connection_lost` is scheduled or has run.
+    pub fn is_ended(self) -> bool {
+        matches!(self, Self::Lost | Self::Closed)
+    }
+
+    /// As a transport's repr shows it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::New | Self::Open => "",
+            Self::Closing | Self::Lost => " closing",
+            Self::Closed => " closed",
+        }
+    }
+}
+
+/// RuntimeError if another transport that is not closing owns the descriptor (S4).
+pub fn refuse_taken(owner: &Bound<'_, LoopCore>, fd: RawFd) -> PyResult<()> {
+    let Some((other, _)) = owner.get().source_of(owner.py(), fd) else { return Ok(()) };
+    let Ok(closing) = other.call_method0(intern!(owner.py(), "is_closing")) else {
+        return Ok(()); // a reader or writer of the program's, which the transport replaces
+    };
+    if closing.is_truthy()? {
+        return Ok(());
+    }
+    let text = format!("File descriptor {fd} is used by transport {}", other.repr()?);
+    Err(PyRuntimeError::new_err(text))
+}
+
+/// Calls `protocol.connection_made(transport)`.
+pub fn connection_made(
+    owner: &Bound<'_, LoopCore>,
+    context: &Bound<'_, PyAny>,
+    transport: &Bound<'_, PyAny>,
+    protocol: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = owner.py();
+    let made = context::run(context, || {
+        protocol.call_method1(intern!(py, "connection_made"), (transport,)).map(drop)
+    });
+    owner.get().lap(owner, protocol)?;
+    made.or_else(|error| {
+        let text = "Exception in callback: protocol.connection_made() failed.";
+        report_failure(owner, transport, Some(protocol), text, error)
+    })
+}
+
+/// Calls `protocol.connection_lost(exc)`; what it raises is returned, for the descriptor closes first.
+pub fn connection_lost(
+    context: &Bound<'_, PyAny>,
+    protocol: &Bound<'_, PyAny>,
+    exc: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    context::run(context, || {
+        protocol.call_method1(intern!(protocol.py(), "connection_lost"), (exc,)).map(drop)
+    })
+}
+
+/// Hands an exception to the loop's exception handler, with the transport and its protocol.
+pub fn report_failure(
+    owner: &Bound<'_, LoopCore>,
+    transport: &Bound<'_, PyAny>,
+    protocol: Option<&Bound<'_, PyAny>>,
+    message: &str,
+    error: PyErr,
+) -> PyResult<()> {
+    let py = owner.py();
+    let none = py.None().into_bound(py);
+    let protocol = protocol.unwrap_or(&none);
+    let extra = [(intern!(py, "transport"), transport), (intern!(py, "protocol"), protocol)];
+    report(owner, message, error, &extra)
+}
+
+/// Says why a transport ends. Quiet errors are the protocol's business alone: debug mode logs them.
+pub fn report_fatal(
+    owner: &Bound<'_, LoopCore>,
+    transport: &Bound<'_, PyAny>,
+    protocol: Option<&Bound<'_, PyAny>>,
+    message: &str,
+    error: PyErr,
+    is_quiet: bool,
+) -> PyResult<()> {
+    if !is_quiet {
+        return report_failure(owner, transport, protocol, message, error);
+    }
+    if owner.get().is_debug() {
+        let py = owner.py();
+        let details = PyDict::new(py);
+        details.set_item("exc_info", error.into_value(py))?;
+        let text = format!("{}: {message}", transport.repr()?);
+        imports::logger(py)?.call_method("debug", (text,), Some(&details))?;
+    }
+    Ok(())
+}
+
+/// Sets a future's result to None, unless it is done.
+pub fn resolve(waiter: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = waiter.py();
+    if !waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
+        waiter.call_method1(intern!(py, "set_result"), (py.None(),))?;
+    }
+    Ok(())
+}

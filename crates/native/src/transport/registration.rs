@@ -1,0 +1,52 @@
+//! `Registration`: a transport's place in the loop's poller (S4).
+//!
+//! Made by the first `set`, ended once by `end`; in between it follows what the transport wants.
+//! May not know why it wants it.
+
+use crate::errors;
+use crate::event_loop::{LoopCore, OnReady};
+use crate::ffi::LoopCell;
+use oneloop_engine::{Interest, Token};
+use pyo3::prelude::*;
+use std::io;
+use std::os::fd::RawFd;
+
+#[derive(Default)]
+pub struct Registration(LoopCell<Option<Token>>);
+
+impl Registration {
+    pub fn exists(&self, py: Python<'_>) -> bool {
+        self.0.get(py).is_some()
+    }
+
+    /// Tells the poller what `transport` wants to hear of `fd`. Wanting nothing still brings
+    /// hang-ups, once.
+    pub fn set(
+        &self,
+        owner: &LoopCore,
+        transport: &Bound<'_, PyAny>,
+        fd: RawFd,
+        interest: Interest,
+        on_ready: OnReady,
+    ) -> io::Result<()> {
+        let py = transport.py();
+        let interest = if interest == Interest::NONE { Interest::EDGE } else { interest };
+        match self.0.get(py) {
+            Some(token) => owner.change_interest(py, token, interest),
+            None => {
+                let object = transport.clone().unbind();
+                let token = owner.register(py, fd, interest, object, on_ready)?;
+                self.0.set(py, Some(token));
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends it; the descriptor stays open. If somebody else has closed that, the number may be
+    /// another connection's by now, and the kernel is not asked.
+    pub fn end(&self, py: Python<'_>, owner: &LoopCore, is_open: bool) -> PyResult<()> {
+        let Some(token) = self.0.take(py) else { return Ok(()) };
+        let result = if is_open { owner.deregister(py, token) } else { owner.vacate(py, token) };
+        result.map_err(|e| errors::os_error("epoll_ctl", &e))
+    }
+}
