@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 from typing import Any
 
 import pytest
 
+from tests.loops import LoopFactory
 from tests.protocols import BufferedRecorder, Echo, Recorder
 from tests.transport.conftest import Connect, socket_pair
 
@@ -354,16 +356,16 @@ async def test_set_protocol(loop: asyncio.AbstractEventLoop, connect: Connect) -
         assert "connection_lost" not in second.calls
 
 
-async def test_an_unclosed_transport_warns(loop: asyncio.AbstractEventLoop) -> None:
+def test_an_unclosed_transport_warns(loop_factory: LoopFactory) -> None:
+    loop = loop_factory()
     ours, theirs = socket_pair("unix")
-    transport, protocol = await loop.create_connection(asyncio.Protocol, sock=ours)
+    made = loop.run_until_complete(loop.create_connection(asyncio.Protocol, sock=ours))
+    loop.close()
     with pytest.warns(ResourceWarning, match="unclosed transport"):
-        transport.__del__()  # type: ignore[attr-defined]
-    transport.close()
+        del made, loop
+        gc.collect()
+    ours.close()
     theirs.close()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    del protocol
 
 
 async def test_echo_of_many_sizes(loop: asyncio.AbstractEventLoop, connect: Connect) -> None:

@@ -38,8 +38,8 @@ imports! {
     base_event_loop = "asyncio", "BaseEventLoop";
     stock_handle = "asyncio", "Handle";
     stock_timer_handle = "asyncio", "TimerHandle";
-    stock_transport = "asyncio", "Transport";
-    stock_datagram_transport = "asyncio", "DatagramTransport";
+    stream_transport_class = "oneloop.transports", "StreamTransport";
+    datagram_transport_class = "oneloop.transports", "DatagramTransport";
     sendfile_mode = "asyncio.constants", "_SendfileMode";
     warn = "warnings", "warn";
     fsdecode = "os", "fsdecode";

@@ -10,7 +10,6 @@ use super::LoopCore;
 use super::ready::Timer;
 use crate::errors;
 use oneloop_engine::Poller;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
@@ -27,6 +26,14 @@ const BURST_CYCLES: u64 = 50_000;
 struct Burst {
     ticks_left: u32,
     began: u64,
+}
+
+/// Where a daemon thread's loop ends up when the interpreter goes down. Before 3.14 CPython ends
+/// such a thread with pthread_exit(3), whose unwinding no Rust frame survives.
+fn stop_for_ever() {
+    loop {
+        std::thread::park();
+    }
 }
 
 impl LoopCore {
@@ -86,8 +93,12 @@ impl LoopCore {
             return Err(io::Error::other("the event loop is closed"));
         };
         self.in_tick.store(false, Ordering::Relaxed);
+        let halting = &self.halting;
         let (poller, result) = py.detach(move || {
             let result = poller.wait(timeout_ns);
+            if halting.load(Ordering::SeqCst) {
+                stop_for_ever();
+            }
             (poller, result)
         });
         self.in_tick.store(true, Ordering::Relaxed);
@@ -145,14 +156,10 @@ impl LoopCore {
         let py = owner.py();
         let mut burst = Burst::default();
         loop {
-            let foreign = self
-                .with_poller(py, |poller| poller.is_foreign())
-                .map_err(|e| errors::os_error("event loop", &e))?;
-            if foreign {
-                return Err(PyRuntimeError::new_err(
-                    "this event loop belongs to the parent process: after fork(), the child must \
-                     make its own loop (or call os._exit())",
-                ));
+            self._check_process(py)?;
+            if self.halting.load(Ordering::Relaxed) {
+                self.halted.store(true, Ordering::SeqCst);
+                py.detach(stop_for_ever);
             }
             self.tick(owner, &mut burst)?;
             if self.stopping.load(Ordering::SeqCst) {

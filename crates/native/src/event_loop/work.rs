@@ -82,10 +82,19 @@ impl Call {
     }
 }
 
+/// What is left of a callback.
+#[derive(Default)]
+enum Slot {
+    Call(Call),
+    /// It has failed: what it was, in words, so that nothing is kept alive for a report's sake.
+    Failed(Box<str>),
+    #[default]
+    Empty,
+}
+
 pub struct Work {
-    /// Taken by the run or by a cancellation, whichever is first; back after an exception, for
-    /// the report's sake.
-    call: LoopCell<Option<Call>>,
+    /// Taken by the run or by a cancellation, whichever is first.
+    slot: LoopCell<Slot>,
     /// Let go of when the work has run, or has left its queue: a cancellation leaves it, since
     /// freeing a context costs more than everything else that it does.
     context: LoopCell<Option<Object>>,
@@ -95,7 +104,7 @@ pub struct Work {
 impl Work {
     pub fn new(call: Call, context: Object) -> Self {
         Self {
-            call: LoopCell::new(Some(call)),
+            slot: LoopCell::new(Slot::Call(call)),
             context: LoopCell::new(Some(context)),
             cancelled: AtomicBool::new(false),
         }
@@ -108,7 +117,7 @@ impl Work {
 
     /// Lets go of everything without cancelling: it has left its queue, or its loop closes.
     pub fn forget(&self, py: Python<'_>) {
-        drop(self.call.take(py));
+        drop(self.slot.take(py));
         drop(self.context.take(py));
     }
 
@@ -122,7 +131,7 @@ impl Work {
         if self.cancelled.swap(true, Ordering::Relaxed) {
             return false;
         }
-        drop(self.call.take(py));
+        drop(self.slot.take(py));
         true
     }
 
@@ -132,16 +141,20 @@ impl Work {
     pub fn run(&self, owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = owner.py();
         let context = self.context.take(py);
-        let (Some(call), Some(context)) = (self.call.take(py), context) else { return Ok(()) };
+        let (Slot::Call(call), Some(context)) = (self.slot.take(py), context) else {
+            return Ok(());
+        };
         match context::run(context.bind(py), || call.invoke(py)) {
             Ok(()) => owner.get().lap(owner, call.callback.bind(py)),
             Err(error) => {
                 owner.get().lap(owner, call.callback.bind(py))?;
                 // The handler sees the handle as it was, and runs in its context.
-                self.call.with(py, |slot| *slot = Some(call));
+                self.slot.with(py, |slot| *slot = Slot::Call(call));
                 self.context.with(py, |slot| *slot = Some(context));
+                let described = self.describe(py).unwrap_or_default();
                 let reported = self.report(owner, handle, error);
                 self.forget(py);
+                self.slot.with(py, |slot| *slot = Slot::Failed(described.into()));
                 reported
             }
         }
@@ -154,8 +167,7 @@ impl Work {
         handle: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let py = owner.py();
-        let call = self.call.with(py, |slot| slot.as_ref().map(|call| call.clone_ref(py)));
-        let (Some(call), Some(context)) = (call, self.context(py)) else { return Ok(()) };
+        let (Some(call), Some(context)) = (self.call(py), self.context(py)) else { return Ok(()) };
         let outcome = context::run(&context, || call.invoke(py));
         owner.get().lap(owner, call.callback.bind(py))?;
         outcome.or_else(|error| self.report(owner, handle, error))
@@ -174,10 +186,20 @@ impl Work {
         report(owner, &message, error, &[(intern!(owner.py(), "handle"), handle)])
     }
 
+    fn call(&self, py: Python<'_>) -> Option<Call> {
+        self.slot.with(py, |slot| match slot {
+            Slot::Call(call) => Some(call.clone_ref(py)),
+            Slot::Failed(_) | Slot::Empty => None,
+        })
+    }
+
     /// `callback(args) at file:line`, as asyncio describes callbacks; empty once it has run.
     pub fn describe(&self, py: Python<'_>) -> PyResult<String> {
-        let call = self.call.with(py, |slot| slot.as_ref().map(|call| call.clone_ref(py)));
-        let Some(call) = call else { return Ok(String::new()) };
+        let failed = self.slot.with(py, |slot| match slot {
+            Slot::Failed(described) => Some(described.to_string()),
+            _ => None,
+        });
+        let Some(call) = self.call(py) else { return Ok(failed.unwrap_or_default()) };
         imports::format_callback_source(py)?
             .call1((call.callback.bind(py), call.args.to_tuple(py)?))?
             .extract()
@@ -188,8 +210,7 @@ impl Work {
         &self,
         py: Python<'py>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyTuple>)>> {
-        self.call
-            .with(py, |slot| slot.as_ref().map(|call| call.clone_ref(py)))
+        self.call(py)
             .map(|call| Ok((call.callback.bind(py).clone(), call.args.to_tuple(py)?)))
             .transpose()
     }
@@ -200,13 +221,13 @@ impl Work {
         {
             return Err(error);
         }
-        self.call
+        self.slot
             .peek(|slot| match slot {
-                Some(call) => {
+                Slot::Call(call) => {
                     call.callback.visit(visit)?;
                     call.args.visit(visit)
                 }
-                None => Ok(()),
+                Slot::Failed(_) | Slot::Empty => Ok(()),
             })
             .unwrap_or(Ok(()))
     }

@@ -207,7 +207,7 @@ impl DatagramTransport {
     /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        crate::imports::stock_datagram_transport(py)
+        crate::imports::datagram_transport_class(py)
     }
 
     /// Close after everything queued is sent; `connection_lost(None)` follows.

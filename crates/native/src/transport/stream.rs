@@ -415,7 +415,7 @@ impl StreamTransport {
     /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        imports::stock_transport(py)
+        imports::stream_transport_class(py)
     }
 
     #[classattr]

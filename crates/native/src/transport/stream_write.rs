@@ -286,6 +286,12 @@ impl StreamTransport {
         slf.get().maybe_pause_protocol(slf)
     }
 
+    /// asyncio's name, which its sendfile() fallback reads.
+    #[getter]
+    fn _protocol_paused(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.flow.is_paused())
+    }
+
     /// A future that is done when the queue is empty; writes are refused until it is reset.
     fn _make_empty_waiter<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
