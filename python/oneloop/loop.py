@@ -11,7 +11,7 @@ import asyncio
 import socket
 import sys
 import threading
-from asyncio import base_events, constants, events, sslproto, unix_events
+from asyncio import base_events, constants, events, sslproto
 from typing import TYPE_CHECKING, Any, final
 
 from oneloop import _native
@@ -168,13 +168,13 @@ class Loop(
 
     def _make_read_pipe_transport(
         self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
-    ) -> Any:
-        return unix_events._UnixReadPipeTransport(self, pipe, protocol, waiter, extra)
+    ) -> _native.ReadPipeTransport:
+        return _native.ReadPipeTransport(self, pipe, protocol, waiter, extra)
 
     def _make_write_pipe_transport(
         self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
-    ) -> Any:
-        return unix_events._UnixWritePipeTransport(self, pipe, protocol, waiter, extra)
+    ) -> _native.WritePipeTransport:
+        return _native.WritePipeTransport(self, pipe, protocol, waiter, extra)
 
     def _start_serving(
         self,

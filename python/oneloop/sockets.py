@@ -49,7 +49,7 @@ class SocketMixin:
         self._ensure_fd_no_transport(number)
         return self._remove_callback_for(number, True)
 
-    # The standard library's pipe transports call these.
+    # For the loop's own descriptors: no look at transports.
     def _add_reader(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
         self._add_callback_for(fd, False, callback, args)
 

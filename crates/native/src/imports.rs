@@ -37,4 +37,6 @@ imports! {
     logger = "asyncio.log", "logger";
     warn = "warnings", "warn";
     fsdecode = "os", "fsdecode";
+    fstat = "os", "fstat";
+    set_blocking = "os", "set_blocking";
 }
