@@ -11,6 +11,7 @@ use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, call, context};
+use crate::imports;
 use oneloop_engine::sys::socket;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::PyOSError;
@@ -119,7 +120,7 @@ impl ReadPipeTransport {
     fn end_of_file(&self, owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
         if owner.get().is_debug() {
             let text = format!("{} was closed by peer", slf.repr()?);
-            crate::imports::logger(owner.py())?.call_method1("info", (text,))?;
+            imports::logger(owner.py())?.call_method1("info", (text,))?;
         }
         owner.get().run_soon(owner.py(), slf.clone().into_any().unbind(), tell_end_of_file);
         ending::lose(slf, None)
@@ -223,6 +224,17 @@ impl ReadPipeTransport {
     fn set_protocol(&self, py: Python<'_>, protocol: Py<PyAny>) {
         let old = self.state.with(py, |s| s.protocol.replace(protocol));
         drop(old);
+    }
+
+    #[getter]
+    fn _pipe<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.body.descriptor.socket(py)
+    }
+
+    /// Assigned None by whoever has closed the pipe object and wants no warning of it.
+    #[setter(_pipe)]
+    fn release_pipe(&self, py: Python<'_>, _none: Option<Py<PyAny>>) {
+        self.body.descriptor.release(py);
     }
 
     #[getter]

@@ -13,6 +13,7 @@ use super::unclosed;
 use super::write_queue::Channel;
 use crate::event_loop::LoopCore;
 use crate::ffi::LoopCell;
+use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::{PyAssertionError, PyBrokenPipeError, PyOSError};
 use pyo3::prelude::*;
@@ -130,7 +131,7 @@ impl WritePipeTransport {
         let py = slf.py();
         if self.body.owner.get().is_debug() {
             let text = format!("{} was closed by peer", slf.repr()?);
-            crate::imports::logger(py)?.call_method1("info", (text,))?;
+            imports::logger(py)?.call_method1("info", (text,))?;
         }
         let lost = self.state.with(py, |s| !s.out.queue.is_empty());
         let exc = lost.then(|| PyBrokenPipeError::new_err(()).into_value(py).into_bound(py));
@@ -241,6 +242,17 @@ impl WritePipeTransport {
     fn set_protocol(&self, py: Python<'_>, protocol: Py<PyAny>) {
         let old = self.state.with(py, |s| s.protocol.replace(protocol));
         drop(old);
+    }
+
+    #[getter]
+    fn _pipe<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.body.descriptor.socket(py)
+    }
+
+    /// Assigned None by whoever has closed the pipe object and wants no warning of it.
+    #[setter(_pipe)]
+    fn release_pipe(&self, py: Python<'_>, _none: Option<Py<PyAny>>) {
+        self.body.descriptor.release(py);
     }
 
     #[getter]
