@@ -61,6 +61,8 @@ class DebugMixin:
             logger.warning(
                 "Executing %s took %.3f seconds", base_events._format_handle(handle), duration_s
             )
+        # A traceback may keep this frame: break the cycle through it, as asyncio does.
+        handle = None  # type: ignore[assignment]
 
     def _report_slow(self: Any, what: object, duration_s: float) -> None:
         """Report a protocol's or reader's callback that took too long."""

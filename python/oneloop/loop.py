@@ -11,6 +11,7 @@ import asyncio
 import socket
 import sys
 import threading
+import weakref
 from asyncio import base_events, constants, events, sslproto
 from typing import TYPE_CHECKING, Any, final
 
@@ -32,12 +33,13 @@ ACCEPT_RETRY_DELAY_S = constants.ACCEPT_RETRY_DELAY
 
 @final
 class Loop(
+    # First, because CPython looks for it in the order of bases on every native call.
+    _native.LoopCore,
     DebugMixin,
     SignalMixin,
     SocketMixin,
     UnixMixin,
     SubprocessMixin,
-    _native.LoopCore,
     asyncio.BaseEventLoop,
 ):
     """A drop-in asyncio event loop on a native core (Linux).
@@ -51,6 +53,7 @@ class Loop(
         asyncio.BaseEventLoop.__init__(self)
         self._init_signals()
         self._init_unix()
+        self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -74,6 +77,10 @@ class Loop(
             sys.set_asyncgen_hooks(*old_hooks)
             restore_wakeup_fd()
 
+    def _check_running(self) -> None:
+        self._check_process()
+        super()._check_running()
+
     def close(self) -> None:
         """Close the loop: what still waits is dropped, what was written is sent if it can be.
 
@@ -85,12 +92,8 @@ class Loop(
             return
         self._close_signals()
         self._clear()
-        asyncio.BaseEventLoop.close(self)
+        super().close()
         self._close_poller()
-
-    def create_future(self) -> asyncio.Future[Any]:
-        """Make an `asyncio.Future` that belongs to this loop."""
-        return asyncio.Future(loop=self)
 
     def statistics(self) -> Statistics:
         """What the loop has done since it was made; cheap, always on."""
@@ -127,6 +130,27 @@ class Loop(
         if flags & numeric == numeric:
             return socket.getnameinfo(sockaddr, flags)
         return await asyncio.BaseEventLoop.getnameinfo(self, sockaddr, flags)
+
+    # -- BaseEventLoop's hooks: connections ------------------------------------------------------
+
+    async def _connect_sock(self, *args: Any, **kwargs: Any) -> socket.socket:
+        sock = await super()._connect_sock(*args, **kwargs)
+        self._connecting.add(sock)
+        return sock
+
+    async def _create_connection_transport(
+        self, sock: socket.socket, protocol_factory: Callable[[], Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        def factory() -> Any:
+            try:
+                return protocol_factory()
+            except BaseException:
+                # A socket that the loop has made is the loop's to close.
+                if sock in self._connecting:
+                    sock.close()
+                raise
+
+        return await super()._create_connection_transport(sock, factory, *args, **kwargs)
 
     # -- BaseEventLoop's hooks: how transports and servers are made --------------------------------
 

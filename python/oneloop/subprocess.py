@@ -8,7 +8,6 @@ large parent as from a small one.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import threading
 from asyncio import base_subprocess
@@ -22,29 +21,16 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
     def _start(
         self: Any, args: Any, shell: bool, stdin: Any, stdout: Any, stderr: Any, bufsize: int, **kwargs: Any
     ) -> None:
-        stdin_ours = None
-        if stdin == subprocess.PIPE:
-            # A socket pair: unlike a pipe it reports the child's end of reading at once.
-            stdin, stdin_ours = socket.socketpair()
-        try:
-            self._proc = subprocess.Popen(
-                args,
-                shell=shell,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                universal_newlines=False,
-                bufsize=bufsize,
-                **kwargs,
-            )
-            if stdin_ours is not None:
-                stdin.close()
-                self._proc.stdin = open(stdin_ours.detach(), "wb", buffering=bufsize)
-                stdin_ours = None
-        finally:
-            if stdin_ours is not None:
-                stdin_ours.close()
-                stdin.close()
+        self._proc = subprocess.Popen(
+            args,
+            shell=shell,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            universal_newlines=False,
+            bufsize=bufsize,
+            **kwargs,
+        )
 
 
 class SubprocessMixin:

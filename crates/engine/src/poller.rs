@@ -68,8 +68,7 @@ impl Readiness {
 
     /// Nothing but an error or a hang-up: reported even to a registration that asked for nothing.
     pub fn is_only_broken(self) -> bool {
-        self.0 & Self::BROKEN != 0
-            && self.0 & (libc::EPOLLIN | libc::EPOLLOUT).cast_unsigned() == 0
+        self.0 & Self::BROKEN != 0 && self.0 & (libc::EPOLLIN | libc::EPOLLOUT).cast_unsigned() == 0
     }
 }
 
@@ -105,7 +104,11 @@ pub trait Selector: Debug + Send {
     fn add(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
     fn modify(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
     fn delete(&mut self, fd: RawFd) -> io::Result<()>;
-    fn wait(&mut self, events: &mut Vec<epoll::RawEvent>, timeout_ns: Option<u64>) -> io::Result<()>;
+    fn wait(
+        &mut self,
+        events: &mut Vec<epoll::RawEvent>,
+        timeout_ns: Option<u64>,
+    ) -> io::Result<()>;
     /// A new, empty selector in the place of this one.
     fn renew(&mut self) -> io::Result<()>;
     fn raw_fd(&self) -> RawFd;
@@ -124,7 +127,11 @@ impl Selector for Epoll {
     fn delete(&mut self, fd: RawFd) -> io::Result<()> {
         epoll::delete(self.0.as_fd(), fd)
     }
-    fn wait(&mut self, events: &mut Vec<epoll::RawEvent>, timeout_ns: Option<u64>) -> io::Result<()> {
+    fn wait(
+        &mut self,
+        events: &mut Vec<epoll::RawEvent>,
+        timeout_ns: Option<u64>,
+    ) -> io::Result<()> {
         epoll::wait(self.0.as_fd(), events, timeout_ns)
     }
     fn renew(&mut self) -> io::Result<()> {

@@ -83,9 +83,15 @@ impl<T> Timers<T> {
         self.heap.peek().map(|entry| &entry.item)
     }
 
-    /// Counts one more cancelled entry; true when it is time to `sweep`.
-    pub fn note_cancelled(&mut self) -> bool {
+    /// Counts one more cancelled entry.
+    #[inline]
+    pub fn note_cancelled(&mut self) {
         self.cancelled += 1;
+    }
+
+    /// True when it is time to `sweep`.
+    #[inline]
+    pub fn wants_sweep(&self) -> bool {
         self.cancelled > MIN_SWEEP && self.cancelled * 2 > self.heap.len()
     }
 
@@ -118,6 +124,11 @@ impl<T> Timers<T> {
 
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
+    }
+
+    /// All items, in no order.
+    pub fn into_items(self) -> impl Iterator<Item = T> {
+        self.heap.into_iter().map(|entry| entry.item)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &T> {

@@ -9,30 +9,42 @@ use crate::sys::eventfd;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 pub struct Waker {
-    fd: OwnedFd,
+    /// Locked only to signal, drain or close: a producer can never write to a number that `close`
+    /// has given back to the kernel (S4).
+    fd: Mutex<Option<OwnedFd>>,
+    raw_fd: RawFd,
     /// Set by the loop before it waits, cleared by the first producer or by the loop.
     asleep: AtomicBool,
 }
 
 impl Waker {
     pub fn new() -> io::Result<Self> {
-        Ok(Self { fd: eventfd::create()?, asleep: AtomicBool::new(false) })
+        let fd = eventfd::create()?;
+        let raw_fd = fd.as_raw_fd();
+        Ok(Self { fd: Mutex::new(Some(fd)), raw_fd, asleep: AtomicBool::new(false) })
+    }
+
+    fn fd(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        // Nothing panics while the lock is held.
+        self.fd.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Any thread: make the loop's current or next wait return.
     pub fn wake(&self) -> io::Result<()> {
         if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
-            match eventfd::signal(self.fd.as_fd()) {
-                // The counter is full: the loop has more than one wake-up waiting already.
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
-                other => other,
+            if let Some(fd) = &*self.fd() {
+                return match eventfd::signal(fd.as_fd()) {
+                    // The counter is full: the loop has a wake-up waiting already.
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                    other => other,
+                };
             }
-        } else {
-            Ok(())
         }
+        Ok(())
     }
 
     /// Loop's thread: from here on a producer signals. Look for work after this, then wait.
@@ -47,11 +59,17 @@ impl Waker {
 
     /// Loop's thread, when the poller reports the descriptor readable.
     pub fn drain(&self) -> io::Result<()> {
-        eventfd::drain(self.fd.as_fd())
+        self.fd().as_ref().map_or(Ok(()), |fd| eventfd::drain(fd.as_fd()))
     }
 
+    /// Any thread: gives the descriptor back; later wake-ups do nothing.
+    pub fn close(&self) {
+        drop(self.fd().take());
+    }
+
+    /// The number, for the poller; stale after `close`.
     pub fn raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.raw_fd
     }
 }
 

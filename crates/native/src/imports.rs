@@ -35,8 +35,21 @@ imports! {
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
     logger = "asyncio.log", "logger";
+    base_event_loop = "asyncio", "BaseEventLoop";
+    stock_handle = "asyncio", "Handle";
+    stock_timer_handle = "asyncio", "TimerHandle";
+    stream_transport_class = "oneloop.transports", "StreamTransport";
+    read_pipe_transport_class = "oneloop.transports", "ReadPipeTransport";
+    write_pipe_transport_class = "oneloop.transports", "WritePipeTransport";
+    datagram_transport_class = "oneloop.transports", "DatagramTransport";
+    sendfile_mode = "asyncio.constants", "_SendfileMode";
     warn = "warnings", "warn";
     fsdecode = "os", "fsdecode";
     fstat = "os", "fstat";
     set_blocking = "os", "set_blocking";
+}
+
+/// `asyncio.BaseEventLoop.create_task`
+pub fn stock_create_task(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    base_event_loop(py)?.getattr(pyo3::intern!(py, "create_task"))
 }

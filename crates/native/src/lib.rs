@@ -13,6 +13,8 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ffi::socket_object::check_layout(module.py())?;
+    ffi::recycled::install::<event_loop::Handle>(module.py());
+    ffi::recycled::install::<event_loop::TimerHandle>(module.py());
     module.add_class::<event_loop::LoopCore>()?;
     module.add_class::<event_loop::Handle>()?;
     module.add_class::<event_loop::TimerHandle>()?;
@@ -22,5 +24,5 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::WritePipeTransport>()?;
     module.add_class::<transport::Listener>()?;
     module.add_class::<sockets::SockOperation>()?;
-    event_loop::add_to(&module.py().get_type::<event_loop::LoopCore>())
+    event_loop::add_methods(module.py())
 }

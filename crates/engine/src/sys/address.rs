@@ -17,8 +17,16 @@ pub struct Address {
 /// An address taken apart. Unix paths are bytes; abstract names keep their leading NUL.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
-    V4 { host: String, port: u16 },
-    V6 { host: String, port: u16, flow: u32, scope: u32 },
+    V4 {
+        host: String,
+        port: u16,
+    },
+    V6 {
+        host: String,
+        port: u16,
+        flow: u32,
+        scope: u32,
+    },
     Unix(&'a [u8]),
     /// No address, as recvfrom gives it for connected stream sockets.
     Empty,
@@ -143,7 +151,8 @@ impl Address {
     }
 
     fn unix_path(&self) -> &[u8] {
-        let path = self.as_bytes().get(mem::offset_of!(libc::sockaddr_un, sun_path)..).unwrap_or(&[]);
+        let path =
+            self.as_bytes().get(mem::offset_of!(libc::sockaddr_un, sun_path)..).unwrap_or(&[]);
         if path.first() == Some(&0) {
             return path;
         }

@@ -69,13 +69,23 @@ fn ms(ns: u64) -> i32 {
     i32::try_from(ns.div_ceil(1_000_000)).unwrap_or(i32::MAX)
 }
 
-fn wait_ms(epoll: BorrowedFd<'_>, target: *mut RawEvent, capacity: i32, ms: i32) -> io::Result<usize> {
+fn wait_ms(
+    epoll: BorrowedFd<'_>,
+    target: *mut RawEvent,
+    capacity: i32,
+    ms: i32,
+) -> io::Result<usize> {
     // SAFETY: `target` has room for `capacity` events through the call.
     let count = checked(unsafe { libc::epoll_wait(epoll.as_raw_fd(), target, capacity, ms) })?;
     Ok(count.cast_unsigned() as usize)
 }
 
-fn wait_ns(epoll: BorrowedFd<'_>, target: *mut RawEvent, capacity: i32, ns: u64) -> io::Result<usize> {
+fn wait_ns(
+    epoll: BorrowedFd<'_>,
+    target: *mut RawEvent,
+    capacity: i32,
+    ns: u64,
+) -> io::Result<usize> {
     let timeout = libc::timespec {
         tv_sec: (ns / 1_000_000_000).cast_signed(),
         tv_nsec: (ns % 1_000_000_000).cast_signed(),

@@ -18,11 +18,7 @@ use std::io;
 
 /// Turns the kernel's `-1` into the calling thread's errno.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Turns the kernel's `-1` into errno, anything else into a length.

@@ -1,22 +1,19 @@
 //! `call_soon`, `call_soon_threadsafe`, `call_later`, `call_at`: the methods that every callback
 //! of a program passes through.
 
+use super::LoopCore;
+use super::handle::{Cancel, Handle};
 use super::ready::{Ready, Timer};
+use super::timer_handle::{CancelTimer, TimerHandle};
 use super::work::{Args, Call, Work};
-use super::{Handle, LoopCore, TimerHandle};
 use crate::errors;
-use crate::ffi::context;
 use crate::ffi::method::{self, Arguments, FastMethod};
+use crate::ffi::{Object, context, recycled};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyTuple;
 use std::ffi::CStr;
-
-fn core<'a, 'py>(slf: Borrowed<'a, 'py, PyAny>) -> PyResult<Borrowed<'a, 'py, LoopCore>> {
-    // CPython's method descriptor has checked the type already, so this check is a formality.
-    Ok(slf.cast::<LoopCore>()?)
-}
 
 /// Splits `(callback, *args, context=None)` after `skip` leading arguments.
 #[inline]
@@ -31,25 +28,24 @@ fn work(
             "{function}() missing required argument: 'callback'"
         )));
     };
-    let context = arguments
-        .only_keyword(function, intern!(py, "context"))?
-        .filter(|given| !given.is_none());
+    let context =
+        arguments.only_keyword(function, intern!(py, "context"))?.filter(|given| !given.is_none());
     let context = match context {
-        Some(given) => given.to_owned().unbind(),
-        None => context::copy_current(py)?,
+        Some(given) => Object::new((*given).to_owned()),
+        None => Object::new(context::copy_current(py)?),
     };
     let args = Args::from_slice(py, &arguments.positional()[skip + 1..])?;
-    Ok(Work::new(Call { callback: (*callback).to_owned().unbind(), args }, context))
+    Ok(Work::new(Call { callback: Object::new((*callback).to_owned()), args }, context))
 }
 
 /// Debug mode makes the standard library's handles, which know where they were made.
 fn debug<'py>(
-    slf: Borrowed<'_, 'py, PyAny>,
+    this: Borrowed<'_, 'py, LoopCore>,
     method: &str,
     skip: usize,
     arguments: &Arguments<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = slf.py();
+    let py = this.py();
     let context = arguments.only_keyword(method, intern!(py, "context"))?;
     let Some(callback) = arguments.positional().get(skip) else {
         return Err(PyTypeError::new_err(format!(
@@ -59,7 +55,7 @@ fn debug<'py>(
     let rest = arguments.positional()[skip + 1..].iter().map(|a| (*a).to_owned());
     let args = PyTuple::new(py, rest.collect::<Vec<_>>())?;
     let first = arguments.positional()[..skip].first().map(|a| (*a).to_owned());
-    slf.call_method1(
+    this.call_method1(
         intern!(py, "_debug_call"),
         (method, first, (*callback).to_owned(), args, context.map(|c| c.to_owned())),
     )
@@ -68,50 +64,49 @@ fn debug<'py>(
 struct CallSoon;
 
 impl FastMethod for CallSoon {
+    type Class = LoopCore;
     const NAME: &'static CStr = c"call_soon";
     const DOC: &'static CStr = c"call_soon($self, callback, /, *args, context=None)\n--\n\nRun callback(*args) in the next tick, in order; returns a Handle.\n\nLoop's thread only; other threads use call_soon_threadsafe().";
 
     fn call<'py>(
-    slf: Borrowed<'_, 'py, PyAny>,
-    arguments: Arguments<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = slf.py();
-    let this = core(slf)?;
-    this.get().check_closed()?;
-    if this.get().is_debug() {
-        return debug(slf, "call_soon", 0, &arguments);
+        this: Borrowed<'_, 'py, LoopCore>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        this.get().check_closed()?;
+        if this.get().is_debug() {
+            return debug(this, "call_soon", 0, &arguments);
+        }
+        let handle = recycled::make(py, Handle { work: work(py, "call_soon", 0, &arguments)? })?;
+        let queued = handle.clone().unbind();
+        this.get().ready.with(py, |ready| ready.push_back(Ready::Handle(queued)));
+        Ok(handle.into_any())
     }
-    let handle = Bound::new(py, Handle { work: work(py, "call_soon", 0, &arguments)? })?;
-    let queued = handle.clone().unbind();
-    this.get().ready.with(py, |ready| ready.push_back(Ready::Handle(queued)));
-    Ok(handle.into_any())
-}
 }
 
 struct CallSoonThreadsafe;
 
 impl FastMethod for CallSoonThreadsafe {
+    type Class = LoopCore;
     const NAME: &'static CStr = c"call_soon_threadsafe";
     const DOC: &'static CStr = c"call_soon_threadsafe($self, callback, /, *args, context=None)\n--\n\nLike call_soon(), from any thread; wakes a sleeping loop.";
 
     fn call<'py>(
-    slf: Borrowed<'_, 'py, PyAny>,
-    arguments: Arguments<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = slf.py();
-    let this = core(slf)?;
-    this.get().check_closed()?;
-    if this.get().is_debug() {
-        return debug(slf, "call_soon_threadsafe", 0, &arguments);
+        this: Borrowed<'_, 'py, LoopCore>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        this.get().check_closed()?;
+        if this.get().is_debug() {
+            return debug(this, "call_soon_threadsafe", 0, &arguments);
+        }
+        let work = work(py, "call_soon_threadsafe", 0, &arguments)?;
+        let handle = recycled::make(py, Handle { work })?;
+        let queued = handle.clone().unbind();
+        this.get().ready.with(py, |ready| ready.push_back(Ready::Handle(queued)));
+        this.get().wake()?;
+        Ok(handle.into_any())
     }
-    let work = work(py, "call_soon_threadsafe", 0, &arguments)?;
-    let handle = Bound::new(py, Handle { work })?;
-    this.get()
-        .inbox
-        .push(Ready::Handle(handle.clone().unbind()))
-        .map_err(|e| errors::os_error("eventfd write", &e))?;
-    Ok(handle.into_any())
-}
 }
 
 /// `when_s` on the loop's clock, rounded up to nanoseconds so that nothing is early. Infinity is
@@ -130,11 +125,9 @@ fn schedule<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
     let owner = this.to_owned().unbind();
-    let handle = Bound::new(py, TimerHandle::new(work, when_s, owner))?;
+    let handle = recycled::make(py, TimerHandle::new(work, when_s, owner))?;
     let queued = handle.clone().unbind();
-    this.get()
-        .timers
-        .with(py, |timers| timers.push(deadline_ns(when_s), Timer::Native(queued)));
+    this.get().timers.with(py, |timers| timers.push(deadline_ns(when_s), Timer::Native(queued)));
     Ok(handle.into_any())
 }
 
@@ -151,53 +144,62 @@ fn number(arguments: &Arguments<'_, '_>, name: &str, none: &'static str) -> PyRe
 struct CallLater;
 
 impl FastMethod for CallLater {
+    type Class = LoopCore;
     const NAME: &'static CStr = c"call_later";
     const DOC: &'static CStr = c"call_later($self, delay, callback, /, *args, context=None)\n--\n\nRun callback(*args) after delay seconds, never earlier; returns a TimerHandle.";
 
     fn call<'py>(
-    slf: Borrowed<'_, 'py, PyAny>,
-    arguments: Arguments<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = slf.py();
-    let this = core(slf)?;
-    let delay_s = number(&arguments, "delay", "delay must not be None")?;
-    this.get().check_closed()?;
-    if this.get().is_debug() {
-        return debug(slf, "call_later", 1, &arguments);
+        this: Borrowed<'_, 'py, LoopCore>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        let delay_s = number(&arguments, "delay", "delay must not be None")?;
+        this.get().check_closed()?;
+        if this.get().is_debug() {
+            return debug(this, "call_later", 1, &arguments);
+        }
+        let work = work(py, "call_later", 1, &arguments)?;
+        let when_s = this.get().now_ns(py) as f64 / 1e9 + delay_s;
+        schedule(this, when_s, work)
     }
-    let work = work(py, "call_later", 1, &arguments)?;
-    let when_s = this.get().now_ns(py) as f64 / 1e9 + delay_s;
-    schedule(this, when_s, work)
-}
 }
 
 struct CallAt;
 
 impl FastMethod for CallAt {
+    type Class = LoopCore;
     const NAME: &'static CStr = c"call_at";
     const DOC: &'static CStr = c"call_at($self, when, callback, /, *args, context=None)\n--\n\nRun callback(*args) when loop.time() reaches when, never earlier; returns a TimerHandle.";
 
     fn call<'py>(
-    slf: Borrowed<'_, 'py, PyAny>,
-    arguments: Arguments<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = slf.py();
-    let this = core(slf)?;
-    let when_s = number(&arguments, "when", "when cannot be None")?;
-    this.get().check_closed()?;
-    if this.get().is_debug() {
-        return debug(slf, "call_at", 1, &arguments);
+        this: Borrowed<'_, 'py, LoopCore>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        let when_s = number(&arguments, "when", "when cannot be None")?;
+        this.get().check_closed()?;
+        if this.get().is_debug() {
+            return debug(this, "call_at", 1, &arguments);
+        }
+        schedule(this, when_s, work(py, "call_at", 1, &arguments)?)
     }
-    schedule(this, when_s, work(py, "call_at", 1, &arguments)?)
-}
 }
 
-/// Adds the four methods to the class.
-pub(crate) fn add_to(class: &Bound<'_, PyType>) -> PyResult<()> {
-    method::add::<CallSoon>(class)?;
-    method::add::<CallSoonThreadsafe>(class)?;
-    method::add::<CallLater>(class)?;
-    method::add::<CallAt>(class)
+/// Adds the methods to their classes.
+pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
+    method::add::<CallSoon>(py)?;
+    method::add::<CallSoonThreadsafe>(py)?;
+    method::add::<CallLater>(py)?;
+    method::add::<CallAt>(py)?;
+    method::add::<Cancel>(py)?;
+    method::add::<CancelTimer>(py)
+}
+
+impl LoopCore {
+    /// Any thread: what was pushed is looked at, even if the loop is asleep.
+    fn wake(&self) -> PyResult<()> {
+        self.waker.wake().map_err(|e| errors::os_error("eventfd write", &e))
+    }
 }
 
 #[pymethods]
@@ -208,10 +210,9 @@ impl LoopCore {
     }
 
     /// Debug mode: queue an asyncio.Handle from any thread.
-    fn _push_threadsafe(&self, handle: Py<PyAny>) -> PyResult<()> {
-        self.inbox
-            .push(Ready::Stock(handle))
-            .map_err(|e| errors::os_error("eventfd write", &e))
+    fn _push_threadsafe(&self, py: Python<'_>, handle: Py<PyAny>) -> PyResult<()> {
+        self._push_ready(py, handle);
+        self.wake()
     }
 
     /// Debug mode: queue an asyncio.TimerHandle.

@@ -3,18 +3,17 @@
 //! Each field is one noun behind its own cell, so that no two can deadlock or alias (S2). Fields
 //! marked "any thread" are atomics or locks; the rest belongs to the loop's thread (S5).
 
-use super::inbox::Inbox;
 use super::meter::Meter;
 use super::ready::{Ready, Timer};
 use super::registry::{Flush, Source};
 use crate::errors;
 use crate::ffi::LoopCell;
-use oneloop_engine::{Clock, Interest, Poller, Timers};
+use oneloop_engine::{Clock, Interest, Poller, Timers, Waker};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Native base class of `oneloop.Loop`: not to be used by itself.
 #[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
 pub struct LoopCore {
+    /// Any thread pushes (the cell serialises them); only the tick pops.
     pub(super) ready: LoopCell<VecDeque<Ready>>,
     pub(super) timers: LoopCell<Timers<Timer>>,
     /// None while the loop's thread waits in it without the GIL.
@@ -33,7 +33,7 @@ pub struct LoopCore {
     /// What small reads of all transports share; made at the first read.
     pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
     /// Any thread.
-    pub(super) inbox: Inbox,
+    pub(super) waker: Waker,
     /// Any thread.
     pub(super) stopping: AtomicBool,
     /// Any thread.
@@ -107,24 +107,31 @@ impl LoopCore {
         Ok(())
     }
 
+    /// A timer of this loop was cancelled; the tick frees it.
     pub(super) fn note_cancelled_timer(&self, py: Python<'_>) {
-        if self.timers.with(py, Timers::note_cancelled) {
-            // Stock handles are asked outside of the cell: that is Python code.
-            let stock_cancelled: Vec<usize> = self.stock_timers(py).iter().filter_map(|handle| {
-                Timer::Stock(handle.clone_ref(py)).is_cancelled(py).then(|| handle.as_ptr() as usize)
-            }).collect();
-            let removed = self.timers.with(py, |timers| {
-                timers.sweep(|timer| match timer {
-                    Timer::Native(handle) => handle.get().work.is_cancelled(),
-                    Timer::Stock(handle) => stock_cancelled.contains(&(handle.as_ptr() as usize)),
-                })
-            });
-            for timer in &removed {
-                if let Timer::Native(handle) = timer {
-                    handle.get().popped();
-                }
+        self.timers.with(py, Timers::note_cancelled);
+    }
+
+    /// Frees cancelled timers when they are more than half of all.
+    pub(super) fn sweep_timers(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.timers.with(py, |timers| timers.wants_sweep()) {
+            return Ok(());
+        }
+        // Stock handles are asked outside of the cell: that is Python code.
+        let mut cancelled = HashSet::new();
+        for handle in self.stock_timers(py) {
+            let address = handle.as_ptr().addr();
+            if Timer::Stock(handle).is_cancelled(py) {
+                cancelled.insert(address);
             }
         }
+        let removed = self.timers.with(py, |timers| {
+            timers.sweep(|timer| match timer {
+                Timer::Native(handle) => handle.get().work.is_cancelled(),
+                Timer::Stock(handle) => cancelled.contains(&handle.as_ptr().addr()),
+            })
+        });
+        removed.iter().try_for_each(|timer| timer.popped(py))
     }
 
     fn stock_timers(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
@@ -162,13 +169,13 @@ impl LoopCore {
         virtual_time: bool,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let make = || -> io::Result<(Poller, Inbox)> {
+        let make = || -> io::Result<(Poller, Waker)> {
             let mut poller = Poller::new()?;
-            let inbox = Inbox::new()?;
-            poller.register(inbox.waker().raw_fd(), Interest::READ)?;
-            Ok((poller, inbox))
+            let waker = Waker::new()?;
+            poller.register(waker.raw_fd(), Interest::READ)?;
+            Ok((poller, waker))
         };
-        let (poller, inbox) = make().map_err(|e| errors::os_error("event loop", &e))?;
+        let (poller, waker) = make().map_err(|e| errors::os_error("event loop", &e))?;
         Ok(Self {
             ready: LoopCell::new(VecDeque::new()),
             timers: LoopCell::new(Timers::default()),
@@ -178,7 +185,7 @@ impl LoopCore {
             dirty: LoopCell::new(Vec::new()),
             meter: LoopCell::new(Meter::new()),
             read_buffer: LoopCell::new(Vec::new()),
-            inbox,
+            waker,
             stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             debug: AtomicBool::new(false),
@@ -208,6 +215,17 @@ impl LoopCore {
 
     fn get_debug(&self) -> bool {
         self.is_debug()
+    }
+
+    /// RuntimeError in a child of the process that made the loop (S6).
+    pub(super) fn _check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.with_poller(py, |poller| poller.is_foreign()).unwrap_or(false) {
+            return Err(PyRuntimeError::new_err(
+                "this event loop belongs to the parent process: after fork(), the child must make \
+                 its own loop (or call os._exit())",
+            ));
+        }
+        Ok(())
     }
 
     fn _check_closed(&self) -> PyResult<()> {
@@ -262,9 +280,12 @@ impl LoopCore {
         let py = slf.py();
         let this = slf.get();
         this.flush_dirty(slf)?;
-        drop(this.inbox.take());
-        drop(this.ready.take(py));
-        drop(this.timers.take(py));
+        for item in this.ready.take(py) {
+            item.forget(py);
+        }
+        for timer in this.timers.take(py).into_items() {
+            timer.forget(py);
+        }
         let sources = this.sources.take(py);
         // The registrations go with the poller; the descriptors with their owners.
         drop(sources);
@@ -272,9 +293,10 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Closes the poller's descriptor; the last step of `close()`.
+    /// Closes the loop's own descriptors; the last step of `close()`.
     fn _close_poller(&self, py: Python<'_>) {
         drop(self.take_poller(py));
+        self.waker.close();
     }
 
     /// Counters by name; `Loop.statistics()` makes the dataclass.
@@ -302,11 +324,13 @@ impl LoopCore {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // A cell that is in use at this moment is left out: its objects then count as reachable.
-        if let Some(result) = self.ready.peek(|ready| ready.iter().try_for_each(|r| r.visit(&visit)))
+        if let Some(result) =
+            self.ready.peek(|ready| ready.iter().try_for_each(|r| r.visit(&visit)))
         {
             result?;
         }
-        if let Some(result) = self.timers.peek(|timers| timers.iter().try_for_each(|t| t.visit(&visit)))
+        if let Some(result) =
+            self.timers.peek(|timers| timers.iter().try_for_each(|t| t.visit(&visit)))
         {
             result?;
         }

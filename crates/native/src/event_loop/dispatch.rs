@@ -1,7 +1,6 @@
 //! Serves what the poll brought, what fell due, and what wants to be written out.
 
 use super::LoopCore;
-use crate::ffi::LoopCell;
 use crate::errors;
 use pyo3::prelude::*;
 
@@ -10,7 +9,7 @@ impl LoopCore {
     /// tick, before it polls again: an edge is never lost.
     pub(super) fn serve_events(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
-        let waker_fd = self.inbox.waker().raw_fd();
+        let waker_fd = self.waker.raw_fd();
         loop {
             let event = self
                 .with_poller(py, oneloop_engine::Poller::next_event)
@@ -18,7 +17,7 @@ impl LoopCore {
             let Some(event) = event else { return Ok(()) };
             let fd = event.token.fd();
             if fd == waker_fd {
-                let drained = self.inbox.waker().drain();
+                let drained = self.waker.drain();
                 drained.map_err(|e| errors::os_error("eventfd read", &e))?;
                 continue;
             }
@@ -72,12 +71,5 @@ impl LoopCore {
             }
         });
         Ok(())
-    }
-
-    pub(super) fn accept_inbox(&self, py: Python<'_>) {
-        if self.inbox.is_filled() {
-            let items = self.inbox.take();
-            LoopCell::with(&self.ready, py, |ready| ready.extend(items));
-        }
     }
 }

@@ -2,13 +2,17 @@
 
 use super::LoopCore;
 use super::work::{Args, Call, Work};
-use crate::ffi::context;
+use crate::ffi::method::{Arguments, FastMethod};
+use crate::ffi::recycled::{self, Pool, Recycled};
+use crate::ffi::{Object, context};
+use crate::imports;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::ffi::CStr;
 
 /// A callback that waits for its turn; the object returned by `loop.call_soon()` and
 /// `loop.call_soon_threadsafe()`. Has the interface of `asyncio.Handle`.
-#[pyclass(frozen, freelist = 512, module = "oneloop")]
+#[pyclass(frozen, module = "oneloop")]
 pub struct Handle {
     pub work: Work,
 }
@@ -20,9 +24,14 @@ impl Handle {
         callback: Py<PyAny>,
         args: &Bound<'_, PyTuple>,
     ) -> PyResult<Py<Self>> {
-        let args = if args.is_empty() { Args::None } else { Args::Many(args.clone().unbind()) };
-        let work = Work::new(Call { callback, args }, context::copy_current(py)?);
-        Py::new(py, Self { work })
+        let args = if args.is_empty() {
+            Args::None
+        } else {
+            Args::Many(Object::new(args.clone().into_any()))
+        };
+        let context = Object::new(context::copy_current(py)?);
+        let work = Work::new(Call { callback: callback.into(), args }, context);
+        recycled::make(py, Self { work }).map(Bound::unbind)
     }
 
     #[inline]
@@ -31,11 +40,19 @@ impl Handle {
     }
 }
 
+impl Recycled for Handle {
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+}
+
 #[pymethods]
 impl Handle {
-    /// Cancel the callback. A second call, or one after the callback has run, does nothing.
-    fn cancel(&self, py: Python<'_>) {
-        self.work.cancel(py);
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::stock_handle(py)
     }
 
     /// True if the callback was cancelled.
@@ -43,9 +60,9 @@ impl Handle {
         self.work.is_cancelled()
     }
 
-    /// The contextvars.Context in which the callback runs.
-    fn get_context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.work.context.bind(py).clone()
+    /// The contextvars.Context in which the callback will run; None once it has run.
+    fn get_context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.work.context(py)
     }
 
     #[getter]
@@ -59,8 +76,8 @@ impl Handle {
     }
 
     #[getter]
-    fn _context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.work.context.bind(py).clone()
+    fn _context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.work.context(py)
     }
 
     #[getter]
@@ -73,5 +90,23 @@ impl Handle {
         let what = self.work.describe(py)?;
         let space = if what.is_empty() { "" } else { " " };
         Ok(format!("<Handle{state}{space}{what}>"))
+    }
+}
+
+/// `Handle.cancel`
+pub struct Cancel;
+
+impl FastMethod for Cancel {
+    type Class = Handle;
+    const NAME: &'static CStr = c"cancel";
+    const DOC: &'static CStr = c"cancel($self, /)\n--\n\nCancel the callback. A second call, or one after the callback has run, does nothing.";
+
+    fn call<'py>(
+        slf: Borrowed<'_, 'py, Handle>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        arguments.none("cancel")?;
+        slf.get().work.cancel(slf.py());
+        Ok(slf.py().None().into_bound(slf.py()))
     }
 }

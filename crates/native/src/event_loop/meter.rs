@@ -47,11 +47,15 @@ impl Meter {
         }
     }
 
+    /// `polled`: time has passed in the poll, which is nobody's work. Returns the tick's begin.
     #[inline]
-    pub fn begin_tick(&mut self) {
+    pub fn begin_tick(&mut self, polled: bool) -> u64 {
         self.ticks += 1;
-        self.mark = cycles();
+        if polled {
+            self.mark = cycles();
+        }
         self.tick_began = self.mark;
+        self.mark
     }
 
     /// A callback has ended; true if it was the longest so far and wants a name.
@@ -73,6 +77,11 @@ impl Meter {
         let length = self.mark.saturating_sub(self.tick_began);
         self.longest_tick = self.longest_tick.max(length);
         self.lag += (length as f64 - self.lag) / 64.0;
+    }
+
+    /// When the last callback ended, on the cycle counter.
+    pub fn mark(&self) -> u64 {
+        self.mark
     }
 
     fn seconds_per_cycle(&self) -> f64 {

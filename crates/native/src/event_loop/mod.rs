@@ -1,5 +1,4 @@
-//! Decides when something runs: the tick, the ready queue, handles, timers, the inbox of other
-//! threads, and the registry of who owns which descriptor.
+//! Decides when something runs: the tick, the ready queue, handles, timers, and the registry of who owns which descriptor.
 //!
 //! May not know: what a transport or a protocol is. Those register a `Source` (an object and the
 //! function that serves its readiness) and ask to be flushed.
@@ -7,11 +6,11 @@
 mod calls;
 mod core;
 mod dispatch;
+mod futures;
 mod handle;
-mod inbox;
 mod meter;
-mod registry;
 mod ready;
+mod registry;
 mod tick;
 mod timer_handle;
 mod work;
@@ -19,8 +18,12 @@ mod work;
 pub use core::LoopCore;
 pub use handle::Handle;
 pub use ready::{Ready, Run};
-pub use registry::{OnReady, Source};
+pub use registry::OnReady;
 pub use timer_handle::TimerHandle;
 pub use work::report;
 
-pub(crate) use calls::add_to;
+/// Adds the methods that have CPython's fastest calling convention.
+pub(crate) fn add_methods(py: pyo3::Python<'_>) -> pyo3::PyResult<()> {
+    calls::add_methods(py)?;
+    futures::add_methods(py)
+}

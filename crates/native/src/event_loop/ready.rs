@@ -4,6 +4,7 @@
 //! come: the tick treats each kind in one match and holds no borrow while it runs (S2).
 
 use super::{Handle, LoopCore, TimerHandle};
+use crate::ffi::refcount;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
@@ -30,11 +31,19 @@ impl Ready {
         }
     }
 
+    /// The loop is being closed: handles that the program keeps let go of their callbacks, since
+    /// the collector could not.
+    pub fn forget(self, py: Python<'_>) {
+        if let Self::Handle(handle) = &self {
+            handle.get().work.forget(py);
+        }
+    }
+
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
-            // The handle is no type of the collector's: what only we hold counts as ours.
-            Self::Handle(handle) if is_only_ours(handle) => handle.get().work.visit(visit),
-            Self::Handle(handle) => visit.call(handle),
+            // The collector does not know handles: what only we hold counts as ours.
+            Self::Handle(handle) if refcount(handle) == 1 => handle.get().work.visit(visit),
+            Self::Handle(_) => Ok(()),
             Self::Stock(object) | Self::Native(object, _) => visit.call(object),
         }
     }
@@ -66,7 +75,7 @@ impl Timer {
     pub fn popped(&self, py: Python<'_>) -> PyResult<()> {
         match self {
             Self::Native(handle) => {
-                handle.get().popped();
+                handle.get().popped(py);
                 Ok(())
             }
             Self::Stock(handle) => handle.bind(py).setattr(intern!(py, "_scheduled"), false),
@@ -81,18 +90,19 @@ impl Timer {
         }
     }
 
+    /// As for `Ready`.
+    pub fn forget(self, py: Python<'_>) {
+        if let Self::Native(handle) = &self {
+            handle.get().popped(py);
+            handle.get().work.forget(py);
+        }
+    }
+
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
-            Self::Native(handle) if is_only_ours(handle) => {
-                visit.call(handle.get().owner())?;
-                handle.get().work.visit(visit)
-            }
-            Self::Native(handle) => visit.call(handle),
+            Self::Native(handle) if refcount(handle) == 1 => handle.get().visit(visit),
+            Self::Native(_) => Ok(()),
             Self::Stock(object) => visit.call(object),
         }
     }
-}
-
-fn is_only_ours<T>(object: &Py<T>) -> bool {
-    crate::ffi::refcount(object) == 1
 }

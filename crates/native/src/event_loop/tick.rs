@@ -2,7 +2,7 @@
 //!
 //! A tick keeps asyncio's order: the handles that stood ready when it began, then I/O, then due
 //! timers; then what was written goes out. While callbacks keep each other ready and nothing else
-//! happens, the kernel is asked only every `BURST` ticks: a poll costs more than a callback does.
+//! happens, the kernel is asked only now and then: a poll costs more than a callback does.
 //!
 //! The GIL is released once per blocking poll, and not at all for one that cannot block.
 
@@ -10,24 +10,29 @@ use super::LoopCore;
 use super::ready::Timer;
 use crate::errors;
 use oneloop_engine::Poller;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// Ticks with ready handles between two polls, while the polls find nothing. asyncio polls every
-/// tick; 8 keeps readiness at most a few callbacks late and costs a chain of callbacks an eighth
-/// of a system call each.
-const BURST: u32 = 8;
+/// Ticks with ready handles between two polls. asyncio polls every tick.
+const BURST_TICKS: u32 = 64;
+/// And no longer than this without a poll, on the cycle counter (some 20 µs): slow callbacks are
+/// followed by a poll each, quick ones share it.
+const BURST_CYCLES: u64 = 50_000;
+
+/// Since the last poll.
+#[derive(Default)]
+struct Burst {
+    ticks_left: u32,
+    began: u64,
+}
 
 impl LoopCore {
     /// How long the poll may sleep; `None` for ever.
-    fn timeout_ns(&self, py: Python<'_>) -> Option<u64> {
-        if self.stopping.load(Ordering::SeqCst)
-            || !self.ready.with(py, |ready| ready.is_empty())
-        {
-            return Some(0);
+    fn timeout_ns(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        if self.stopping.load(Ordering::SeqCst) || !self.ready.with(py, |ready| ready.is_empty()) {
+            return Ok(Some(0));
         }
         // Cancelled timers on top would wake the loop for nothing.
         loop {
@@ -42,15 +47,16 @@ impl LoopCore {
                 timers.pop()
             });
             if let Some(Timer::Native(handle)) = &dropped {
-                handle.get().popped();
+                handle.get().popped(py);
             }
         }
-        let deadline = self.timers.with(py, |timers| timers.next_deadline_ns())?;
-        Some(deadline.saturating_sub(self.now_ns(py)))
+        let deadline = self.timers.with(py, |timers| timers.next_deadline_ns());
+        Ok(deadline.map(|deadline| deadline.saturating_sub(self.now_ns(py))))
     }
 
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
-        let timeout_ns = self.timeout_ns(py);
+        self.sweep_timers(py)?;
+        let timeout_ns = self.timeout_ns(py)?;
         self.meter.with(py, |meter| meter.polls += 1);
         let result = match timeout_ns {
             Some(0) => self.with_poller(py, |poller| poller.wait(Some(0))).and_then(|r| r),
@@ -68,10 +74,10 @@ impl LoopCore {
     }
 
     fn poll_blocking(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<()> {
-        let waker = self.inbox.waker();
+        let waker = &self.waker;
         waker.about_to_sleep();
         // Whoever pushed before this line is seen here, whoever pushes after it signals.
-        if self.inbox.is_filled() {
+        if !self.ready.with(py, |ready| ready.is_empty()) {
             waker.awake();
             return self.with_poller(py, |poller| poller.wait(Some(0)))?;
         }
@@ -92,29 +98,33 @@ impl LoopCore {
     /// Virtual time: what is ready now comes first; when nothing is, time jumps to the deadline.
     fn poll_virtual(&self, py: Python<'_>, timeout_ns: u64) -> io::Result<()> {
         self.with_poller(py, |poller| poller.wait(Some(0)))??;
-        if !self.with_poller(py, |poller| Poller::has_pending(poller))? && !self.inbox.is_filled() {
+        if !self.with_poller(py, |poller| Poller::has_pending(poller))? {
             self.clock.with(py, |clock| clock.advance(timeout_ns));
         }
         Ok(())
     }
 
-    fn tick(&self, owner: &Bound<'_, Self>, burst: &mut u32) -> PyResult<()> {
+    fn tick(&self, owner: &Bound<'_, Self>, burst: &mut Burst) -> PyResult<()> {
         let py = owner.py();
-        self.accept_inbox(py);
-        let may_skip = *burst > 0 && !self.ready.with(py, |ready| ready.is_empty());
+        let mark = self.meter.with(py, |meter| meter.mark());
+        let may_skip = burst.ticks_left > 0
+            && mark.wrapping_sub(burst.began) < BURST_CYCLES
+            && !self.ready.with(py, |ready| ready.is_empty());
         if may_skip {
-            *burst -= 1;
+            burst.ticks_left -= 1;
         } else {
             let pending = self
                 .with_poller(py, |poller| poller.has_pending())
                 .map_err(|e| errors::os_error("epoll_wait", &e))?;
             if !pending {
                 self.poll(py)?;
-                self.accept_inbox(py);
             }
-            *burst = BURST;
+            burst.ticks_left = BURST_TICKS;
         }
-        self.meter.with(py, super::meter::Meter::begin_tick);
+        let began = self.meter.with(py, |meter| meter.begin_tick(!may_skip));
+        if !may_skip {
+            burst.began = began;
+        }
         let count = self.ready.with(py, |ready| ready.len());
         for _ in 0..count {
             // Fewer may be left: a nested close clears the queue.
@@ -132,17 +142,9 @@ impl LoopCore {
 
     fn run_until_stopped(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
-        let mut burst = 0;
+        let mut burst = Burst::default();
         loop {
-            let foreign = self
-                .with_poller(py, |poller| poller.is_foreign())
-                .map_err(|e| errors::os_error("event loop", &e))?;
-            if foreign {
-                return Err(PyRuntimeError::new_err(
-                    "this event loop belongs to the parent process: after fork(), the child must \
-                     make its own loop (or call os._exit())",
-                ));
-            }
+            self._check_process(py)?;
             self.tick(owner, &mut burst)?;
             if self.stopping.load(Ordering::SeqCst) {
                 return Ok(());
@@ -158,7 +160,8 @@ impl LoopCore {
     fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        let ident: u64 = py.import(intern!(py, "threading"))?.call_method0("get_ident")?.extract()?;
+        let ident: u64 =
+            py.import(intern!(py, "threading"))?.call_method0("get_ident")?.extract()?;
         this.thread.store(ident, Ordering::Relaxed);
         this.in_tick.store(true, Ordering::Relaxed);
         let result = this.run_until_stopped(slf);

@@ -2,39 +2,47 @@
 
 use super::LoopCore;
 use super::work::Work;
+use crate::ffi::LoopCell;
+use crate::ffi::method::{Arguments, FastMethod};
+use crate::ffi::recycled::{Pool, Recycled};
+use crate::imports;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use std::sync::atomic::{AtomicBool, Ordering};
+use pyo3::{PyTraverseError, PyVisit};
+use std::ffi::CStr;
 
 /// A callback that waits for its time; the object returned by `loop.call_later()` and
 /// `loop.call_at()`. Has the interface of `asyncio.TimerHandle`.
-#[pyclass(frozen, freelist = 512, module = "oneloop")]
+#[pyclass(frozen, module = "oneloop")]
 pub struct TimerHandle {
     pub work: Work,
     /// Seconds on the loop's clock.
     when_s: f64,
-    owner: Py<LoopCore>,
-    /// In the heap; false once it has been popped.
-    scheduled: AtomicBool,
+    /// The loop whose heap it is in; None once it has left the heap.
+    owner: LoopCell<Option<Py<LoopCore>>>,
 }
 
 impl TimerHandle {
     pub fn new(work: Work, when_s: f64, owner: Py<LoopCore>) -> Self {
-        Self { work, when_s, owner, scheduled: AtomicBool::new(true) }
+        Self { work, when_s, owner: LoopCell::new(Some(owner)) }
     }
 
-    pub fn when_s(&self) -> f64 {
-        self.when_s
+    /// It has left the heap, to be run or because it was cancelled.
+    pub fn popped(&self, py: Python<'_>) {
+        if let Some(owner) = self.owner.take(py) {
+            // The loop is alive: this drop is never the last.
+            owner.drop_ref(py);
+        }
+        if self.work.is_cancelled() {
+            self.work.forget(py);
+        }
     }
 
-    pub fn owner(&self) -> &Py<LoopCore> {
-        &self.owner
-    }
-
-    /// It has left the heap.
-    pub fn popped(&self) {
-        self.scheduled.store(false, Ordering::Relaxed);
+    /// For the collector: the loop, if it is in a heap.
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.owner.peek(|owner| visit.call(owner)).unwrap_or(Ok(()))?;
+        self.work.visit(visit)
     }
 
     #[inline]
@@ -43,13 +51,19 @@ impl TimerHandle {
     }
 }
 
+impl Recycled for TimerHandle {
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+}
+
 #[pymethods]
 impl TimerHandle {
-    /// Cancel the callback. A second call, or one after the callback has run, does nothing.
-    fn cancel(&self, py: Python<'_>) {
-        if self.work.cancel(py) && self.scheduled.load(Ordering::Relaxed) {
-            self.owner.get().note_cancelled_timer(py);
-        }
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::stock_timer_handle(py)
     }
 
     /// True if the callback was cancelled.
@@ -62,9 +76,9 @@ impl TimerHandle {
         self.when_s
     }
 
-    /// The contextvars.Context in which the callback runs.
-    fn get_context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.work.context.bind(py).clone()
+    /// The contextvars.Context in which the callback will run; None once it has run.
+    fn get_context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.work.context(py)
     }
 
     #[getter]
@@ -78,8 +92,8 @@ impl TimerHandle {
     }
 
     #[getter]
-    fn _context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.work.context.bind(py).clone()
+    fn _context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.work.context(py)
     }
 
     #[getter]
@@ -88,8 +102,8 @@ impl TimerHandle {
     }
 
     #[getter]
-    fn _scheduled(&self) -> bool {
-        self.scheduled.load(Ordering::Relaxed)
+    fn _scheduled(&self, py: Python<'_>) -> bool {
+        self.owner.with(py, |owner| owner.is_some())
     }
 
     #[getter]
@@ -107,8 +121,7 @@ impl TimerHandle {
         let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
         let other = other.get();
         let equal = || -> PyResult<bool> {
-            if self.when_s != other.when_s
-                || self.work.is_cancelled() != other.work.is_cancelled()
+            if self.when_s != other.when_s || self.work.is_cancelled() != other.work.is_cancelled()
             {
                 return Ok(false);
             }
@@ -135,5 +148,30 @@ impl TimerHandle {
         let what = self.work.describe(py)?;
         let space = if what.is_empty() { "" } else { " " };
         Ok(format!("<TimerHandle{state} when={when}{space}{what}>"))
+    }
+}
+
+/// `TimerHandle.cancel`
+pub struct CancelTimer;
+
+impl FastMethod for CancelTimer {
+    type Class = TimerHandle;
+    const NAME: &'static CStr = c"cancel";
+    const DOC: &'static CStr = c"cancel($self, /)\n--\n\nCancel the callback. A second call, or one after the callback has run, does nothing.";
+
+    fn call<'py>(
+        slf: Borrowed<'_, 'py, TimerHandle>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        arguments.none("cancel")?;
+        let this = slf.get();
+        if this.work.cancel(py) {
+            let owner = this.owner.with(py, |owner| owner.as_ref().map(|o| o.bind(py).clone()));
+            if let Some(owner) = owner {
+                owner.get().note_cancelled_timer(py);
+            }
+        }
+        Ok(py.None().into_bound(py))
     }
 }

@@ -1,20 +1,21 @@
 //! A callback, its arguments and its context: what a handle holds and what a tick runs.
 
 use super::LoopCore;
-use crate::ffi::{LoopCell, call, context};
+use crate::ffi::{LoopCell, Object, call, context};
 use crate::imports;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use pyo3::{intern, PyTraverseError, PyVisit};
+use pyo3::{PyTraverseError, PyVisit, intern};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Arguments by number: nearly every callback of asyncio's own has none or one.
 pub enum Args {
     None,
-    One(Py<PyAny>),
-    Two(Py<PyAny>, Py<PyAny>),
-    Many(Py<PyTuple>),
+    One(Object),
+    Two(Object, Object),
+    /// A tuple.
+    Many(Object),
 }
 
 impl Args {
@@ -22,36 +23,38 @@ impl Args {
     pub fn from_slice(py: Python<'_>, values: &[Borrowed<'_, '_, PyAny>]) -> PyResult<Self> {
         Ok(match values {
             [] => Self::None,
-            [one] => Self::One((*one).to_owned().unbind()),
-            [one, two] => Self::Two((*one).to_owned().unbind(), (*two).to_owned().unbind()),
-            many => Self::Many(PyTuple::new(py, many.iter().map(|v| (*v).to_owned()))?.unbind()),
+            [one] => Self::One(Object::new((*one).to_owned())),
+            [one, two] => Self::Two(Object::new((*one).to_owned()), Object::new((*two).to_owned())),
+            many => {
+                let many = PyTuple::new(py, many.iter().map(|v| (*v).to_owned()))?;
+                Self::Many(Object::new(many.into_any()))
+            }
         })
     }
 
     pub fn to_tuple<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         match self {
             Self::None => Ok(PyTuple::empty(py)),
-            Self::One(one) => PyTuple::new(py, [one]),
-            Self::Two(one, two) => PyTuple::new(py, [one, two]),
-            Self::Many(many) => Ok(many.bind(py).clone()),
+            Self::One(one) => PyTuple::new(py, [one.bind(py)]),
+            Self::Two(one, two) => PyTuple::new(py, [one.bind(py), two.bind(py)]),
+            Self::Many(many) => Ok(many.bind(py).cast::<PyTuple>()?.clone()),
         }
     }
 
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
             Self::None => Ok(()),
-            Self::One(one) => visit.call(one),
+            Self::One(one) | Self::Many(one) => one.visit(visit),
             Self::Two(one, two) => {
-                visit.call(one)?;
-                visit.call(two)
+                one.visit(visit)?;
+                two.visit(visit)
             }
-            Self::Many(many) => visit.call(many),
         }
     }
 }
 
 pub struct Call {
-    pub callback: Py<PyAny>,
+    pub callback: Object,
     pub args: Args,
 }
 
@@ -63,7 +66,7 @@ impl Call {
             Args::None => call::call0(callback),
             Args::One(one) => call::call1(callback, one.bind(py)),
             Args::Two(one, two) => call::call2(callback, one.bind(py), two.bind(py)),
-            Args::Many(many) => callback.call1(many.bind(py)),
+            Args::Many(many) => callback.call1(many.bind(py).cast::<PyTuple>()?),
         }
         .map(drop)
     }
@@ -79,17 +82,43 @@ impl Call {
     }
 }
 
+/// What is left of a callback.
+#[derive(Default)]
+enum Slot {
+    Call(Call),
+    /// It has failed: what it was, in words, so that nothing is kept alive for a report's sake.
+    Failed(Box<str>),
+    #[default]
+    Empty,
+}
+
 pub struct Work {
-    /// Taken by the run or by a cancellation, whichever is first; back after an exception, for
-    /// the report's sake.
-    call: LoopCell<Option<Call>>,
-    pub context: Py<PyAny>,
+    /// Taken by the run or by a cancellation, whichever is first.
+    slot: LoopCell<Slot>,
+    /// Let go of when the work has run, or has left its queue: a cancellation leaves it, since
+    /// freeing a context costs more than everything else that it does.
+    context: LoopCell<Option<Object>>,
     cancelled: AtomicBool,
 }
 
 impl Work {
-    pub fn new(call: Call, context: Py<PyAny>) -> Self {
-        Self { call: LoopCell::new(Some(call)), context, cancelled: AtomicBool::new(false) }
+    pub fn new(call: Call, context: Object) -> Self {
+        Self {
+            slot: LoopCell::new(Slot::Call(call)),
+            context: LoopCell::new(Some(context)),
+            cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// Where the callback will run; `None` after a cancellation or a run.
+    pub fn context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.context.with(py, |slot| slot.as_ref().map(|context| context.bind(py).clone()))
+    }
+
+    /// Lets go of everything without cancelling: it has left its queue, or its loop closes.
+    pub fn forget(&self, py: Python<'_>) {
+        drop(self.slot.take(py));
+        drop(self.context.take(py));
     }
 
     pub fn is_cancelled(&self) -> bool {
@@ -102,7 +131,7 @@ impl Work {
         if self.cancelled.swap(true, Ordering::Relaxed) {
             return false;
         }
-        drop(self.call.take(py));
+        drop(self.slot.take(py));
         true
     }
 
@@ -111,23 +140,35 @@ impl Work {
     #[inline]
     pub fn run(&self, owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = owner.py();
-        let Some(call) = self.call.take(py) else { return Ok(()) };
-        match context::run(self.context.bind(py), || call.invoke(py)) {
+        let context = self.context.take(py);
+        let (Slot::Call(call), Some(context)) = (self.slot.take(py), context) else {
+            return Ok(());
+        };
+        match context::run(context.bind(py), || call.invoke(py)) {
             Ok(()) => owner.get().lap(owner, call.callback.bind(py)),
             Err(error) => {
                 owner.get().lap(owner, call.callback.bind(py))?;
-                self.call.with(py, |slot| *slot = Some(call));
-                self.report(owner, handle, error)
+                // The handler sees the handle as it was, and runs in its context.
+                self.slot.with(py, |slot| *slot = Slot::Call(call));
+                self.context.with(py, |slot| *slot = Some(context));
+                let described = self.describe(py).unwrap_or_default();
+                let reported = self.report(owner, handle, error);
+                self.forget(py);
+                self.slot.with(py, |slot| *slot = Slot::Failed(described.into()));
+                reported
             }
         }
     }
 
     /// Runs the callback and keeps it, for readers and writers that run again and again.
-    pub fn run_again(&self, owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub fn run_again(
+        &self,
+        owner: &Bound<'_, LoopCore>,
+        handle: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let py = owner.py();
-        let call = self.call.with(py, |slot| slot.as_ref().map(|call| call.clone_ref(py)));
-        let Some(call) = call else { return Ok(()) };
-        let outcome = context::run(self.context.bind(py), || call.invoke(py));
+        let (Some(call), Some(context)) = (self.call(py), self.context(py)) else { return Ok(()) };
+        let outcome = context::run(&context, || call.invoke(py));
         owner.get().lap(owner, call.callback.bind(py))?;
         outcome.or_else(|error| self.report(owner, handle, error))
     }
@@ -145,12 +186,22 @@ impl Work {
         report(owner, &message, error, &[(intern!(owner.py(), "handle"), handle)])
     }
 
+    fn call(&self, py: Python<'_>) -> Option<Call> {
+        self.slot.with(py, |slot| match slot {
+            Slot::Call(call) => Some(call.clone_ref(py)),
+            Slot::Failed(_) | Slot::Empty => None,
+        })
+    }
+
     /// `callback(args) at file:line`, as asyncio describes callbacks; empty once it has run.
     pub fn describe(&self, py: Python<'_>) -> PyResult<String> {
-        let call = self.call.with(py, |slot| slot.as_ref().map(|call| call.clone_ref(py)));
-        let Some(call) = call else { return Ok(String::new()) };
+        let failed = self.slot.with(py, |slot| match slot {
+            Slot::Failed(described) => Some(described.to_string()),
+            _ => None,
+        });
+        let Some(call) = self.call(py) else { return Ok(failed.unwrap_or_default()) };
         imports::format_callback_source(py)?
-            .call1((call.callback, call.args.to_tuple(py)?))?
+            .call1((call.callback.bind(py), call.args.to_tuple(py)?))?
             .extract()
     }
 
@@ -159,21 +210,24 @@ impl Work {
         &self,
         py: Python<'py>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyTuple>)>> {
-        self.call
-            .with(py, |slot| slot.as_ref().map(|call| call.clone_ref(py)))
-            .map(|call| Ok((call.callback.into_bound(py), call.args.to_tuple(py)?)))
+        self.call(py)
+            .map(|call| Ok((call.callback.bind(py).clone(), call.args.to_tuple(py)?)))
             .transpose()
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.context)?;
-        self.call
+        if let Some(Err(error)) =
+            self.context.peek(|slot| slot.as_ref().map_or(Ok(()), |context| context.visit(visit)))
+        {
+            return Err(error);
+        }
+        self.slot
             .peek(|slot| match slot {
-                Some(call) => {
-                    visit.call(&call.callback)?;
+                Slot::Call(call) => {
+                    call.callback.visit(visit)?;
                     call.args.visit(visit)
                 }
-                None => Ok(()),
+                Slot::Failed(_) | Slot::Empty => Ok(()),
             })
             .unwrap_or(Ok(()))
     }

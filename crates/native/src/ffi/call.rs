@@ -1,7 +1,7 @@
 //! Vectorcalls without argument tuples.
 
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::{BoundObject, ffi};
 
 /// The result of a call: the object, or the exception that it raised.
 #[inline]
@@ -56,21 +56,4 @@ fn vectorcall<'py, const N: usize>(
         )
     };
     finish(callable.py(), result)
-}
-
-/// `callable(*args, **{name: value})` with borrowed positional and keyword values in one slice,
-/// `names` being the tuple of the trailing keyword names.
-#[inline]
-pub fn call_slice<'py>(
-    callable: Borrowed<'_, 'py, PyAny>,
-    values: &[*mut ffi::PyObject],
-    positional: usize,
-    names: Option<Borrowed<'_, 'py, pyo3::types::PyTuple>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let names = names.map_or(std::ptr::null_mut(), |names| names.as_ptr());
-    // SAFETY: the caller borrows `values` from live objects; there are `positional` of them plus
-    // one for each name.
-    let result =
-        unsafe { ffi::PyObject_Vectorcall(callable.as_ptr(), values.as_ptr(), positional, names) };
-    finish(callable.into_bound().py(), result)
 }

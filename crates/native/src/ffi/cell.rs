@@ -69,7 +69,9 @@ mod imp {
             }
             let mut guard = match self.value.try_lock() {
                 Ok(guard) => guard,
-                Err(TryLockError::WouldBlock) => self.value.lock().unwrap_or_else(|e| e.into_inner()),
+                Err(TryLockError::WouldBlock) => {
+                    self.value.lock().unwrap_or_else(|e| e.into_inner())
+                }
                 Err(TryLockError::Poisoned(e)) => e.into_inner(),
             };
             *self.owner.lock().unwrap_or_else(|e| e.into_inner()) = Some(me);

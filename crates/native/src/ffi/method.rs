@@ -6,8 +6,10 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,6 +23,78 @@ pub struct Arguments<'a, 'py> {
 impl<'a, 'py> Arguments<'a, 'py> {
     pub fn positional(&self) -> &'a [Borrowed<'a, 'py, PyAny>] {
         self.positional
+    }
+
+    /// `callable(*positional, **keywords, loop=value)`: the call as it came, and one argument more.
+    pub fn call_with_loop(
+        &self,
+        callable: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static ONLY_LOOP: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+        let py = callable.py();
+        let count = self.positional.len() + self.keywords.len();
+        let mut few = [std::ptr::null_mut(); 8];
+        let mut many = Vec::new();
+        let values = if count < few.len() {
+            &mut few[..=count]
+        } else {
+            many.resize(count + 1, std::ptr::null_mut());
+            &mut many[..]
+        };
+        let given = self.positional.iter().chain(self.keywords).map(|value| value.as_ptr());
+        for (slot, pointer) in values.iter_mut().zip(given.chain([value.as_ptr()])) {
+            *slot = pointer;
+        }
+        let name = || intern!(py, "loop").clone().into_any();
+        let names = match self.names {
+            None => ONLY_LOOP
+                .get_or_try_init(py, || PyTuple::new(py, [name()]).map(Bound::unbind))?
+                .bind(py)
+                .clone(),
+            Some(names) => {
+                let given = names.iter_borrowed().map(|given| (*given).to_owned());
+                PyTuple::new(py, given.chain([name()]).collect::<Vec<_>>())?
+            }
+        };
+        // SAFETY: the values are borrowed from live objects; the last `names.len()` are named.
+        let result = unsafe {
+            ffi::PyObject_Vectorcall(
+                callable.as_ptr(),
+                values.as_ptr(),
+                self.positional.len(),
+                names.as_ptr(),
+            )
+        };
+        // SAFETY: a vectorcall returns a new reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(py, result) }
+    }
+
+    /// `function(slf, *positional, **keywords)`: the call as it came, to another function.
+    pub fn call_after(
+        &self,
+        function: &Bound<'py, PyAny>,
+        slf: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let positional = self.positional.iter().map(|value| (*value).to_owned());
+        let args = PyTuple::new(
+            function.py(),
+            std::iter::once(slf.clone()).chain(positional).collect::<Vec<_>>(),
+        )?;
+        let keywords = PyDict::new(function.py());
+        for (name, value) in self.names.iter().flat_map(|n| n.iter()).zip(self.keywords) {
+            keywords.set_item(name, *value)?;
+        }
+        function.call(args, Some(&keywords))
+    }
+
+    /// TypeError unless the function was called without arguments.
+    #[inline]
+    pub fn none(&self, function: &str) -> PyResult<()> {
+        if self.positional.is_empty() && self.keywords.is_empty() {
+            return Ok(());
+        }
+        Err(PyTypeError::new_err(format!("{function}() takes no arguments")))
     }
 
     /// The one keyword argument that a function takes; TypeError for any other.
@@ -47,12 +121,17 @@ impl<'a, 'py> Arguments<'a, 'py> {
 }
 
 /// One method: its name, its documentation in CPython's form, and what it does.
+///
+/// `call` gets `self` as the class that the method was added to: CPython's method descriptor has
+/// checked that before.
 pub trait FastMethod {
+    type Class: pyo3::PyClass;
+
     const NAME: &'static CStr;
     const DOC: &'static CStr;
 
     fn call<'py>(
-        slf: Borrowed<'_, 'py, PyAny>,
+        slf: Borrowed<'_, 'py, Self::Class>,
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>>;
 }
@@ -71,7 +150,9 @@ unsafe extern "C" fn trampoline<M: FastMethod>(
     let py = unsafe { Python::assume_attached() };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: `self` is alive through the call.
-        let slf = unsafe { Borrowed::from_ptr(py, slf) };
+        let slf = unsafe { Borrowed::<PyAny>::from_ptr(py, slf) };
+        // SAFETY: the method is only reachable through a descriptor of this class, which checks.
+        let slf = unsafe { slf.cast_unchecked::<M::Class>() };
         // SAFETY: null, or a tuple of names that is alive through the call.
         let names = unsafe { Borrowed::from_ptr_or_opt(py, kwnames) }
             // SAFETY: the calling convention says that it is a tuple.
@@ -107,7 +188,8 @@ unsafe extern "C" fn trampoline<M: FastMethod>(
 }
 
 /// Adds `M` to a type. The definition lives as long as the process, as CPython wants.
-pub fn add<M: FastMethod>(class: &Bound<'_, PyType>) -> PyResult<()> {
+pub fn add<M: FastMethod>(py: Python<'_>) -> PyResult<()> {
+    let class = py.get_type::<M::Class>();
     let definition = Box::leak(Box::new(ffi::PyMethodDef {
         ml_name: M::NAME.as_ptr(),
         ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: trampoline::<M> },

@@ -11,9 +11,12 @@ pub mod call;
 pub mod cell;
 pub mod context;
 pub mod method;
+pub mod object;
+pub mod recycled;
 pub mod socket_object;
 
 pub use cell::LoopCell;
+pub use object::Object;
 
 use pyo3::Py;
 

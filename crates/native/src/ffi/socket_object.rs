@@ -6,9 +6,10 @@
 //! that ever change, `layout_holds` says so when the module is loaded, and the call is used.
 
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use pyo3::{ffi, intern};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 #[repr(C)]
 struct SocketHead {
@@ -17,6 +18,8 @@ struct SocketHead {
 }
 
 static LAYOUT_HOLDS: AtomicBool = AtomicBool::new(false);
+/// `_socket.socket`, the base of all socket classes; lives as long as the process.
+static SOCKET_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
 
 fn read_field(socket: &Bound<'_, PyAny>) -> RawFd {
     // SAFETY: only called for instances of `_socket.socket`, whose first field is a C int; the
@@ -30,14 +33,20 @@ pub fn check_layout(py: Python<'_>) -> PyResult<()> {
     let open: RawFd = socket.call_method0("fileno")?.extract()?;
     let matches_open = read_field(&socket) == open;
     socket.call_method0("close")?;
+    let class = py.import("_socket")?.getattr("socket")?.cast_into::<PyType>()?;
+    SOCKET_TYPE.store(class.into_ptr().cast(), Ordering::Relaxed);
     LAYOUT_HOLDS.store(matches_open && read_field(&socket) == -1, Ordering::Relaxed);
     Ok(())
 }
 
-/// The socket's descriptor, -1 once it is closed or detached. `socket` is a `socket.socket`.
+/// The socket's descriptor, -1 once it is closed or detached. Anything with a `fileno()` will do.
 #[inline]
 pub fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
-    if LAYOUT_HOLDS.load(Ordering::Relaxed) {
+    let class = SOCKET_TYPE.load(Ordering::Relaxed);
+    // SAFETY: both are alive; before `check_layout` has stored the type, the flag is false.
+    if LAYOUT_HOLDS.load(Ordering::Relaxed)
+        && unsafe { ffi::PyObject_TypeCheck(socket.as_ptr(), class) } != 0
+    {
         return Ok(read_field(socket));
     }
     socket.call_method0(intern!(socket.py(), "fileno"))?.extract()

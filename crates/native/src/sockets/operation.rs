@@ -19,11 +19,19 @@ use std::io;
 use std::mem::MaybeUninit;
 
 enum Work {
-    Receive { capacity: usize },
+    Receive {
+        capacity: usize,
+    },
     ReceiveInto(View),
-    SendAll { data: View, sent: usize },
+    SendAll {
+        data: View,
+        sent: usize,
+    },
     /// Readiness alone, for the operations that Python code makes.
-    Wait { side: Side, waited: bool },
+    Wait {
+        side: Side,
+        waited: bool,
+    },
     Done,
 }
 
@@ -264,8 +272,8 @@ impl LoopCore {
         n: isize,
     ) -> PyResult<Py<SockOperation>> {
         checked(slf, sock)?;
-        let capacity = usize::try_from(n)
-            .map_err(|_| PyValueError::new_err("negative buffersize in recv"))?;
+        let capacity =
+            usize::try_from(n).map_err(|_| PyValueError::new_err("negative buffersize in recv"))?;
         SockOperation::new(slf, sock, Work::Receive { capacity })
     }
 
@@ -291,12 +299,18 @@ impl LoopCore {
     }
 
     /// Wait until the socket may be readable.
-    fn _wait_readable(slf: &Bound<'_, Self>, sock: &Bound<'_, PyAny>) -> PyResult<Py<SockOperation>> {
+    fn _wait_readable(
+        slf: &Bound<'_, Self>,
+        sock: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<SockOperation>> {
         SockOperation::new(slf, sock, Work::Wait { side: Side::Read, waited: false })
     }
 
     /// Wait until the socket may be writable.
-    fn _wait_writable(slf: &Bound<'_, Self>, sock: &Bound<'_, PyAny>) -> PyResult<Py<SockOperation>> {
+    fn _wait_writable(
+        slf: &Bound<'_, Self>,
+        sock: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<SockOperation>> {
         SockOperation::new(slf, sock, Work::Wait { side: Side::Write, waited: false })
     }
 }

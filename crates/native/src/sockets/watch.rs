@@ -8,7 +8,7 @@
 
 use crate::errors;
 use crate::event_loop::{Handle, LoopCore};
-use crate::ffi::{LoopCell, refcount};
+use crate::ffi::LoopCell;
 use oneloop_engine::{Interest, Readiness, Token};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
@@ -83,7 +83,9 @@ impl Watch {
                 Ok(watch) => Ok(watch),
                 Err(other) => {
                     let transport = other.into_inner();
-                    if transport.call_method0("is_closing").is_ok_and(|c| c.is_truthy().unwrap_or(true))
+                    if transport
+                        .call_method0("is_closing")
+                        .is_ok_and(|c| c.is_truthy().unwrap_or(true))
                     {
                         return Bound::new(owner.py(), Self(LoopCell::new(State::default())));
                     }
@@ -195,11 +197,7 @@ impl Watch {
         drop(removed);
     }
 
-    fn serve(
-        slf: &Bound<'_, Self>,
-        owner: &Bound<'_, LoopCore>,
-        side: Side,
-    ) -> PyResult<()> {
+    fn serve(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, side: Side) -> PyResult<()> {
         let py = owner.py();
         let (waiters, callback) = slf.get().0.with(py, |s| {
             (std::mem::take(s.waiters(side)), s.callback(side).as_ref().map(|c| c.clone_ref(py)))
@@ -259,10 +257,7 @@ impl Watch {
         self.0
             .peek(|s| {
                 for handle in [&s.reader, &s.writer].into_iter().flatten() {
-                    if refcount(handle) == 1 {
-                        handle.get().work.visit(&visit)?;
-                    }
-                    visit.call(handle)?;
+                    handle.get().work.visit(&visit)?;
                 }
                 s.read_waiters.iter().chain(&s.write_waiters).try_for_each(|w| visit.call(w))
             })

@@ -204,6 +204,12 @@ impl DatagramTransport {
         Ok(slf)
     }
 
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        crate::imports::datagram_transport_class(py)
+    }
+
     /// Close after everything queued is sent; `connection_lost(None)` follows.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();

@@ -26,7 +26,7 @@ impl Body {
     pub fn new(owner: &Bound<'_, LoopCore>, descriptor: Descriptor) -> PyResult<Self> {
         Ok(Self {
             owner: owner.clone().unbind(),
-            context: crate::ffi::context::copy_current(owner.py())?,
+            context: crate::ffi::context::copy_current(owner.py())?.unbind(),
             descriptor,
             registration: Registration::default(),
         })

@@ -35,6 +35,10 @@ impl Flow {
         self.high_water = high;
     }
 
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
     /// The protocol should pause and has not been told.
     pub fn wants_pause(&self, queued: usize) -> bool {
         !self.paused && queued > self.high_water

@@ -131,19 +131,17 @@ impl Listener {
             };
         }
         let context = context::copy(self.context.bind(py))?;
-        let made = context::run(context.bind(py), || {
-            call::call0(self.protocol_factory.bind(py))
-        })
-        .and_then(|protocol| {
-            StreamTransport::make(
-                owner,
-                Descriptor::bare(fd),
-                &protocol,
-                context,
-                Endpoint::accepted(peer),
-                self.server.as_ref().map(|server| server.clone_ref(py)),
-            )
-        });
+        let made = context::run(context.bind(py), || call::call0(self.protocol_factory.bind(py)))
+            .and_then(|protocol| {
+                StreamTransport::make(
+                    owner,
+                    Descriptor::bare(fd),
+                    &protocol,
+                    context,
+                    Endpoint::accepted(peer),
+                    self.server.as_ref().map(|server| server.clone_ref(py)),
+                )
+            });
         match made {
             Ok(transport) => StreamTransport::start(owner, transport.bind(py)),
             Err(error) => self.creation_failed(owner, error),
@@ -189,7 +187,7 @@ impl Listener {
             server,
             hand_over,
             is_tcp,
-            context: context::copy_current(py)?,
+            context: context::copy_current(py)?.unbind(),
             state: LoopCell::new(State::default()),
         })
     }

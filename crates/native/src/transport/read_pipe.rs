@@ -226,6 +226,12 @@ impl ReadPipeTransport {
         drop(old);
     }
 
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::read_pipe_transport_class(py)
+    }
+
     #[getter]
     fn _pipe<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.body.descriptor.socket(py)

@@ -101,23 +101,20 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
         Ok(sent) => this.owner().get().meter.with(py, |meter| meter.bytes_out += sent as u64),
         Err(e) => return this.send_failed(slf, errors::os_error("write", &e)),
     }
-    let (changed, empty) = this.outgoing(py, |out| {
+    let changed = this.outgoing(py, |out| {
         let empty = out.queue.is_empty();
         let changed = out.blocked == empty;
         out.blocked = !empty;
-        (changed, empty)
+        changed
     });
     if changed {
         this.watch_writing(slf)?;
     }
-    if empty { this.drained(slf) } else { Ok(()) }
-}
-
-/// The descriptor takes more.
-pub fn send_more<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
-    send(slf)?;
-    let resume = slf.get().outgoing(slf.py(), |out| out.flow.resume(out.queue.len_bytes()));
-    if resume { tell_protocol(slf, "resume_writing") } else { Ok(()) }
+    // May write more: only then is it known whether the queue has ended.
+    if this.outgoing(py, |out| out.flow.resume(out.queue.len_bytes())) {
+        tell_protocol(slf, "resume_writing")?;
+    }
+    if this.outgoing(py, |out| out.queue.is_empty()) { this.drained(slf) } else { Ok(()) }
 }
 
 /// The end of the tick.

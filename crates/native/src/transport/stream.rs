@@ -12,6 +12,7 @@ use super::sending::{self, Outgoing};
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, context};
+use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -338,7 +339,7 @@ impl StreamTransport {
         let endpoint = Endpoint::of_socket(sock, extra)?;
         let fd = descriptor.fd(py).map_err(|e| errors::os_error("socket", &e))?;
         life::refuse_taken(owner, fd)?;
-        let context = context::copy_current(py)?;
+        let context = context::copy_current(py)?.unbind();
         let slf = Self::make(owner, descriptor, protocol, context, endpoint, server)?;
         let start = (slf.clone_ref(py), waiter).into_pyobject(py)?;
         owner.get().run_soon(py, start.into_any().unbind(), start_soon);
@@ -392,9 +393,21 @@ impl StreamTransport {
         self.descriptor.fd(py).unwrap_or(-1)
     }
 
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::stream_transport_class(py)
+    }
+
     #[classattr]
     fn _start_tls_compatible() -> bool {
         true
+    }
+
+    /// `loop.sendfile()` asks: sendfile(2) where the kernel can, else a copy.
+    #[getter]
+    fn _sendfile_compatible<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::sendfile_mode(py)?.getattr(intern!(py, "TRY_NATIVE"))
     }
 
     /// Optional information on the transport: `socket`, `sockname`, `peername`, and what its maker

@@ -70,22 +70,25 @@ impl StreamTransport {
                 data.get_type().name()?
             )));
         }
-        let refusal = this.state.with(py, |s| {
-            if s.write_eof {
-                Some("Cannot call write() after write_eof()")
-            } else if s.empty_waiter.is_some() {
-                Some("unable to write; sendfile is in progress")
-            } else {
-                None
-            }
-        });
-        if let Some(refusal) = refusal {
-            return Err(PyRuntimeError::new_err(refusal));
-        }
+        this.refuse_writes(py, "write")?;
         if this.state.with(py, |s| s.life.is_ended()) {
             return sending::write_after_loss(slf, "socket.send() raised exception.");
         }
         sending::push(slf, data)
+    }
+
+    /// RuntimeError while nothing may be written.
+    fn refuse_writes(&self, py: Python<'_>, method: &str) -> PyResult<()> {
+        let (eof, busy) = self.state.with(py, |s| (s.write_eof, s.empty_waiter.is_some()));
+        if eof {
+            let text = format!("Cannot call {method}() after write_eof()");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        if busy {
+            let text = format!("unable to {method}; sendfile is in progress");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        Ok(())
     }
 
     fn shut_down(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
@@ -110,7 +113,7 @@ impl StreamTransport {
             resolve(waiter.bind(py))?;
         }
         if self.state.with(py, |s| s.out.blocked) {
-            sending::send_more(slf)
+            sending::send(slf)
         } else {
             self.watch_writing(slf)
         }
@@ -129,6 +132,7 @@ impl StreamTransport {
 
     /// Queue several bytes-like objects, in order.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        slf.get().refuse_writes(slf.py(), "writelines")?;
         for data in list_of_data.try_iter()? {
             Self::write_bytes_like(slf, &data?)?;
         }
@@ -185,6 +189,12 @@ impl StreamTransport {
         low: Option<isize>,
     ) -> PyResult<()> {
         sending::set_limits(slf, high, low)
+    }
+
+    /// asyncio's name, which its sendfile() fallback reads.
+    #[getter]
+    fn _protocol_paused(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.out.flow.is_paused())
     }
 
     /// A future that is done when the queue is empty; writes are refused until it is reset.

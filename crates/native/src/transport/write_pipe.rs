@@ -151,7 +151,7 @@ fn on_ready(
         return this.reader_gone(slf);
     }
     let blocked = this.state.with(owner.py(), |s| s.out.blocked);
-    if readiness.is_writable() && blocked { sending::send_more(slf) } else { Ok(()) }
+    if readiness.is_writable() && blocked { sending::send(slf) } else { Ok(()) }
 }
 
 #[pymethods]
@@ -242,6 +242,12 @@ impl WritePipeTransport {
     fn set_protocol(&self, py: Python<'_>, protocol: Py<PyAny>) {
         let old = self.state.with(py, |s| s.protocol.replace(protocol));
         drop(old);
+    }
+
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::write_pipe_transport_class(py)
     }
 
     #[getter]

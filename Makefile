@@ -1,0 +1,82 @@
+# The project's commands. `make test` and `make run` set up everything that they need.
+
+PY ?= 3.13
+MINUTES ?= 5
+ARGS ?=
+JOBS ?= 2
+
+PYTHON := .venvs/$(PY)/bin/python
+# Tests say what they skip and why; slowest tests are named.
+PYTEST := $(PYTHON) -X faulthandler -m pytest -ra --durations=5
+
+.PHONY: run test rust-test core-test ecosystem-test lint format wheel conformance soak bench stubtest setup clean
+
+run: setup-dev
+	@scripts/venv.sh $(PY) test ecosystem bench
+	@scripts/build.sh $(PY)
+	$(PYTHON) -m bench.install
+	$(PYTHON) -m bench --demo
+
+test: setup rust-test conformance
+	$(PYTEST) tests
+
+# What runs on every Python version in .ci/run: everything but Rust and the ecosystem.
+core-test: setup-core
+	$(PYTEST) tests --ignore=tests/ecosystem
+
+ecosystem-test: setup
+	$(PYTEST) tests/ecosystem
+
+rust-test:
+	cargo test --locked --quiet -p oneloop-engine
+
+lint: setup-dev
+	cargo fmt --all --check
+	PYO3_PYTHON=$(CURDIR)/$(PYTHON) CARGO_TARGET_DIR=target/lint cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy python/oneloop tests $(wildcard bench)
+
+format:
+	cargo fmt --all
+	@scripts/venv.sh $(PY) dev
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+wheel:
+	@scripts/venv.sh $(PY) dev
+	CARGO_TARGET_DIR=target/py$(PY) $(PYTHON) -m maturin build --release --locked --interpreter $(PYTHON) --out dist
+
+conformance: setup-core
+	$(PYTHON) -m tests.conformance --jobs $(JOBS) $(ARGS)
+
+soak: setup-core
+	$(PYTHON) -m tests.stress.soak --minutes $(MINUTES) $(ARGS)
+
+bench: setup-dev
+	@scripts/venv.sh $(PY) test ecosystem bench
+	@scripts/build.sh $(PY)
+	$(PYTHON) -m bench.install
+	$(PYTHON) -m bench $(ARGS)
+
+# The stubs against the built module.
+stubtest: setup-core
+	$(PYTHON) -m mypy.stubtest --ignore-missing-stub oneloop
+
+# Set-up, from least to most. Each step is skipped when its inputs did not change.
+.PHONY: setup-dev setup-core setup
+setup-dev:
+	@scripts/venv.sh $(PY) dev test ecosystem
+
+setup-core:
+	@scripts/system-packages.sh
+	@scripts/venv.sh $(PY) dev test
+	@scripts/build.sh $(PY)
+
+setup: setup-core
+	@scripts/venv.sh $(PY) ecosystem
+	@scripts/anyio-tests.sh $(PY)
+
+clean:
+	rm -rf target .venvs .pythons .build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f python/oneloop/_native*.so

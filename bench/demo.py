@@ -1,0 +1,138 @@
+"""`python -m bench --demo`: the same unmodified programs under stock asyncio, uvloop and oneloop in turn.
+
+A real aiohttp server with a real aiohttp client, and a protocol echo server under the native generator. At most three
+minutes; a loop that is not installed has a row that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import machine, measure
+from bench.catalogue import Serve, missing_reason
+from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
+from bench.process import Program
+from bench.report import figures
+from bench.report.document import RowData, case_data
+from bench.runner import run_cases
+from bench.served import Load, measure_server, running_server
+from bench.suites import http as http_suite
+from bench.timed import python_module
+
+LOOPS = ("asyncio", "uvloop", "oneloop")
+DURATION_S = 3.0
+ROUNDS = 3
+CLIENT_CONNECTIONS = 20
+CLIENT_PATIENCE_S = 30.0
+
+
+def measure_aiohttp(rival: str, settings: Settings) -> Sample:
+    """Aiohttp's client against its server, both on the rival's loop, each on a CPU of its own."""
+
+    def start(loop: str, serve: Serve) -> tuple[list[str], dict[str, str]]:
+        argv, env = http_suite.start(f"aiohttp on {loop}", serve)
+        return list(argv), env
+
+    with running_server(rival, Serve("aiohttp"), settings, start) as (server, address):
+        argv = python_module(
+            "aiohttp_client", "--loop", rival, "--connections", str(CLIENT_CONNECTIONS),
+            "--duration", str(settings.duration_s), *address,
+        )  # fmt: skip
+        with Program(argv, settings.generator_cpu) as client:
+            if client.read_line(CLIENT_PATIENCE_S) != "ready":
+                raise RivalFailedError("the client did not come up")
+            before = measure.read_usage(server.pid)
+            client.tell("go")
+            answer = json.loads(client.read_line(CLIENT_PATIENCE_S + settings.duration_s))
+            after = measure.read_usage(server.pid)
+    found = measure.server_metrics(before, after, int(answer.pop("messages")))
+    return Sample({**found, **{name: float(value) for name, value in answer.items()}})
+
+
+def measure_echo(rival: str, settings: Settings) -> Sample:
+    """The protocol echo server under the native generator."""
+    return measure_server(rival, Serve("protocol"), Load(size=1024, connections=50), settings)
+
+
+Measure = Callable[[str, Settings], Sample]
+
+
+def _guarded(measure: Measure) -> Measure:
+    """A loop that is not here is missing, not failed."""
+
+    def measure_if_there(rival: str, settings: Settings) -> Sample:
+        reason = missing_reason(rival)
+        if reason:
+            raise RivalMissingError(reason)
+        return measure(rival, settings)
+
+    return measure_if_there
+
+
+def cases() -> list[Case]:
+    """The two programs."""
+    programs: dict[str, Measure] = {
+        f"aiohttp server and client, {CLIENT_CONNECTIONS} connections": measure_aiohttp,
+        "protocol echo server, 1 KiB, 50 connections": measure_echo,
+    }
+    return [
+        Case(
+            suite="demo",
+            name=title,
+            params={},
+            metric="server_cpu_ns",
+            unit="CPU per request",
+            rivals=LOOPS,
+            measure=_guarded(measure),
+        )
+        for title, measure in programs.items()
+    ]
+
+
+def _cells(row: RowData) -> list[str]:
+    if row["status"] != "ok":
+        return [row["rival"], f"{row['status']}: {row['reason']}", "", "", "", ""]
+    ratio = figures.ratio(row["ratio"]) if "ratio" in row else "–"
+    names = ("throughput", "server_cpu_ns", "p50_ns", "p99_ns")
+    texts = [figures.median(row, name) for name in names]
+    return [row["rival"], texts[0], texts[1], ratio, *texts[2:]]
+
+
+def show(console: Console, result: Result) -> None:
+    """One program's table."""
+    case = case_data(result)
+    table = Table(title=case["name"], title_justify="left")
+    table.add_column("loop")
+    for heading in ("requests/s", "server CPU/request", f"× {case['baseline']}", "p50", "p99"):
+        table.add_column(heading, justify="right")
+    for row in case["rows"]:
+        table.add_row(*_cells(row), style="bold" if row["rival"] == "oneloop" else "")
+    console.print(table)
+
+
+def main(console: Console) -> int:
+    """Runs both programs on all loops. Returns 0, 1 when a loop failed, 130 when interrupted."""
+    server_cpu, generator_cpu = machine.choose_cpus()
+    settings = Settings(
+        duration_s=DURATION_S,
+        rounds=ROUNDS,
+        server_cpu=server_cpu,
+        generator_cpu=generator_cpu,
+    )
+    console.print("The same unmodified programs on three event loops; about a minute.")
+    begin = time.monotonic()
+
+    def observe(case: Case, number: int, rival: str, row: Row) -> None:
+        if console.is_terminal:
+            console.print(f"  round {number + 1}: {rival}", end="\r", style="dim")
+
+    results, interrupted = run_cases(cases(), settings, observe, lambda result: show(console, result))
+    console.print(f"{time.monotonic() - begin:.0f} s; python -m bench measures the rest.")
+    if interrupted:
+        return 130
+    return int(any(row.status == "failed" for result in results for row in result.rows))

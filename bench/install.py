@@ -1,0 +1,99 @@
+"""`python -m bench.install`: gets what the bench needs, inside the checkout and the running environment.
+
+Builds bench/native with cargo, installs requirements/bench.txt into the running interpreter's environment, compiles
+the Go rival where there is a go, and, as root only and only when missing, Debian's fio. What cannot be had is
+named at the end; a rival that is missing is no reason to fail, a native program that is missing is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NATIVE = ROOT / "bench" / "native"
+PATIENCE_S = 900
+
+
+def _run(argv: Sequence[str], **env: str) -> str:
+    """Runs a command; returns why it failed, or nothing."""
+    print("+", " ".join(argv), flush=True)
+    try:
+        subprocess.run(argv, cwd=ROOT, env={**os.environ, **env}, timeout=PATIENCE_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return ""
+
+
+def requirement_lines(path: Path) -> list[str]:
+    """The pinned requirements of a file, without comments."""
+    lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
+    return [line for line in lines if line]
+
+
+def install_packages(name: str) -> list[str]:
+    """All at once, and one by one when that fails; returns what could not be had."""
+    path = ROOT / "requirements" / name
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    if not _run([*pip, "-r", str(path)]):
+        return []
+    return [
+        f"{line} (no build for Python {sys.version_info.major}.{sys.version_info.minor}?)"
+        for line in requirement_lines(path)
+        if _run([*pip, line])
+    ]
+
+
+def build_native() -> str:
+    """Cargo build --release, locked. Returns why it failed, or nothing."""
+    manifest = str(NATIVE / "Cargo.toml")
+    return _run(["cargo", "build", "--release", "--locked", "--manifest-path", manifest])
+
+
+def build_go() -> str:
+    """Compiles the Go rival beside the native programs."""
+    if not shutil.which("go"):
+        return "there is no go on the path"
+    target = NATIVE / "target" / "release" / "go_server"
+    source = ROOT / "bench" / "rivals" / "go_server.go"
+    cache = NATIVE / "target" / "go-cache"
+    env = {"GOCACHE": str(cache), "GOFLAGS": "-mod=mod", "GO111MODULE": "off", "CGO_ENABLED": "0"}
+    return _run(["go", "build", "-o", str(target), str(source)], **env)
+
+
+def install_debian(package: str) -> str:
+    """A Debian package that is missing, as root only."""
+    if shutil.which(package):
+        return ""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        return f"not installed, and only root may run apt-get install {package}"
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    return _run(["apt-get", "update", "-q"], **quiet) or _run(
+        ["apt-get", "install", "-y", "-q", "--no-install-recommends", package], **quiet
+    )
+
+
+def main() -> int:
+    missing = install_packages("bench.txt")
+    failed = build_native()
+    for name, reason in (
+        ("go", build_go()),
+        ("node", "" if shutil.which("node") else "there is no node on the path"),
+        ("fio", install_debian("fio")),
+    ):
+        if reason:
+            missing.append(f"{name}: {reason}")
+    for line in missing:
+        print(f"bench: missing: {line}")
+    if failed:
+        print(f"bench: the native programs could not be built: {failed}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+//! The floor's command line: a server that announces its port, or a task that prints its cost as JSON.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use oneloop_bench_native::floor::stream::{self, Manner};
+use oneloop_bench_native::floor::{datagram, files, http, spawn, uring};
+use oneloop_bench_native::tls;
+
+#[derive(Debug, Parser)]
+#[command(about = "Servers and tasks without Python: the floor of the oneloop bench.")]
+struct Options {
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(Debug, Subcommand)]
+enum Work {
+    /// Echo on a stream; with --tls (PEM with key and chain) over TLS.
+    Echo {
+        #[arg(long)]
+        path: Option<PathBuf>,
+        #[arg(long)]
+        tls: Option<PathBuf>,
+    },
+    /// Echo the first message, then close.
+    Accept,
+    /// Echo with a byte changed: for the bench's own tests.
+    Corrupt,
+    /// Echo on a stream through io_uring.
+    Uring {
+        #[arg(long)]
+        path: Option<PathBuf>,
+    },
+    Udp,
+    Http,
+    /// Start a child many times.
+    Spawn {
+        #[arg(long, default_value_t = 100)]
+        count: u32,
+        #[arg(long, default_value_t = 0)]
+        parent_mib: usize,
+    },
+    /// Look a name up many times.
+    Resolve {
+        #[arg(long, default_value_t = 1000)]
+        count: u32,
+        #[arg(long)]
+        host: String,
+    },
+    /// Read whole files many times.
+    Files {
+        #[arg(long, default_value_t = 1000)]
+        rounds: u32,
+        paths: Vec<PathBuf>,
+    },
+}
+
+fn run(work: &Work) -> io::Result<()> {
+    match work {
+        Work::Echo { path, tls: None } => stream::serve(path.as_deref(), Manner::Echo, None),
+        Work::Echo { path, tls: Some(file) } => {
+            stream::serve(path.as_deref(), Manner::Echo, Some(&tls::server(file)?))
+        }
+        Work::Accept => stream::serve(None, Manner::Once, None),
+        Work::Corrupt => stream::serve(None, Manner::Corrupt, None),
+        Work::Uring { path } => uring::serve(path.as_deref()),
+        Work::Udp => datagram::serve(),
+        Work::Http => http::serve(),
+        Work::Spawn { count, parent_mib } => hand_over(&spawn::measure(*count, *parent_mib)?),
+        Work::Resolve { count, host } => hand_over(&spawn::resolve(host, *count)?),
+        Work::Files { rounds, paths } => hand_over(&files::measure(paths, *rounds)?),
+    }
+}
+
+/// Prints the figures and waits for a word, so that memory can be read meanwhile.
+fn hand_over(figures: &serde_json::Value) -> io::Result<()> {
+    println!("{figures}");
+    io::stdin().read_line(&mut String::new()).map(|_| ())
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse().work) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("floor: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

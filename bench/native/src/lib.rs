@@ -1,0 +1,16 @@
+//! The native half of the bench: a load generator (`loadgen`) and servers without Python (`floor`).
+//!
+//! Nothing here knows of Python, rivals or reports; the Python half starts these programs and reads their lines.
+
+pub mod clock;
+pub mod engine;
+pub mod fault;
+pub mod floor;
+pub mod gate;
+pub mod outcome;
+pub mod pace;
+pub mod pattern;
+pub mod poller;
+pub mod session;
+pub mod tls;
+pub mod wire;

@@ -1,0 +1,55 @@
+//! What the engine asks of one client connection, whatever it speaks.
+//!
+//! ```text
+//!  idle --start--> busy --ready: Done--> idle
+//!                  busy --overdue: Again--> busy (a datagram was lost)
+//! ```
+
+mod accept;
+mod datagram;
+mod echo;
+mod http;
+
+pub use accept::{Accept, Closer};
+pub use datagram::Datagram;
+pub use echo::Echo;
+pub use http::Http;
+
+use crate::fault::Fault;
+use crate::poller::Poller;
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub enum Step {
+    Pending,
+    Done,
+}
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub enum Overdue {
+    /// The message is counted as lost and has been sent again.
+    Again,
+    /// A stream does not lose messages: the server hangs.
+    Hangs,
+}
+
+pub trait Session {
+    /// Begins a turn; registers its descriptor with the poller when it is new.
+    fn start(&mut self, poller: &Poller) -> Result<(), Fault>;
+
+    /// Reads and writes what is possible; Done when the whole turn has come back and is right.
+    fn ready(&mut self, scratch: &mut [u8]) -> Result<Step, Fault>;
+
+    /// Messages in a turn.
+    fn messages_per_turn(&self) -> u64 {
+        1
+    }
+
+    /// How long a turn may take before `overdue` is asked; None: as long as the engine's patience.
+    fn patience_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn overdue(&mut self) -> Result<Overdue, Fault> {
+        Ok(Overdue::Hangs)
+    }
+}

@@ -1,0 +1,43 @@
+"""Which columns a case's table has. One list for the terminal and the page."""
+
+from __future__ import annotations
+
+from bench.report.document import CaseData
+
+#: Metric -> heading, in the order in which they are shown; those that no row has are left out.
+HEADINGS = {
+    "server_cpu_ns": "CPU/msg",
+    "ns_per_op": "time/op",
+    "cpu_ns_per_op": "CPU/op",
+    "wall_ns": "total",
+    "server_user_ns": "user",
+    "server_system_ns": "system",
+    "bytes_per_item": "memory/item",
+    "rss_bytes_per_item": "RSS/item",
+    "throughput": "per second",
+    "p50_ns": "p50",
+    "p99_ns": "p99",
+    "p999_ns": "p99.9",
+    "lag_p99_ns": "lag p99",
+    "lag_max_ns": "lag max",
+    "cpu_share": "CPU",
+    "rss_bytes": "RSS",
+    "vss_bytes": "VSS",
+    "threads": "threads",
+    "processes": "procs",
+    "switches": "ctx/msg",
+}
+
+
+def columns(case: CaseData) -> list[str]:
+    """The metrics to show, the main one first."""
+    present = {name for row in case["rows"] for name in row["summary"]}
+    if all(_median(case, index, "processes") <= 1 for index in range(len(case["rows"]))):
+        present.discard("processes")
+    rest = [name for name in HEADINGS if name in present and name != case["metric"]]
+    return [case["metric"], *rest]
+
+
+def _median(case: CaseData, index: int, metric: str) -> float:
+    found = case["rows"][index]["summary"].get(metric)
+    return found["median"] if found else 0.0

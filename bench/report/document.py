@@ -1,0 +1,185 @@
+"""The document of a run: plain data, the same that `--json` writes and that every other report reads.
+
+`schema.json` beside this file says its shape; the tests hold both together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NotRequired, TypedDict, cast
+
+from bench.model import Result, Row, Settings
+from bench.stats import Summary, pair_ratios, summarize
+
+SCHEMA = "oneloop-bench/1"
+SCHEMA_FILE = Path(__file__).with_name("schema.json")
+
+
+class SummaryData(TypedDict):
+    """A Summary as plain data."""
+
+    median: float
+    low: float
+    high: float
+    q1: float
+    q3: float
+    count: int
+
+
+class RowData(TypedDict):
+    """One rival in one case."""
+
+    rival: str
+    status: str
+    reason: str
+    notes: list[str]
+    samples: list[dict[str, float] | None]
+    summary: dict[str, SummaryData]
+    ratio: NotRequired[SummaryData]
+    curve: NotRequired[list[list[float]]]
+
+
+class CaseData(TypedDict):
+    """One case."""
+
+    suite: str
+    name: str
+    params: dict[str, int | str]
+    metric: str
+    unit: str
+    baseline: str
+    remark: str
+    rounds: int
+    rows: list[RowData]
+
+
+class Document(TypedDict):
+    """A whole run."""
+
+    schema: str
+    command: str
+    machine: dict[str, str | int]
+    versions: dict[str, str]
+    settings: dict[str, int | float | None]
+    interrupted: bool
+    warnings: list[str]
+    cases: list[CaseData]
+
+
+def _summary_data(summary: Summary) -> SummaryData:
+    return SummaryData(
+        median=summary.median,
+        low=summary.low,
+        high=summary.high,
+        q1=summary.q1,
+        q3=summary.q3,
+        count=summary.count,
+    )
+
+
+def _series(row: Row, metric: str) -> list[float | None]:
+    return [sample.metrics.get(metric) if sample else None for sample in row.samples]
+
+
+def _summaries(row: Row) -> dict[str, SummaryData]:
+    names = dict.fromkeys(name for sample in row.samples if sample for name in sample.metrics)
+    found = {}
+    for name in names:
+        values = [value for value in _series(row, name) if value is not None]
+        found[name] = _summary_data(summarize(values))
+    return found
+
+
+def _median_curve(row: Row) -> list[list[float]]:
+    """The curve of the round whose median latency is the middle one: a real distribution, not a mixture."""
+    curves = sorted(
+        (sample for sample in row.samples if sample and sample.curve),
+        key=lambda sample: sample.metrics.get("p50_ns", 0.0),
+    )
+    return [[q, ns] for q, ns in curves[len(curves) // 2].curve] if curves else []
+
+
+def _row_data(row: Row, baseline: Row | None, metric: str) -> RowData:
+    notes = dict.fromkeys(note for sample in row.samples if sample for note in sample.notes)
+    data = RowData(
+        rival=row.rival,
+        status=row.status,
+        reason=row.reason,
+        notes=list(notes),
+        samples=[sample.metrics if sample else None for sample in row.samples],
+        summary=_summaries(row),
+    )
+    curve = _median_curve(row)
+    if curve:
+        data["curve"] = curve
+    if baseline is not None and row.status == "ok":
+        ratios = pair_ratios(_series(row, metric), _series(baseline, metric))
+        if ratios:
+            data["ratio"] = _summary_data(summarize(ratios))
+    return data
+
+
+def _baseline_row(result: Result) -> Row | None:
+    """The case's baseline, or stock asyncio where the baseline could not run."""
+    for name in (result.case.baseline, result.case.baseline.replace("uvloop", "asyncio")):
+        for row in result.rows:
+            if row.rival == name and any(row.samples):
+                return row
+    return None
+
+
+def case_data(result: Result) -> CaseData:
+    """One case as plain data, with its summaries and ratios."""
+    case = result.case
+    baseline = _baseline_row(result)
+    return CaseData(
+        suite=case.suite,
+        name=case.name,
+        params=case.params,
+        metric=case.metric,
+        unit=case.unit,
+        baseline=baseline.rival if baseline else "",
+        remark=case.remark,
+        rounds=result.rounds_done,
+        rows=[_row_data(row, baseline, case.metric) for row in result.rows],
+    )
+
+
+def document(
+    results: Sequence[Result],
+    settings: Settings,
+    command: str,
+    machine: dict[str, str | int],
+    versions: dict[str, str],
+    warnings: Sequence[str] = (),
+    interrupted: bool = False,
+) -> Document:
+    """Everything that a reader needs to judge the figures."""
+    return Document(
+        schema=SCHEMA,
+        command=command,
+        machine=machine,
+        versions=versions,
+        settings=asdict(settings),
+        interrupted=interrupted,
+        warnings=list(warnings),
+        cases=[case_data(result) for result in results],
+    )
+
+
+def save(doc: Document, path: Path) -> None:
+    """Writes the document whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(doc, indent=1) + "\n")
+    partial.replace(path)
+
+
+def load(path: Path) -> Document:
+    """Reads a document. Raises ValueError for another schema, OSError."""
+    found: object = json.loads(path.read_text())
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise ValueError(f"{path} is not a document of schema {SCHEMA}")
+    return cast("Document", found)

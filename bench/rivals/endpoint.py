@@ -1,0 +1,96 @@
+"""Where a rival listens, said the same way to all of them. Standard library only; every Python rival imports it."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import ssl
+from dataclasses import dataclass
+
+BACKLOG = 4096
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What the starter asked for on the command line."""
+
+    loop: str
+    form: str
+    family: str
+    path: str
+    tls: str
+    size: int
+
+
+def parse() -> Endpoint:
+    """Reads the command line that every rival shares."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--loop", default="asyncio")
+    parser.add_argument("--form", default="protocol")
+    parser.add_argument("--family", default="tcp")
+    parser.add_argument("--path", default="")
+    parser.add_argument("--tls", default="")
+    parser.add_argument("--size", type=int, default=1024)
+    options = parser.parse_args()
+    grow_heap()
+    return Endpoint(**vars(options))
+
+
+def grow_heap() -> None:
+    """Brings glibc's allocator into the state that a program of some size has reached after its imports.
+
+    In a process that never freed a large block, every buffer above 128 KiB is mapped and unmapped again, which makes
+    stock asyncio (256 KiB for each read) three times as slow as it is in real programs. Freeing one large block
+    raises that threshold for good (man 3 mallopt, M_MMAP_THRESHOLD). Done for all Python rivals alike.
+    """
+    bytearray(4 << 20)
+
+
+def listen(endpoint: Endpoint) -> socket.socket:
+    """A nonblocking socket that listens (or, for udp, is bound) on loopback or on the path."""
+    if endpoint.family == "unix":
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.bind(endpoint.path)
+        sock.listen(BACKLOG)
+    elif endpoint.family == "udp":
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind(("127.0.0.1", 0))
+    else:
+        # asyncio switches Nagle's delay off only where the protocol number is given; Linux passes the option of a
+        # listening socket on to those it accepts, which serves the libraries that never set it.
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(BACKLOG)
+    sock.setblocking(False)
+    return sock
+
+
+def port_of(sock: socket.socket) -> int:
+    """The port to announce; to be asked before a loop takes the socket over."""
+    return 0 if sock.family == socket.AF_UNIX else int(sock.getsockname()[1])
+
+
+def announce(sock: socket.socket) -> None:
+    """Tells the starter that the server serves."""
+    announce_port(port_of(sock))
+
+
+def announce_port(port: int) -> None:
+    """The same, where a library made the socket."""
+    print("ready", port, flush=True)
+
+
+def no_delay(sock: socket.socket | None) -> None:
+    """TCP_NODELAY, as every rival has it; nothing on a Unix socket."""
+    if sock is not None and sock.family == socket.AF_INET:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def tls_context(endpoint: Endpoint, make: type[ssl.SSLContext] = ssl.SSLContext) -> ssl.SSLContext | None:
+    """A server context from the PEM with key and chain, or None without --tls."""
+    if not endpoint.tls:
+        return None
+    context = make(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(endpoint.tls)
+    return context

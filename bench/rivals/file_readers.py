@@ -1,0 +1,222 @@
+"""Reading whole files and blocks of files, in each rival's natural form. Used by the programs of the files suite.
+
+An asyncio reader is a coroutine function; the others are plain functions, and the programs call both.
+"""
+
+# mypy: disable-error-code="import-untyped,import-not-found"
+# The rivals are untyped or missing, oneloop.files may not exist yet.
+from __future__ import annotations
+
+import asyncio
+import importlib
+import mmap
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+BLOCK = 4096
+IN_FLIGHT = 16
+
+
+class Reader(Protocol):
+    """What the programs need of a rival."""
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        """Reads every file whole; returns how many bytes."""
+
+    async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
+        """Reads 4 KiB at each offset, up to 16 at a time; returns how many bytes."""
+
+
+async def _in_flight(offsets: Sequence[int], read: Callable[[int], Awaitable[int]]) -> int:
+    """Sixteen tasks that share the offsets."""
+    pending = iter(offsets)
+
+    async def work() -> int:
+        return sum([await read(offset) for offset in pending])
+
+    return sum(await asyncio.gather(*(work() for _ in range(IN_FLIGHT))))
+
+
+def _flags(direct: bool) -> int:
+    return os.O_RDONLY | (os.O_DIRECT if direct else 0)
+
+
+class Blocking:
+    """open(): blocks the loop for as long as the disk needs."""
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        total = 0
+        for path in paths:
+            with open(path, "rb") as file:
+                total += len(file.read())
+        return total
+
+    async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
+        buffer = mmap.mmap(-1, BLOCK)  # page-aligned, as O_DIRECT wants it
+        fd = os.open(path, _flags(direct))
+        try:
+            total = 0
+            for offset in offsets:
+                total += os.preadv(fd, [buffer], offset)
+                await asyncio.sleep(0)
+            return total
+        finally:
+            os.close(fd)
+
+
+class Aiofiles:
+    """aiofiles: every call in the loop's executor."""
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        import aiofiles
+
+        async def one(path: str) -> int:
+            async with aiofiles.open(path, "rb") as file:
+                return len(await file.read())
+
+        return sum(await asyncio.gather(*(one(path) for path in paths)))
+
+    async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
+        import aiofiles
+
+        files = [await aiofiles.open(path, "rb", buffering=0) for _ in range(IN_FLIGHT)]
+        idle = list(files)
+
+        async def one(offset: int) -> int:
+            file = idle.pop()
+            await file.seek(offset)
+            got = len(await file.read(BLOCK))
+            idle.append(file)
+            return got
+
+        total = await _in_flight(offsets, one)
+        for file in files:
+            await file.close()
+        return total
+
+
+class Executor:
+    """A thread pool by hand: what a careful program does without any package."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(IN_FLIGHT)
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        loop = asyncio.get_running_loop()
+
+        def one(path: str) -> int:
+            with open(path, "rb") as file:
+                return len(file.read())
+
+        return sum(await asyncio.gather(*(loop.run_in_executor(self.pool, one, path) for path in paths)))
+
+    async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
+        loop = asyncio.get_running_loop()
+        fd = os.open(path, _flags(direct))
+        idle = [mmap.mmap(-1, BLOCK) for _ in range(IN_FLIGHT)]
+
+        async def one(offset: int) -> int:
+            buffer = idle.pop()
+            got = await loop.run_in_executor(self.pool, os.preadv, fd, [buffer], offset)
+            idle.append(buffer)
+            return got
+
+        try:
+            return await _in_flight(offsets, one)
+        finally:
+            os.close(fd)
+
+
+class Aiofile:
+    """aiofile on caio, which chooses Linux AIO, threads or io_uring by itself."""
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        from aiofile import async_open
+
+        async def one(path: str) -> int:
+            async with async_open(path, "rb") as file:
+                return len(await file.read())
+
+        return sum(await asyncio.gather(*(one(path) for path in paths)))
+
+    async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
+        from aiofile import AIOFile
+
+        async with AIOFile(path, "rb") as file:
+
+            async def one(offset: int) -> int:
+                return len(await file.read_bytes(BLOCK, offset))
+
+            return await _in_flight(offsets, one)
+
+
+class Libaio:
+    """libaio: Linux AIO, polled; it does not know asyncio, so the loop waits for it."""
+
+    def __init__(self) -> None:
+        import libaio
+
+        self.aio = libaio
+        self.context = libaio.AIOContext(IN_FLIGHT * 4)
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        files = [open(path, "rb", buffering=0) for path in paths]  # noqa: SIM115 - closed together below
+        try:
+            blocks = [
+                self.aio.AIOBlock(self.aio.AIOBLOCK_MODE_READ, file, [bytearray(os.fstat(file.fileno()).st_size)], 0)
+                for file in files
+            ]
+            self.context.submit(blocks)
+            events = self.context.getEvents(len(blocks))
+            return sum(int(event[1]) for event in events)
+        finally:
+            for file in files:
+                file.close()
+
+    async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
+        fd = os.open(path, _flags(direct))
+        total = 0
+        try:
+            for at in range(0, len(offsets), IN_FLIGHT):
+                blocks = [
+                    self.aio.AIOBlock(self.aio.AIOBLOCK_MODE_READ, fd, [mmap.mmap(-1, BLOCK)], offset)
+                    for offset in offsets[at : at + IN_FLIGHT]
+                ]
+                self.context.submit(blocks)
+                total += sum(int(event[1]) for event in self.context.getEvents(len(blocks)))
+                await asyncio.sleep(0)
+        finally:
+            os.close(fd)
+        return total
+
+
+class Oneloop:
+    """oneloop.files. Raises ImportError while it does not exist."""
+
+    def __init__(self) -> None:
+        self.files = importlib.import_module("oneloop.files")
+
+    async def read_all(self, paths: Sequence[str]) -> int:
+        if len(paths) == 1:
+            return len(await self.files.read_file(paths[0]))
+        return sum(map(len, await asyncio.gather(*(self.files.read_file(path) for path in paths))))
+
+    async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
+        async with self.files.open(path, "rb", buffering=0, direct=direct) as file:
+
+            async def one(offset: int) -> int:
+                return len(await file.pread(BLOCK, offset))
+
+            return await _in_flight(offsets, one)
+
+
+READERS: dict[str, Callable[[], Reader]] = {
+    "open": Blocking,
+    "executor": Executor,
+    "aiofiles": Aiofiles,
+    "aiofile": Aiofile,
+    "libaio": Libaio,
+    "oneloop": Oneloop,
+}

@@ -1,0 +1,228 @@
+"""Green threads' own operations, timed from inside: switch, spawn, memory of one that is parked.
+
+The same work for gevent, plain greenlets, threads, asyncio tasks and (when it exists) oneloop.green.
+"""
+
+# mypy: disable-error-code="import-untyped,import-not-found"
+# Gevent and greenlet have no stubs, oneloop.green may not exist yet.
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from bench.measure import private_bytes, read_usage
+from bench.rivals import loops
+from bench.rivals.report_line import hand_over
+
+
+class Threads(Protocol):
+    """What is asked of a rival."""
+
+    def switch(self, count: int) -> None:
+        """Ten threads that yield in turn, count times in all."""
+
+    def spawn(self, count: int) -> None:
+        """Starts threads that end at once, one after the other, and waits for each."""
+
+    @contextmanager
+    def parked(self, count: int) -> Iterator[None]:
+        """So many threads that wait for an event."""
+
+
+class Gevent:
+    def __init__(self) -> None:
+        import gevent
+        import gevent.event
+
+        self.gevent, self.event = gevent, gevent.event
+
+    def switch(self, count: int) -> None:
+        def spin() -> None:
+            for _ in range(count // 10):
+                self.gevent.sleep(0)
+
+        self.gevent.joinall([self.gevent.spawn(spin) for _ in range(10)])
+
+    def spawn(self, count: int) -> None:
+        for _ in range(count):
+            self.gevent.spawn(int).join()
+
+    @contextmanager
+    def parked(self, count: int) -> Iterator[None]:
+        event = self.event.Event()
+        threads = [self.gevent.spawn(event.wait) for _ in range(count)]
+        self.gevent.sleep(0)
+        yield
+        event.set()
+        self.gevent.joinall(threads)
+
+
+class Greenlet:
+    """No loop: switching straight between greenlets is the floor."""
+
+    def __init__(self) -> None:
+        import greenlet
+
+        self.greenlet = greenlet
+
+    def switch(self, count: int) -> None:
+        main = self.greenlet.getcurrent()
+
+        def spin() -> None:
+            while True:
+                main.switch()
+
+        others = [self.greenlet.greenlet(spin) for _ in range(10)]
+        for _ in range(count // 20):
+            for other in others:
+                other.switch()
+
+    def spawn(self, count: int) -> None:
+        for _ in range(count):
+            self.greenlet.greenlet(int).switch()
+
+    @contextmanager
+    def parked(self, count: int) -> Iterator[None]:
+        main = self.greenlet.getcurrent()
+        threads = [self.greenlet.greenlet(main.switch) for _ in range(count)]
+        for thread in threads:
+            thread.switch()
+        yield
+        for thread in threads:
+            thread.switch()
+
+
+class OsThreads:
+    def switch(self, count: int) -> None:
+        batons = [threading.Semaphore(0) for _ in range(10)]
+        each = count // 10
+
+        def spin(number: int) -> None:
+            for _ in range(each):
+                batons[number].acquire()
+                batons[(number + 1) % 10].release()
+
+        threads = [threading.Thread(target=spin, args=(number,)) for number in range(10)]
+        for thread in threads:
+            thread.start()
+        batons[0].release()
+        for thread in threads:
+            thread.join()
+
+    def spawn(self, count: int) -> None:
+        for _ in range(count):
+            thread = threading.Thread(target=int)
+            thread.start()
+            thread.join()
+
+    @contextmanager
+    def parked(self, count: int) -> Iterator[None]:
+        event = threading.Event()
+        threads = [threading.Thread(target=event.wait) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        yield
+        event.set()
+        for thread in threads:
+            thread.join()
+
+
+class Oneloop(Gevent):
+    """oneloop.green. Raises ImportError while it does not exist."""
+
+    def __init__(self) -> None:
+        self.gevent = importlib.import_module("oneloop.green")
+        self.event = importlib.import_module("oneloop.green.event")
+
+
+class Tasks:
+    """asyncio tasks, which are not threads: they cannot block inside a call."""
+
+    def __init__(self, loop: str) -> None:
+        self.loop = loops.factory(loop)()
+
+    def switch(self, count: int) -> None:
+        async def spin() -> None:
+            for _ in range(count // 10):
+                await asyncio.sleep(0)
+
+        async def main() -> None:
+            await asyncio.gather(*(spin() for _ in range(10)))
+
+        self.loop.run_until_complete(main())
+
+    def spawn(self, count: int) -> None:
+        async def nothing() -> None:
+            return
+
+        async def main() -> None:
+            for _ in range(count):
+                await self.loop.create_task(nothing())
+
+        self.loop.run_until_complete(main())
+
+    @contextmanager
+    def parked(self, count: int) -> Iterator[None]:
+        event = asyncio.Event()
+        tasks = [self.loop.create_task(event.wait()) for _ in range(count)]
+        self.loop.run_until_complete(asyncio.sleep(0))
+        yield
+        event.set()
+        self.loop.run_until_complete(asyncio.gather(*tasks))
+
+
+RIVALS: dict[str, Callable[[], Threads]] = {
+    "gevent": Gevent,
+    "greenlet": Greenlet,
+    "threads": OsThreads,
+    "oneloop": Oneloop,
+    "tasks on asyncio": lambda: Tasks("asyncio"),
+    "tasks on uvloop": lambda: Tasks("uvloop"),
+}
+
+
+def timed(operation: Callable[[int], None], count: int) -> dict[str, float]:
+    """Nanoseconds per operation, wall and CPU."""
+    operation(max(20, count // 20))
+    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+    operation(count)
+    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+    return {"ns_per_op": wall / count, "cpu_ns_per_op": used / count, "ops": float(count)}
+
+
+def memory(rival: Threads, count: int) -> dict[str, float]:
+    """Private and virtual memory of one parked thread."""
+    import os
+
+    with rival.parked(10):
+        pass
+    before, vss = private_bytes(os.getpid()), read_usage(os.getpid()).vss_bytes
+    with rival.parked(count):
+        usage = read_usage(os.getpid())
+        after = private_bytes(os.getpid())
+    return {
+        "bytes_per_item": max(0, after - before) / count,
+        "vss_bytes_per_item": max(0, usage.vss_bytes - vss) / count,
+        "rss_bytes": usage.rss_bytes,
+        "vss_bytes": usage.vss_bytes,
+        "threads": usage.threads,
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rival", required=True)
+    parser.add_argument("--operation", required=True)
+    parser.add_argument("--count", type=int, required=True)
+    asked = parser.parse_args()
+    chosen = RIVALS[asked.rival]()
+    if asked.operation == "parked":
+        hand_over(memory(chosen, asked.count))
+    else:
+        hand_over(timed(getattr(chosen, asked.operation), asked.count))

@@ -1,0 +1,152 @@
+"""One measurement of a server: start it afresh, load it, read its CPU clock at both ends of the window.
+
+The generator warms up, says `ready` while nothing is under way, and starts the window on `go`; the server's usage is
+read at those two moments of rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench import certificates, measure
+from bench.catalogue import Serve, server_argv, server_env
+from bench.model import Curve, Metrics, RivalFailedError, Sample, Settings
+from bench.process import START_PATIENCE_S, Program, native
+
+#: The generator counts as the bottleneck when it was this busy while the server had time to rest.
+GENERATOR_BUSY = 0.9
+SERVER_RESTS = 0.9
+
+StartServer = Callable[[str, Serve], tuple[Sequence[str], dict[str, str]]]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the generator does to the server."""
+
+    mode: str = "echo"
+    size: int = 1024
+    connections: int = 10
+    pipeline: int = 1
+    rate: float | None = None
+    closer: str = "server"
+    patience_s: float = 5.0
+
+    def options(self, settings: Settings) -> list[str]:
+        """The generator's command line, without the address."""
+        given = ["--mode", self.mode, "--size", str(self.size), "--pipeline", str(self.pipeline)]
+        given += ["--connections", str(self.connections), "--closer", self.closer]
+        given += ["--patience", str(self.patience_s)]
+        given += ["--duration", str(settings.duration_s), "--warmup", str(settings.warmup_s)]
+        rate = self.rate if self.rate is not None else settings.rate
+        if rate is not None:
+            given += ["--rate", str(rate)]
+        # Without a CPU of its own the generator must not spin the server off the only one.
+        if settings.generator_cpu is None:
+            given += ["--waiting", "sleep"]
+        return given
+
+
+def _default_start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
+    return server_argv(rival, serve), server_env(rival)
+
+
+@contextlib.contextmanager
+def running_server(
+    rival: str, serve: Serve, settings: Settings, start: StartServer = _default_start
+) -> Iterator[tuple[Program, list[str]]]:
+    """A fresh server; gives it with the generator's options that lead to it."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        given = serve
+        if serve.family == "unix":
+            given = replace(given, path=str(Path(folder) / "socket"))
+        if serve.tls:
+            given = replace(given, tls=str(certificates.server_file()))
+        argv, env = start(rival, given)
+        with Program(argv, settings.server_cpu, env) as server:
+            word, _, port = server.read_line(START_PATIENCE_S).partition(" ")
+            if word != "ready":
+                raise RivalFailedError(f"said {word!r} where `ready` was expected")
+            address = ["--path", given.path] if serve.family == "unix" else ["--port", port]
+            if serve.tls:
+                address += ["--ca", str(certificates.authority_file())]
+            yield server, address
+
+
+def read_event(generator: Program, patience_s: float) -> dict[str, Any]:
+    """The generator's next line. Raises RivalFailedError with its reason when it gave up."""
+    event: dict[str, Any] = json.loads(generator.read_line(patience_s))
+    if event["event"] == "failed":
+        raise RivalFailedError(str(event["reason"]))
+    return event
+
+
+def explain(server: Program, failure: RivalFailedError) -> RivalFailedError:
+    """A generator's complaint, or the server's own end when that came first."""
+    if server.is_running():
+        return failure
+    return RivalFailedError(f"died: {server.ending()}")
+
+
+def measure_server(
+    rival: str,
+    serve: Serve,
+    load: Load,
+    settings: Settings,
+    start: StartServer = _default_start,
+) -> Sample:
+    """Raises RivalFailedError, RivalMissingError."""
+    patience_s = 15.0 + 3 * load.patience_s + 3 * settings.duration_s + settings.warmup_s
+    with running_server(rival, serve, settings, start) as (server, address):
+        argv = [native("loadgen"), *address, *load.options(settings)]
+        with Program(argv, settings.generator_cpu) as generator:
+            try:
+                read_event(generator, patience_s)
+                before = measure.read_usage(server.pid)
+                generator.tell("go")
+                outcome = read_event(generator, patience_s)["outcome"]
+                after = measure.read_usage(server.pid)
+            except RivalFailedError as failure:
+                raise explain(server, failure) from failure
+            except ProcessLookupError:
+                raise RivalFailedError(f"died: {server.ending()}") from None
+    return _sample(before, after, outcome)
+
+
+def _sample(before: measure.Usage, after: measure.Usage, outcome: dict[str, Any]) -> Sample:
+    messages = int(outcome["messages"])
+    if messages == 0:
+        raise RivalFailedError("answered nothing in the measured window")
+    seconds = float(outcome["seconds"])
+    latency = outcome["latency_ns"]
+    metrics: Metrics = measure.server_metrics(before, after, messages)
+    server_busy = (after.cpu_ns - before.cpu_ns) / 1e9 / seconds
+    metrics |= {
+        "throughput": messages / seconds,
+        "p50_ns": float(latency["p50"]),
+        "p99_ns": float(latency["p99"]),
+        "p999_ns": float(latency["p999"]),
+        "lost": float(outcome["lost"]),
+        "server_busy": server_busy,
+        "generator_busy": float(outcome["generator_busy_share"]),
+        "generator_cpu": float(outcome["generator_cpu_share"]),
+    }
+    curve: Curve = [(float(q), float(ns)) for q, ns in latency["curve"]]
+    return Sample(metrics, curve, _notes(outcome, metrics))
+
+
+def _notes(outcome: dict[str, Any], metrics: Metrics) -> list[str]:
+    notes = []
+    if metrics["generator_busy"] > GENERATOR_BUSY and metrics["server_busy"] < SERVER_RESTS:
+        notes.append("generator was the bottleneck")
+    if outcome["lost"]:
+        notes.append(f"{outcome['lost']} datagrams lost")
+    if outcome["unsent"]:
+        notes.append(f"{outcome['unsent']} messages were due and never sent: overloaded")
+    return notes

@@ -1,0 +1,41 @@
+"""The suites, one file each: a function from options to cases. This file is their list and knows no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.model import Case
+from bench.suites import (
+    accept,
+    files,
+    green,
+    http,
+    idle,
+    pipeline,
+    primitives,
+    scale,
+    sock,
+    streams,
+    tcp,
+    tls,
+    udp,
+    unix,
+)
+from bench.suites.options import Options
+
+SUITES: dict[str, Callable[[Options], list[Case]]] = {
+    "tcp": tcp.cases,
+    "unix": unix.cases,
+    "udp": udp.cases,
+    "tls": tls.cases,
+    "streams": streams.cases,
+    "sock": sock.cases,
+    "pipeline": pipeline.cases,
+    "accept": accept.cases,
+    "primitives": primitives.cases,
+    "http": http.cases,
+    "files": files.cases,
+    "green": green.cases,
+    "idle": idle.cases,
+    "scale": scale.cases,
+}

@@ -1,0 +1,111 @@
+"""green: the two benchmarks of the gevent talk; switch, spawn, and memory of a parked green thread.
+
+The talk counted seconds for a fixed number of messages; here the rate of a measured window is turned into those
+seconds, and stands beside the CPU time, so that long runs are not needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from bench.catalogue import FLOOR, SUBJECT, Serve, has_module, missing_reason, server_argv, server_env
+from bench.model import Case, RivalMissingError, Sample, Settings
+from bench.rivals.loops import MODULES as LOOPS
+from bench.served import Load, measure_server
+from bench.suites.options import Options
+from bench.timed import measure_program, python_module
+
+MISSING = "suite subject does not exist yet: oneloop.green"
+SERVERS = ("threads", "gevent", "tornado", "select", "asyncio", "uvloop", SUBJECT)
+OPERATIONS = {
+    "switch": ("switch", 300_000, "ns_per_op", "time per switch"),
+    "spawn": ("spawn and join", 50_000, "ns_per_op", "time per thread"),
+    "parked": ("parked threads", 2_000, "bytes_per_item", "private memory per thread"),
+}
+PRIMITIVES = ("greenlet", "threads", "gevent", "tasks on asyncio", "tasks on uvloop", SUBJECT)
+
+
+def subject_exists() -> bool:
+    """Whether oneloop offers green threads."""
+    if not has_module("oneloop"):
+        return False
+    try:
+        return hasattr(importlib.import_module("oneloop.green"), "spawn")
+    except ImportError:
+        return False
+
+
+def _remark(text: str) -> str:
+    return text if subject_exists() else f"{text}; {MISSING}; rivals alone"
+
+
+def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
+    """The command of a server. Raises RivalMissingError."""
+    if rival == SUBJECT:
+        if not subject_exists():
+            raise RivalMissingError(MISSING)
+        return python_module("oneloop_green_server", *serve.options()), {}
+    if rival in ("threads", "select"):
+        return python_module(f"{rival}_server", *serve.options()), {}
+    return server_argv(rival, serve), server_env(rival)
+
+
+def _talk_case(options: Options, form: str, connections: int, messages: int, name: str) -> Case:
+    def measure(rival: str, settings: Settings) -> Sample:
+        # Threads take turns of 5 ms: the last of 2000 waits long.
+        load = Load(size=64, connections=connections, patience_s=30.0)
+        sample = measure_server(rival, Serve(form), load, settings, start)
+        sample.metrics["wall_ns"] = messages / sample.metrics["throughput"] * 1e9
+        return sample
+
+    rivals = (FLOOR, *SERVERS) if form == "protocol" else SERVERS
+    return Case(
+        suite="green",
+        name=name,
+        params={"connections": connections, "messages": messages},
+        metric="server_cpu_ns",
+        unit="CPU per message",
+        rivals=options.pick_rivals(rivals),
+        measure=measure,
+        remark=_remark(f"total: seconds that {messages:,} messages would take"),
+        baseline="gevent",
+    )
+
+
+def _primitive_case(options: Options, operation: str) -> Case:
+    title, count, metric, unit = OPERATIONS[operation]
+
+    def measure(rival: str, settings: Settings) -> Sample:
+        if rival == SUBJECT and not subject_exists():
+            raise RivalMissingError(MISSING)
+        module = rival.removeprefix("tasks on ")
+        reason = missing_reason(module) if module in LOOPS else ""
+        if module in ("gevent", "greenlet") and not has_module(module):
+            reason = f"{module} is not installed"
+        if reason:
+            raise RivalMissingError(reason)
+        args = ["--rival", rival, "--operation", operation, "--count", str(settings.scaled(count))]
+        return measure_program(python_module("green_primitives", *args), settings)
+
+    return Case(
+        suite="green",
+        name=title,
+        params={"operation": operation, "count": count},
+        metric=metric,
+        unit=unit,
+        rivals=options.pick_rivals(PRIMITIVES),
+        measure=measure,
+        remark=_remark("greenlet alone is the floor"),
+        baseline="gevent",
+    )
+
+
+def cases(options: Options) -> list[Case]:
+    if options.quick:
+        return [_primitive_case(options, "switch")]
+    return [
+        _talk_case(options, "protocol", 1000, 1_000_000, "talk 1: echo, 1000 connections"),
+        _talk_case(options, "work", 2000, 100_000, "talk 2: CPU work, 2000 connections"),
+        *(_primitive_case(options, operation) for operation in OPERATIONS),
+    ]

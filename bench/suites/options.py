@@ -1,0 +1,64 @@
+"""What the command line may narrow a suite to, and which loops and servers are measured in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bench.catalogue import FLOOR, SERVERS, SUBJECT, URING
+
+#: A rival under a second name is only there when it is asked for.
+LOOP_RIVALS = ("asyncio", "uvloop", "rloop", SUBJECT)
+ALIASES = ("uvloop-again",)
+SERVER_RIVALS = tuple(name for name in SERVERS if name not in ALIASES)
+
+#: Rivals that no suite of servers knows.
+FILE_RIVALS = ("open", "executor", "aiofiles", "aiofile", "libaio", "fio")
+HTTP_RIVALS = ("aiohttp", "httptools", "uvicorn", "granian", "pywsgi")
+GREEN_RIVALS = ("threads", "select", "greenlet", "tasks")
+#: The few that a quick run measures, besides a suite's own.
+QUICK_RIVALS = {FLOOR, "asyncio", "uvloop", SUBJECT, "open", "fio", "greenlet"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Empty tuples mean: what the suite chooses."""
+
+    sizes: tuple[int, ...] = ()
+    connections: tuple[int, ...] = ()
+    only: tuple[str, ...] = ()
+    quick: bool = False
+
+    def pick_sizes(self, *natural: int) -> tuple[int, ...]:
+        """The asked-for sizes, or the suite's own; one of them when it must be quick."""
+        return self.sizes or (natural[:1] if self.quick else natural)
+
+    def pick_connections(self, *natural: int, quick: int = 10) -> tuple[int, ...]:
+        """The asked-for numbers of connections, or the suite's own."""
+        return self.connections or ((quick,) if self.quick else natural)
+
+    def pick_rivals(self, offered: Iterable[str]) -> tuple[str, ...]:
+        """The rivals to measure, in the suite's order; names under which a rival stands beside itself included."""
+        rivals = tuple(offered)
+        if self.only:
+            extra = tuple(name for name in self.only if name in ALIASES and "uvloop" in rivals)
+            chosen = tuple(name for name in rivals if {name, *_parts(name)} & set(self.only))
+            return chosen + extra
+        if self.quick:
+            return tuple(name for name in rivals if set(_parts(name)) & QUICK_RIVALS)
+        return rivals
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """`aiohttp on uvloop` is aiohttp's and uvloop's."""
+    return tuple(name.split(" on "))
+
+
+def size_text(size_bytes: int) -> str:
+    """1024 -> 1 KiB."""
+    if size_bytes % 1024 == 0:
+        return f"{size_bytes // 1024} KiB"
+    return f"{size_bytes} B"
+
+
+ALL_RIVALS = tuple(dict.fromkeys((*SERVERS, *ALIASES, *FILE_RIVALS, *HTTP_RIVALS, *GREEN_RIVALS, URING)))

@@ -1,0 +1,30 @@
+"""pipeline: 16 and 128 messages of 64 B come in one write; the server answers each with a write of its own."""
+
+from __future__ import annotations
+
+from bench.catalogue import Serve
+from bench.model import Case
+from bench.served import Load
+from bench.suites.echo import echo_case
+from bench.suites.options import SERVER_RIVALS, Options, size_text
+
+
+def cases(options: Options) -> list[Case]:
+    sizes = options.sizes or (64,)
+    connections = options.pick_connections(10, 100)
+    depths = (16,) if options.quick else (16, 128)
+    remark = "the floor sends back what came in one write"
+    return [
+        echo_case(
+            "pipeline",
+            options,
+            SERVER_RIVALS,
+            Serve("pipeline", size=size),
+            Load(size=size, connections=count, pipeline=depth),
+            name=f"{depth} × {size_text(size)}, {count} connections",
+            remark=remark,
+        )
+        for size in sizes
+        for depth in depths
+        for count in connections
+    ]

@@ -1,0 +1,60 @@
+"""primitives: the loop's own operations, nanoseconds each; the floor is the same callbacks with no loop."""
+
+from __future__ import annotations
+
+from bench.catalogue import FLOOR, missing_reason
+from bench.model import Case, RivalMissingError, Sample, Settings
+from bench.rivals.primitives import OPERATIONS
+from bench.suites.options import LOOP_RIVALS, Options
+from bench.timed import measure_program, python_module
+
+TITLES = {
+    "call_soon": "call_soon chain",
+    "call_later": "call_later with 100,000 pending",
+    "call_later_make": "call_later: making 100,000",
+    "cancel": "cancel of 100,000",
+    "sleep_zero": "sleep(0) switch",
+    "create_task": "create_task and await",
+    "future_wakeup": "future wake-up",
+    "queue": "queue ping-pong",
+    "call_soon_threadsafe": "call_soon_threadsafe flood",
+    "executor": "executor round trip",
+    "make_close": "make, run once and close a loop",
+}
+HAS_FLOOR = frozenset({"call_soon", "call_later", "sleep_zero", "create_task"})
+#: Several threads: what counts is when the answer comes. All others are one thread's work, whose CPU time does not
+#: depend on what else the machine does.
+THREADED = frozenset({"call_soon_threadsafe", "executor"})
+QUICK = ("call_soon",)
+MAKE_CLOSE_COUNT = 1000
+
+
+def _case(options: Options, operation: str, count: int) -> Case:
+    def measure(rival: str, settings: Settings) -> Sample:
+        times = settings.scaled(count)
+        args = ["--operation", operation, "--count", str(times)]
+        if rival == FLOOR:
+            return measure_program(python_module("primitives_floor", *args), settings)
+        reason = missing_reason(rival)
+        if reason:
+            raise RivalMissingError(reason)
+        argv = python_module("primitives", "--loop", rival, *args)
+        return measure_program(argv, settings)
+
+    rivals = (FLOOR, *LOOP_RIVALS) if operation in HAS_FLOOR else LOOP_RIVALS
+    return Case(
+        suite="primitives",
+        name=TITLES[operation],
+        params={"operation": operation, "count": count},
+        metric="ns_per_op" if operation in THREADED else "cpu_ns_per_op",
+        unit="time per operation" if operation in THREADED else "CPU time per operation",
+        rivals=options.pick_rivals(rivals),
+        measure=measure,
+    )
+
+
+def cases(options: Options) -> list[Case]:
+    counts = {name: count for name, (_, count) in OPERATIONS.items()}
+    counts["make_close"] = MAKE_CLOSE_COUNT
+    chosen = QUICK if options.quick else tuple(counts)
+    return [_case(options, name, counts[name]) for name in chosen]

@@ -1,0 +1,35 @@
+"""tcp: echo through a protocol (or what comes next to it) on TCP; 1, 10, 100 KiB; 1 to 1000 connections.
+
+Beside the closed loop: BufferedProtocol on the asyncio loops, and an open loop, whose latencies count from the moment
+a message was due.
+"""
+
+from __future__ import annotations
+
+from bench.catalogue import FLOOR, Serve
+from bench.model import Case
+from bench.served import Load
+from bench.suites.echo import echo_case, echo_cases
+from bench.suites.options import LOOP_RIVALS, SERVER_RIVALS, Options, size_text
+
+#: Messages per second of the open loop: about half of what stock asyncio can do.
+OPEN_LOOP_RATE = 30_000.0
+
+
+def cases(options: Options) -> list[Case]:
+    sizes = options.pick_sizes(1024, 10_240, 102_400)
+    connections = options.pick_connections(1, 10, 100, 1000)
+    serve = Serve("protocol")
+    found = echo_cases("tcp", options, SERVER_RIVALS, serve, sizes, connections)
+    if options.quick:
+        return found
+    buffered = Serve("buffered")
+    for size in sizes:
+        load = Load(size=size, connections=10)
+        name = f"BufferedProtocol, {size_text(size)}, 10 connections"
+        found.append(echo_case("tcp", options, (FLOOR, *LOOP_RIVALS), buffered, load, name))
+    load = Load(size=1024, connections=100, rate=OPEN_LOOP_RATE)
+    name = f"open loop, {OPEN_LOOP_RATE:,.0f} a second of 1 KiB, 100 connections"
+    remark = "fixed rate: latency counts from the moment a message was due"
+    found.append(echo_case("tcp", options, SERVER_RIVALS, serve, load, name, remark))
+    return found

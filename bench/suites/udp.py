@@ -1,0 +1,15 @@
+"""udp: datagrams there and back, 64 B to 8 KiB."""
+
+from __future__ import annotations
+
+from bench.catalogue import Serve
+from bench.model import Case
+from bench.suites.echo import echo_cases
+from bench.suites.options import SERVER_RIVALS, Options
+
+
+def cases(options: Options) -> list[Case]:
+    sizes = options.pick_sizes(64, 1024, 8192)
+    connections = options.pick_connections(1, 10, 100)
+    serve = Serve("udp", family="udp")
+    return echo_cases("udp", options, SERVER_RIVALS, serve, sizes, connections, mode="udp")

@@ -1,0 +1,15 @@
+"""unix: the same echo on a Unix stream socket."""
+
+from __future__ import annotations
+
+from bench.catalogue import Serve
+from bench.model import Case
+from bench.suites.echo import echo_cases
+from bench.suites.options import SERVER_RIVALS, Options
+
+
+def cases(options: Options) -> list[Case]:
+    sizes = options.pick_sizes(1024, 10_240, 102_400)
+    connections = options.pick_connections(1, 10, 100, 1000)
+    serve = Serve("protocol", family="unix")
+    return echo_cases("unix", options, SERVER_RIVALS, serve, sizes, connections)

@@ -1,0 +1,55 @@
+//! `create_future` and `create_task`: asyncio's own classes, called without a Python frame.
+
+use super::LoopCore;
+use crate::ffi::method::{self, Arguments, FastMethod};
+use crate::imports;
+use pyo3::intern;
+use pyo3::prelude::*;
+use std::ffi::CStr;
+
+struct CreateFuture;
+
+impl FastMethod for CreateFuture {
+    type Class = LoopCore;
+    const NAME: &'static CStr = c"create_future";
+    const DOC: &'static CStr =
+        c"create_future($self, /)\n--\n\nMake an asyncio.Future that belongs to this loop.";
+
+    fn call<'py>(
+        this: Borrowed<'_, 'py, LoopCore>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        arguments.none("create_future")?;
+        arguments.call_with_loop(&imports::future(py)?, &this.to_owned().into_any())
+    }
+}
+
+struct CreateTask;
+
+impl FastMethod for CreateTask {
+    type Class = LoopCore;
+    const NAME: &'static CStr = c"create_task";
+    const DOC: &'static CStr = c"create_task($self, coro, /, **kwargs)\n--\n\nMake a task of a coroutine.\n\nTakes the keyword arguments that asyncio's loop takes in the running Python version (name,\ncontext, eager_start...), and asks the task factory if there is one. RuntimeError on a closed loop.";
+
+    fn call<'py>(
+        this: Borrowed<'_, 'py, LoopCore>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        let core = this.get();
+        let slf = this.to_owned().into_any();
+        // A factory, or debug mode with its tracebacks: the standard library's own code.
+        if core.is_debug() || !slf.getattr(intern!(py, "_task_factory"))?.is_none() {
+            return arguments.call_after(&imports::stock_create_task(py)?, &slf);
+        }
+        core.check_closed()?;
+        arguments.call_with_loop(&imports::task(py)?, &slf)
+    }
+}
+
+/// Adds the methods to the class.
+pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
+    method::add::<CreateFuture>(py)?;
+    method::add::<CreateTask>(py)
+}

@@ -1,0 +1,52 @@
+//! `Object`: an owned reference that is dropped without asking whether the interpreter is attached.
+//!
+//! `Py<T>` asks a thread-local on every drop, because it may be dropped anywhere; through the
+//! dynamic linker that costs more than the drop itself. `Object` lives only where destructors run
+//! attached: in pyclasses (whose deallocation the interpreter drives) and on the stack of native
+//! methods. Measured on a `call_soon` chain: see docs/design/0006.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
+use std::mem::ManuallyDrop;
+
+pub struct Object(ManuallyDrop<Py<PyAny>>);
+
+impl Object {
+    #[inline]
+    pub fn new(object: Bound<'_, PyAny>) -> Self {
+        Self(ManuallyDrop::new(object.unbind()))
+    }
+
+    #[inline]
+    pub fn bind<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, PyAny> {
+        self.0.bind(py)
+    }
+
+    #[inline]
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self(ManuallyDrop::new(self.0.clone_ref(py)))
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&*self.0)
+    }
+}
+
+impl From<Py<PyAny>> for Object {
+    #[inline]
+    fn from(object: Py<PyAny>) -> Self {
+        Self(ManuallyDrop::new(object))
+    }
+}
+
+impl Drop for Object {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this only asks.
+        debug_assert_eq!(unsafe { ffi::PyGILState_Check() }, 1, "dropped while detached");
+        // SAFETY: the reference is ours and never used again; the thread is attached, as the head
+        // of this file says.
+        unsafe { ffi::Py_DECREF(self.0.as_ptr()) }
+    }
+}

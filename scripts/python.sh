@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# python.sh VERSION: prints the path of a CPython VERSION (3.11 ... 3.15) that has headers, venv and the test package.
+# Looks at PATH, then at pyenv, then unpacks Debian's packages of the suite that carries that version under .pythons/
+# in the checkout; nothing is installed system-wide. Exit status 3 and a reason on stderr when there is none.
+set -euo pipefail
+
+version=${1:?usage: scripts/python.sh VERSION}
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+is_complete() {
+    "$1" - "$version" <<'PY' >/dev/null 2>&1
+import importlib.util, os, sys, sysconfig
+complete = (
+    "%d.%d" % sys.version_info[:2] == sys.argv[1]
+    and sys.implementation.name == "cpython"
+    and os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
+    and importlib.util.find_spec("ensurepip")
+    and importlib.util.find_spec("test.test_asyncio")
+)
+sys.exit(0 if complete else 1)
+PY
+}
+
+resolve() { "$1" -c 'import os, sys; print(os.path.realpath(sys.executable))'; }
+
+# 1. On PATH (every entry: the first may be a bare system Python or a shim of another version).
+while IFS= read -r candidate; do
+    if is_complete "$candidate"; then
+        resolve "$candidate"
+        exit 0
+    fi
+done < <(type -ap "python$version" 2>/dev/null | awk '!seen[$0]++')
+
+# 2. pyenv, the newest patch release first.
+for candidate in $(ls -d "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python 2>/dev/null | sort -rV); do
+    if is_complete "$candidate"; then
+        resolve "$candidate"
+        exit 0
+    fi
+done
+
+# 3. Debian's packages of the suite that has this version.
+case $version in
+    3.11) suite=bookworm ;;
+    3.13) suite=trixie ;;
+    3.14 | 3.15) suite=${ONELOOP_DEBIAN_SUITE:-forky} ;;
+    *) suite= ;;
+esac
+unpacked=$root/.pythons/$version/usr/bin/python$version
+if [ -e "$root/.pythons/$version/.complete" ] && is_complete "$unpacked"; then
+    echo "$unpacked"
+    exit 0
+fi
+if [ -z "$suite" ] || ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
+    echo "no CPython $version with headers and test package on PATH or under pyenv, and no Debian suite to take it from" >&2
+    exit 3
+fi
+if "$root/scripts/unpack-debian-python.sh" "$version" "$suite" "$root/.pythons" >&2 && is_complete "$unpacked"; then
+    echo "$unpacked"
+    exit 0
+fi
+echo "CPython $version could not be unpacked from Debian $suite" >&2
+exit 3

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# system-packages.sh: installs the Debian packages that the tests start (PostgreSQL, redis-server, strace), where missing.
+# Without root or without apt-get it says which tests are left out and why; those tests then skip, naming the component.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+missing=()
+tests=()
+
+need() { # need PROGRAM PACKAGE WHAT-USES-IT
+    if ! PATH=$PATH:/usr/sbin:/usr/local/sbin command -v "$1" >/dev/null; then
+        missing+=("$2")
+        tests+=("$3")
+    fi
+}
+
+need redis-server redis-server "tests/ecosystem/test_redis.py"
+need strace strace "tests/loop/test_system_calls.py"
+need openssl openssl "tests/ecosystem (certificates)"
+if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && ! command -v initdb >/dev/null; then
+    missing+=(postgresql)
+    tests+=("tests/ecosystem/test_postgres.py")
+fi
+
+[ ${#missing[@]} -gt 0 ] || exit 0
+if ! command -v apt-get >/dev/null; then
+    reason="there is no apt-get here"
+elif [ "$(id -u)" != 0 ]; then
+    reason="only root can install packages"
+else
+    echo "installing ${missing[*]}"
+    # No service is to start, and no cluster to be made: the tests make their own.
+    policy=/usr/sbin/policy-rc.d
+    made_policy=
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' >$policy
+        chmod +x $policy
+        made_policy=yes
+    fi
+    log=$root/.build/system-packages.log
+    mkdir -p "$root/.build"
+    status=0
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } \
+        >"$log" 2>&1 </dev/null || status=$?
+    [ -z "$made_policy" ] || rm -f $policy
+    if [ $status = 0 ]; then
+        exit 0
+    fi
+    tail -5 "$log" >&2
+    reason="apt-get failed with status $status, see $log"
+fi
+echo "LEFT OUT, because $reason:"
+for i in "${!missing[@]}"; do
+    echo "  ${tests[$i]} needs ${missing[$i]}"
+done

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# venv.sh VERSION GROUP...: a virtual environment .venvs/VERSION with requirements/GROUP.txt of each group installed.
+# A group is installed again only when its file changes. Prints nothing when there is nothing to do.
+set -euo pipefail
+
+version=${1:?usage: scripts/venv.sh VERSION GROUP...}
+shift
+root=$(cd "$(dirname "$0")/.." && pwd)
+venv=$root/.venvs/$version
+
+if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1; then
+    python=$("$root/scripts/python.sh" "$version")
+    echo "making .venvs/$version from $python"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+fi
+for group in "$@"; do
+    file=$root/requirements/$group.txt
+    stamp=$venv/.installed-$group
+    if [ ! -e "$stamp" ] || ! cmp -s "$file" "$stamp"; then
+        echo "installing requirements/$group.txt into .venvs/$version"
+        "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input -r "$file"
+        cp "$file" "$stamp"
+    fi
+done

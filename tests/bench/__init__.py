@@ -1,0 +1,1 @@
+"""Tests of the bench: statistics, failing rivals, the generator's judgement, the reports."""

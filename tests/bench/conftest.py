@@ -1,0 +1,33 @@
+"""Builds the native programs once; settings for measurements of a tenth of a second."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.model import Settings
+from bench.process import NATIVE, ROOT
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _native_programs() -> None:
+    """Cargo decides what is stale; a failure to build is a failure."""
+    if all((NATIVE / name).exists() for name in ("loadgen", "floor", "leash")):
+        return
+    manifest = ROOT / "bench" / "native" / "Cargo.toml"
+    argv = ["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(manifest)]
+    subprocess.run(argv, check=True, timeout=600)
+
+
+@pytest.fixture
+def short() -> Settings:
+    """Windows that are long enough to count messages and too short to time them."""
+    return Settings(duration_s=0.1, warmup_s=0.02, rounds=2, scale=0.01)
+
+
+@pytest.fixture
+def results_folder(tmp_path: Path) -> Path:
+    """Where a test may write reports."""
+    return tmp_path

@@ -1,0 +1,76 @@
+"""Interleaving, rivals that fail or are missing, Ctrl-C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
+from bench.runner import run_cases
+
+Measure = Callable[[str, Settings], Sample]
+
+
+def make_case(measure: Measure, *rivals: str) -> Case:
+    return Case("suite", "name", {}, "server_cpu_ns", "CPU", rivals, measure, baseline="b")
+
+
+def nobody(case: Case, number: int, rival: str, row: Row) -> None:
+    """Observes nothing."""
+
+
+def test_rounds_are_interleaved() -> None:
+    order: list[str] = []
+
+    def measure(rival: str, settings: Settings) -> Sample:
+        order.append(rival)
+        return Sample({"server_cpu_ns": 1.0})
+
+    run_cases([make_case(measure, "a", "b", "c")], Settings(rounds=2), nobody, lambda result: None)
+    assert order == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_a_rival_that_dies_in_a_later_round_keeps_its_row_and_the_run_goes_on() -> None:
+    asked: list[str] = []
+
+    def measure(rival: str, settings: Settings) -> Sample:
+        asked.append(rival)
+        if rival == "a" and asked.count("a") == 2:
+            raise RivalFailedError("died: signal SIGSEGV")
+        return Sample({"server_cpu_ns": 1.0})
+
+    results, interrupted = run_cases([make_case(measure, "a", "b")], Settings(rounds=4), nobody, lambda result: None)
+    dead, alive = results[0].rows
+    assert not interrupted
+    assert (dead.status, dead.reason) == ("failed", "died: signal SIGSEGV")
+    assert asked.count("a") == 2
+    assert (alive.status, len(alive.samples)) == ("ok", 4)
+
+
+def test_a_missing_rival_is_named() -> None:
+    def measure(rival: str, settings: Settings) -> Sample:
+        raise RivalMissingError("rloop is not installed")
+
+    results, _ = run_cases([make_case(measure, "rloop")], Settings(rounds=3), nobody, lambda result: None)
+    row = results[0].rows[0]
+    assert (row.status, row.reason) == ("missing", "rloop is not installed")
+
+
+@pytest.mark.parametrize("stops_at", [2, 3, 4])
+def test_an_interrupt_keeps_what_is_finished(stops_at: int) -> None:
+    asked: list[str] = []
+    shown: list[Result] = []
+
+    def measure(rival: str, settings: Settings) -> Sample:
+        asked.append(rival)
+        if len(asked) == stops_at:
+            raise KeyboardInterrupt
+        return Sample({"server_cpu_ns": 1.0})
+
+    cases = [make_case(measure, "a", "b"), make_case(measure, "a", "b")]
+    results, interrupted = run_cases(cases, Settings(rounds=1), nobody, shown.append)
+    assert interrupted
+    assert results == shown
+    samples = [sample for result in results for row in result.rows for sample in row.samples]
+    assert len(samples) == stops_at - 1

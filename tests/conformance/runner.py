@@ -1,0 +1,131 @@
+"""Runs modules in child processes, a few at a time, and collects one outcome per test.
+
+A child that hangs or dies costs one test: that test is a failure that carries the stacks or the signal, and a new
+child goes on with the rest. A test that fails is run once more alone, so that a loaded machine does not decide;
+what passes only then is reported as such. Knows nothing of excuses.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RETRY_LIMIT_S = 90.0
+
+
+@dataclass
+class Outcome:
+    """How one test ended: passed, failed or skipped."""
+
+    test_id: str
+    outcome: str
+    detail: str = ""
+    seconds: float = 0.0
+    is_retried: bool = False
+
+
+@dataclass
+class LoopResults:
+    """All outcomes of one loop, by test id, and every test id that exists, run or not."""
+
+    loop: str
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+
+    def count(self, outcome: str, module: str | None = None) -> int:
+        return sum(
+            1
+            for result in self.outcomes.values()
+            if result.outcome == outcome and (module is None or result.test_id.startswith(module + "."))
+        )
+
+
+@dataclass
+class _Attempt:
+    """What one child left behind."""
+
+    ended: list[Outcome]
+    known: set[str]
+    hanging: str | None
+    said: str
+
+
+def run_child(loop: str, module: str, limit_s: float, *, only: set[str] | None, skip: set[str]) -> _Attempt:
+    """Run one child over one module, bounded in time."""
+    with tempfile.TemporaryDirectory() as directory:
+        results, skip_file = Path(directory, "results"), Path(directory, "skip")
+        results.touch()
+        skip_file.write_text("\n".join(skip))
+        command = [sys.executable, "-m", "tests.conformance.child", "--loop", loop, "--module", module]
+        command += ["--results", str(results), "--limit", str(limit_s), "--skip", str(skip_file)]
+        if only is not None:
+            only_file = Path(directory, "only")
+            only_file.write_text("\n".join(only))
+            command += ["--only", str(only_file)]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=900,
+                check=False,
+            )
+            said, code = done.stdout, done.returncode
+        except subprocess.TimeoutExpired as error:
+            said, code = error.stdout or b"", -9
+        text = said.decode(errors="replace")[-6000:]
+        return _read_results(results, f"exit status {code}\n{text}" if code else text)
+
+
+def _read_results(results: Path, said: str) -> _Attempt:
+    attempt = _Attempt([], set(), None, said)
+    for line in results.read_text().splitlines():
+        record = json.loads(line)
+        if "known" in record:
+            attempt.known.add(record["known"])
+        elif "start" in record:
+            attempt.hanging = record["start"]
+        else:
+            attempt.hanging = None
+            attempt.ended.append(Outcome(record["test"], record["outcome"], record["detail"], record["seconds"]))
+    return attempt
+
+
+def run_module(loop: str, module: str, limit_s: float, only: set[str] | None = None) -> LoopResults:
+    """Run a whole module, over as many children as hangs and crashes need; retry what failed."""
+    results = LoopResults(loop)
+    while True:
+        attempt = run_child(loop, module, limit_s, only=only, skip=set(results.outcomes))
+        results.known |= attempt.known
+        results.outcomes.update((ended.test_id, ended) for ended in attempt.ended)
+        if attempt.hanging is not None:
+            lost = Outcome(attempt.hanging, "failed", "did not end:\n" + attempt.said)
+            results.outcomes[lost.test_id] = lost
+            continue
+        if attempt.said.startswith("exit status"):
+            name = f"{module}.<module>"
+            results.outcomes[name] = Outcome(name, "failed", attempt.said)
+        break
+    for failed in [result for result in results.outcomes.values() if result.outcome == "failed"]:
+        again = run_child(loop, module, RETRY_LIMIT_S, only={failed.test_id}, skip=set())
+        if again.ended and again.hanging is None and all(ended.outcome == "passed" for ended in again.ended):
+            failed.outcome, failed.is_retried = "passed", True
+    return results
+
+
+def run_loop(loop: str, modules: tuple[str, ...], *, jobs: int, limit_s: float) -> LoopResults:
+    """Run modules on one loop, `jobs` at a time."""
+    total = LoopResults(loop)
+    with ThreadPoolExecutor(jobs) as pool:
+        for part in pool.map(lambda module: run_module(loop, module, limit_s), modules):
+            total.outcomes.update(part.outcomes)
+            total.known |= part.known
+    return total

@@ -1,0 +1,144 @@
+"""Fixtures: the loop under test, and the audit after each test.
+
+`loop_name` runs a test on stock asyncio and on oneloop. `async def` tests run on `loop`, bounded in time. After each
+test: no task, transport, descriptor, thread or unretrieved exception may remain, and the exception handler may
+not have been called, unless the test took what was reported (`reported.take()`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from tests import descriptors
+from tests.loops import FACTORIES, LoopFactory
+
+T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, T]], T]
+
+TEST_LIMIT_S = 30.0
+
+
+class Reported:
+    """What the loop's exception handler was told."""
+
+    def __init__(self) -> None:
+        self.contexts: list[dict[str, Any]] = []
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.contexts.append(context)
+
+    def take(self) -> list[dict[str, Any]]:
+        """Everything reported so far; the test answers for it from here on."""
+        taken, self.contexts = self.contexts, []
+        return taken
+
+    def take_one(self, error: type[BaseException]) -> dict[str, Any]:
+        """The single report so far, which is of this error."""
+        (context,) = self.take()
+        assert isinstance(context.get("exception"), error), context
+        return context
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the stock variant of tests that say how stock asyncio differs."""
+    kept = []
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        name = callspec.params.get("loop_name") if callspec else None
+        only_ours = item.get_closest_marker("oneloop_only")
+        if only_ours is not None and name == "asyncio":
+            assert only_ours.args, f"{item.nodeid}: oneloop_only needs a reason"
+            continue
+        kept.append(item)
+    items[:] = kept
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    loop: asyncio.AbstractEventLoop = pyfuncitem._request.getfixturevalue("loop")
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), TEST_LIMIT_S))
+    return True
+
+
+@pytest.fixture(params=list(FACTORIES))
+def loop_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def loop_factory(loop_name: str) -> LoopFactory:
+    return FACTORIES[loop_name]
+
+
+@pytest.fixture
+def reported() -> Reported:
+    return Reported()
+
+
+@pytest.fixture(autouse=True)
+def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
+    """Nothing that the test opened or started outlives it."""
+    gc.collect()
+    before = descriptors.open_descriptors()
+    threads = set(threading.enumerate())
+    yield
+    gc.collect()
+    left = descriptors.opened_since(before)
+    if request.node.get_closest_marker("allows_open_fds") is None:
+        assert not left, f"descriptors left open: {left}"
+    started = [thread for thread in threading.enumerate() if thread not in threads and thread.is_alive()]
+    assert not started, f"threads left running: {started}"
+    assert not reported.contexts, f"unexpected calls of the exception handler: {reported.contexts}"
+
+
+@pytest.fixture
+def loop(loop_factory: LoopFactory, audit: None, reported: Reported) -> Iterator[asyncio.AbstractEventLoop]:
+    """A new loop that is not the current one; closed and audited afterwards."""
+    made = loop_factory()
+    made.set_exception_handler(reported)
+    yield made
+    if not made.is_closed():
+        close_audited(made)
+
+
+def close_audited(loop: asyncio.AbstractEventLoop) -> None:
+    """Let a loop end what is ending, check that nothing remains, close it."""
+    try:
+        gc.collect()
+        loop.run_until_complete(settle())
+        left = asyncio.all_tasks(loop)
+        assert not left, f"tasks left: {left}"
+        statistics = getattr(loop, "statistics", None)
+        if statistics is not None:
+            assert statistics().open_transports == 0, statistics()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+    gc.collect()
+
+
+async def settle(ticks: int = 5) -> None:
+    """Let callbacks that are due run: connection_lost, closes of sockets."""
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def run(loop: asyncio.AbstractEventLoop) -> Run[Any]:
+    """Run one awaitable on `loop`, bounded in time."""
+
+    def run_bounded(coroutine: Coroutine[Any, Any, T]) -> T:
+        return loop.run_until_complete(asyncio.wait_for(coroutine, TEST_LIMIT_S))
+
+    return run_bounded

@@ -1,0 +1,129 @@
+"""Real servers and programs for the ecosystem tests; the loops include uvloop where it is installed."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def wait_until(is_ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, limit_s: float = 30) -> None:
+    """Wait for a server that tells nobody when it is ready."""
+    deadline = time.monotonic() + limit_s
+    while not is_ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"{process.args!r} did not start:\n{log.read_text()[-2000:]}")
+        time.sleep(0.02)
+
+
+def accepts(address: str | tuple[str, int]) -> bool:
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family) as probe:
+        return probe.connect_ex(address) == 0
+
+
+@contextmanager
+def running(command: list[str], log: Path, is_ready: Callable[[], bool], **options: object) -> Iterator[None]:
+    """A server for the time of a `with` block, ended by its process id."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **options)  # type: ignore[call-overload]
+        try:
+            wait_until(is_ready, process, log)
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="session")
+def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A redis-server of our own, without persistence."""
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("needs redis-server (Debian package redis-server)")
+    directory = tmp_path_factory.mktemp("redis")
+    port = free_port()
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    command += ["--dir", str(directory), "--unixsocket", str(directory / "socket")]
+    with running(command, directory / "log", lambda: accepts(("127.0.0.1", port))):
+        yield port
+
+
+def postgres_program(name: str) -> str | None:
+    """A program of PostgreSQL; Debian keeps the server's outside of PATH."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return str(found[-1]) if found else shutil.which(name)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+    """A throw-away PostgreSQL cluster; gives connection arguments. PostgreSQL refuses root: then as user postgres."""
+    initdb, server = postgres_program("initdb"), postgres_program("postgres")
+    if initdb is None or server is None:
+        pytest.skip("needs PostgreSQL (Debian package postgresql)")
+    directory = tmp_path_factory.mktemp("postgres")
+    options: dict[str, object] = {}
+    if os.getuid() == 0:
+        user = pwd.getpwnam("postgres")
+        options = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        os.chown(directory, user.pw_uid, user.pw_gid)
+        # The way there must be open to that user too.
+        for parent in list(directory.parents)[:3]:
+            if parent.owner() == "root" and parent != Path("/tmp") and parent != Path("/"):
+                parent.chmod(parent.stat().st_mode | 0o011)
+    data = directory / "data"
+    subprocess.run(
+        [initdb, "-D", str(data), "-U", "tester", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"],
+        check=True,
+        capture_output=True,
+        cwd=directory,
+        **options,  # type: ignore[call-overload]
+    )
+    port = free_port()
+    command = [server, "-D", str(data), "-p", str(port), "-c", "listen_addresses=127.0.0.1"]
+    command += ["-c", f"unix_socket_directories={directory}", "-F"]
+    with running(command, directory / "log", lambda: accepts(("127.0.0.1", port)), cwd=directory, **options):
+        wait_until_queries(port)
+        yield {"host": "127.0.0.1", "port": port, "user": "tester", "database": "postgres", "ssl": False}
+
+
+def wait_until_queries(port: int, limit_s: float = 30) -> None:
+    """It accepts before it has started up; then it answers "the database system is starting up"."""
+    import asyncio
+
+    import asyncpg
+
+    async def ask() -> None:
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                connection = await asyncpg.connect(
+                    host="127.0.0.1", port=port, user="tester", database="postgres", ssl=False
+                )
+            except asyncpg.CannotConnectNowError:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.05)
+            else:
+                await connection.close()
+                return
+
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(ask())

@@ -1,0 +1,248 @@
+"""add_reader and add_writer: what is watched, replaced, removed; descriptors that are closed or reused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair(audit: None) -> Iterator[Pair]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def ticks(loop: asyncio.AbstractEventLoop, count: int = 3) -> None:
+    for _ in range(count):
+        loop.stop()
+        loop.run_forever()
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+def test_a_reader_is_called_while_readable(loop: asyncio.AbstractEventLoop, pair: Pair, by_number: bool) -> None:
+    ours, theirs = pair
+    seen: list[bytes] = []
+
+    def read(label: str) -> None:
+        assert label == "label"
+        seen.append(ours.recv(1))
+        if len(seen) == 3:
+            loop.stop()
+
+    watched: Any = ours.fileno() if by_number else ours
+    loop.add_reader(watched, read, "label")
+    theirs.send(b"abc")
+    loop.run_forever()
+    assert seen == [b"a", b"b", b"c"]
+    assert loop.remove_reader(watched) is True
+    assert loop.remove_reader(watched) is False
+    theirs.send(b"d")
+    ticks(loop)
+    assert len(seen) == 3
+
+
+def test_a_writer_is_called_while_writable(loop: asyncio.AbstractEventLoop, pair: Pair) -> None:
+    calls: list[int] = []
+
+    def write() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            loop.stop()
+
+    loop.add_writer(pair[0], write)
+    loop.run_forever()
+    assert len(calls) == 3
+    assert loop.remove_writer(pair[0]) is True
+    assert loop.remove_writer(pair[0]) is False
+    ticks(loop)
+    assert len(calls) == 3
+
+
+def test_reader_and_writer_of_one_descriptor(loop: asyncio.AbstractEventLoop, pair: Pair) -> None:
+    seen: set[str] = set()
+
+    def note(what: str) -> None:
+        seen.add(what)
+        if len(seen) == 2:
+            loop.stop()
+
+    loop.add_reader(pair[0], note, "read")
+    loop.add_writer(pair[0], note, "write")
+    pair[1].send(b"x")
+    loop.run_forever()
+    loop.remove_reader(pair[0])
+    seen.clear()
+    ticks(loop)
+    assert seen == {"write"}
+    loop.remove_writer(pair[0])
+
+
+def test_adding_again_replaces(loop: asyncio.AbstractEventLoop, pair: Pair) -> None:
+    loop.add_reader(pair[0], pytest.fail, "replaced, but called")
+    loop.add_reader(pair[0], loop.stop)
+    pair[1].send(b"x")
+    loop.run_forever()
+    assert loop.remove_reader(pair[0])
+
+
+def test_removing_in_the_same_tick(loop: asyncio.AbstractEventLoop) -> None:
+    """Two readable descriptors, each reader removes the other: only one may be called."""
+    pairs = [socket.socketpair(), socket.socketpair()]
+    calls: list[int] = []
+
+    def read(own: int) -> None:
+        calls.append(own)
+        loop.remove_reader(pairs[1 - own][0])
+
+    for number, (ours, theirs) in enumerate(pairs):
+        loop.add_reader(ours, read, number)
+        theirs.send(b"x")
+    ticks(loop, 1)
+    assert len(calls) == 1
+    for each in pairs:
+        loop.remove_reader(each[0])
+        for end in each:
+            end.close()
+
+
+def test_hang_up_makes_readable(loop: asyncio.AbstractEventLoop, pair: Pair) -> None:
+    loop.add_reader(pair[0], loop.stop)
+    pair[1].close()
+    loop.run_forever()
+    assert pair[0].recv(1) == b""
+    loop.remove_reader(pair[0])
+
+
+def test_a_reader_that_raises_is_reported_each_time(
+    loop: asyncio.AbstractEventLoop, pair: Pair, reported: Any
+) -> None:
+    def fail() -> None:
+        pair[0].recv(1)
+        raise LookupError("in a reader")
+
+    loop.add_reader(pair[0], fail)
+    pair[1].send(b"xy")
+    ticks(loop, 4)
+    assert len(reported.take()) == 2
+    loop.remove_reader(pair[0])
+
+
+def test_pipes_and_eventfds(loop: asyncio.AbstractEventLoop) -> None:
+    read_end, write_end = os.pipe()
+    event = os.eventfd(0)
+    for fd, fire in ((read_end, lambda: os.write(write_end, b"x")), (event, lambda: os.eventfd_write(event, 1))):
+        loop.add_reader(fd, loop.stop)
+        fire()
+        loop.run_forever()
+        loop.remove_reader(fd)
+    for fd in (read_end, write_end, event):
+        os.close(fd)
+
+
+def test_regular_files_cannot_be_watched(loop: asyncio.AbstractEventLoop, tmp_path: Any) -> None:
+    with (tmp_path / "file").open("wb") as file, pytest.raises(PermissionError):
+        loop.add_reader(file, print)
+
+
+@pytest.mark.parametrize("fd", [-1, "text", 1.5, None, object()])
+def test_what_is_not_a_descriptor(loop: asyncio.AbstractEventLoop, fd: Any) -> None:
+    for operation in (loop.add_reader, loop.add_writer):
+        with pytest.raises((ValueError, TypeError)):
+            operation(fd, print)
+    for remove in (loop.remove_reader, loop.remove_writer):
+        with pytest.raises((ValueError, TypeError)):
+            remove(fd)
+
+
+def test_a_closed_descriptor(loop: asyncio.AbstractEventLoop) -> None:
+    ours, theirs = socket.socketpair()
+    number = ours.fileno()
+    ours.close()
+    theirs.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        loop.add_reader(number, print)
+    with pytest.raises(ValueError, match="Invalid file"):
+        loop.add_reader(ours, print)
+    assert loop.remove_reader(number) is False
+
+
+@pytest.mark.parametrize("kind", ["reader", "writer"])
+def test_a_closed_socket_can_be_removed(loop: asyncio.AbstractEventLoop, kind: str) -> None:
+    """By the object that it was added with: anyio and others close first and remove then."""
+    ours, theirs = socket.socketpair()
+    getattr(loop, f"add_{kind}")(ours, pytest.fail, "called for a closed socket")
+    ours.close()
+    theirs.close()
+    assert getattr(loop, f"remove_{kind}")(ours) is True
+    ticks(loop)
+
+
+async def test_descriptors_of_transports_are_refused(loop: asyncio.AbstractEventLoop, pair: Pair) -> None:
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=pair[0])
+    for operation in (loop.add_reader, loop.add_writer):
+        with pytest.raises(RuntimeError, match="is used by transport"):
+            operation(pair[0].fileno(), print)
+    for remove in (loop.remove_reader, loop.remove_writer):
+        with pytest.raises(RuntimeError, match="is used by transport"):
+            remove(pair[0].fileno())
+    transport.close()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+@pytest.mark.oneloop_only("stock asyncio believes that the old registration stands and never watches the new one")
+def test_a_number_that_is_reused_is_watched_anew(loop: asyncio.AbstractEventLoop) -> None:
+    """Closed without remove_reader: the kernel forgets it; the same number can be watched again."""
+    ours, theirs = socket.socketpair()
+    number = ours.fileno()
+    loop.add_reader(number, pytest.fail, "the old owner was called")
+    theirs.send(b"x")
+    ours.close()
+    theirs.close()
+    new_ours, new_theirs = socket.socketpair()
+    if new_ours.fileno() != number:
+        os.dup2(new_ours.fileno(), number)
+        watched = number
+    else:
+        watched = new_ours.fileno()
+    ticks(loop)
+    loop.add_reader(watched, loop.stop)
+    new_theirs.send(b"y")
+    loop.run_forever()
+    assert loop.remove_reader(watched)
+    if watched != new_ours.fileno():
+        os.close(watched)
+    new_ours.close()
+    new_theirs.close()
+
+
+def test_urgent_load_of_many_descriptors(loop: asyncio.AbstractEventLoop) -> None:
+    """More ready descriptors than one poll returns: each is served."""
+    pairs = [socket.socketpair() for _ in range(1500)]
+    served: set[int] = set()
+
+    def read(number: int) -> None:
+        pairs[number][0].recv(1)
+        served.add(number)
+        if len(served) == len(pairs):
+            loop.stop()
+
+    for number, (ours, theirs) in enumerate(pairs):
+        loop.add_reader(ours, read, number)
+        theirs.send(b"x")
+    loop.run_forever()
+    for ours, theirs in pairs:
+        loop.remove_reader(ours)
+        ours.close()
+        theirs.close()

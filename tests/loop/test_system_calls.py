@@ -1,0 +1,133 @@
+"""What reaches the kernel, seen by strace: nothing from an idle loop, one vectored send for the writes of a turn."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+
+pytestmark = [
+    pytest.mark.oneloop_only("stock asyncio makes system calls of its own choice"),
+    pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace"),
+]
+
+# What a program defines to mark a moment in its own trace.
+MARK = """
+def mark():
+    try:
+        os.stat("/oneloop-mark")
+    except FileNotFoundError:
+        pass
+"""
+
+
+def traced(loop: str, body: str, directory: Path) -> list[str]:
+    """The system calls of the main thread between the program's first and second mark."""
+    trace = directory / "trace"
+    program = programs.source(loop, MARK + textwrap.dedent(body), 50)
+    done = subprocess.run(
+        ["strace", "-f", "-qq", "-o", str(trace), sys.executable, "-c", program],
+        cwd=programs.ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "Operation not permitted" in done.stderr and "ptrace" in done.stderr:
+        pytest.skip("this system does not permit ptrace")
+    assert done.returncode == 0, done.stderr
+    # "PID call(...) = result"
+    lines = trace.read_text().splitlines()
+    main = lines[0].split()[0]
+    calls = [line.split(None, 1)[1] for line in lines if line.split()[0] == main]
+    marks = [index for index, call in enumerate(calls) if "/oneloop-mark" in call]
+    assert len(marks) == 2, done.stderr
+    return [call for call in calls[marks[0] + 1 : marks[1]] if not call.startswith(("---", "+++"))]
+
+
+def test_an_idle_loop_makes_no_system_call(loop_name: str, tmp_path: Path) -> None:
+    """One wait, which a thread ends after a while; no tick, no timer, no wake-up in between."""
+    calls = traced(
+        loop_name,
+        """
+        loop = new_loop()
+        loop.run_until_complete(asyncio.sleep(0))
+        def end():
+            mark()
+            loop.stop()
+        waker = threading.Timer(0.5, loop.call_soon_threadsafe, (end,))
+        waker.start()
+        loop.call_soon(mark)
+        loop.run_forever()
+        waker.join()
+        loop.close()
+        """,
+        tmp_path,
+    )
+    waits = [call for call in calls if "epoll" in call]
+    # A wait that another thread's GIL request interrupts shows as two lines ("unfinished", "resumed").
+    assert 1 <= len([call for call in waits if "resumed" not in call]) <= 2, calls
+    others = [call for call in calls if "epoll" not in call and "futex" not in call]
+    # Reading the eventfd that woke it is all that remains.
+    assert len(others) <= 1, calls
+
+
+def test_writes_of_one_turn_leave_in_one_send(loop_name: str, tmp_path: Path) -> None:
+    calls = traced(
+        loop_name,
+        """
+        async def main():
+            loop = asyncio.get_running_loop()
+            ours, theirs = socket.socketpair()
+            transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+            await asyncio.sleep(0)
+            mark()
+            for number in range(16):
+                transport.write(b"%063d\\n" % number)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            mark()
+            received = theirs.recv(100_000)
+            assert received == b"".join(b"%063d\\n" % number for number in range(16)), received
+            transport.close()
+            theirs.close()
+            await asyncio.sleep(0)
+        loop = new_loop()
+        loop.run_until_complete(main())
+        loop.close()
+        """,
+        tmp_path,
+    )
+    sends = [call for call in calls if re.match(r"(send|write|sendto|sendmsg|writev)\(", call)]
+    assert len(sends) == 1, calls
+
+
+def test_an_open_listener_costs_nothing_per_tick(loop_name: str, tmp_path: Path) -> None:
+    """Ticks that only run callbacks neither register nor ask descriptors: at most one poll each."""
+    calls = traced(
+        loop_name,
+        """
+        async def main():
+            server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+            await asyncio.sleep(0)
+            mark()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            mark()
+            server.close()
+        loop = new_loop()
+        loop.run_until_complete(main())
+        loop.close()
+        """,
+        tmp_path,
+    )
+    assert len([call for call in calls if "epoll_ctl" in call]) == 0, calls
+    assert len(calls) <= 101, calls

@@ -1,0 +1,56 @@
+"""Connected transports of several kinds for the transport tests."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.protocols import Recorder
+
+KINDS = ("unix", "tcp")
+Connect = Callable[..., Any]
+
+
+def socket_pair(kind: str) -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets, non-blocking."""
+    if kind == "unix":
+        pair = socket.socketpair()
+    else:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            client = socket.create_connection(listener.getsockname())
+            pair = (client, listener.accept()[0])
+    for end in pair:
+        end.setblocking(False)
+    return pair
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def connect(kind: str) -> Connect:
+    """`async with connect(protocol_factory) as (transport, protocol, peer)`: peer is a plain non-blocking socket."""
+
+    @asynccontextmanager
+    async def connected(factory: Callable[[], Any] = Recorder, **options: Any) -> AsyncIterator[tuple[Any, Any, Any]]:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket_pair(kind)
+        transport, protocol = await loop.create_connection(factory, sock=ours, **options)
+        try:
+            yield transport, protocol, theirs
+        finally:
+            theirs.close()
+            # Stock asyncio cannot abort what closed itself after its queue left.
+            if not transport.is_closing() or transport.get_write_buffer_size():
+                transport.abort()
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    return connected
