@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import sys
-import threading
 import weakref
-from asyncio import base_events, constants, events, sslproto
+from asyncio import base_events, constants, events, protocols, sslproto
 from typing import TYPE_CHECKING, Any, final
 
-from oneloop import _native
+from oneloop import _native, daemons
 from oneloop.debug import DebugMixin
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
@@ -24,7 +24,6 @@ from oneloop.subprocess import SubprocessMixin
 from oneloop.unix import UnixMixin
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
 # A server that ran out of descriptors rests this long (asyncio's own delay, in seconds).
@@ -53,6 +52,7 @@ class Loop(
         asyncio.BaseEventLoop.__init__(self)
         self._init_signals()
         self._init_unix()
+        self._init_sockets()
         self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     # -- running ---------------------------------------------------------------------------------
@@ -63,6 +63,7 @@ class Loop(
         self._check_running()
         self._set_coroutine_origin_tracking(self._debug)
         old_hooks = sys.get_asyncgen_hooks()
+        daemons.add(self)
         restore_wakeup_fd = self._arm_wakeup_fd()
         try:
             sys.set_asyncgen_hooks(
@@ -73,6 +74,7 @@ class Loop(
             self._run()
         finally:
             events._set_running_loop(None)
+            daemons.discard(self)
             self._set_coroutine_origin_tracking(False)
             sys.set_asyncgen_hooks(*old_hooks)
             restore_wakeup_fd()
@@ -130,6 +132,26 @@ class Loop(
         if flags & numeric == numeric:
             return socket.getnameinfo(sockaddr, flags)
         return await asyncio.BaseEventLoop.getnameinfo(self, sockaddr, flags)
+
+    # -- TLS -------------------------------------------------------------------------------------
+
+    async def start_tls(
+        self, transport: Any, protocol: Any, sslcontext: ssl.SSLContext, **kwargs: Any
+    ) -> Any:
+        """Upgrade a transport to TLS; returns the new transport.
+
+        What a `StreamReader` has buffered belongs to the handshake already and goes there (before
+        CPython 3.13.12 and 3.14.3 it was lost).
+        """
+        reader = getattr(protocol, "_stream_reader", None)
+        upgradable = getattr(transport, "_start_tls_compatible", False)
+        if upgradable and isinstance(sslcontext, ssl.SSLContext) and reader is not None:
+            early = bytes(reader._buffer)
+            reader._buffer.clear()
+            if early:
+                # Two steps: the TLS protocol's connection_made() comes in between.
+                self.call_soon(self.call_soon, _feed_early, transport, early)
+        return await super().start_tls(transport, protocol, sslcontext, **kwargs)
 
     # -- BaseEventLoop's hooks: connections ------------------------------------------------------
 
@@ -217,9 +239,7 @@ class Loop(
                 "ssl_shutdown_timeout": ssl_shutdown_timeout,
             }
 
-            def hand_over(fd: int, address: Any) -> None:
-                conn = socket.socket(sock.family, sock.type, sock.proto, fileno=fd)
-                conn.setblocking(False)
+            def hand_over(conn: socket.socket, address: Any) -> None:
                 self.create_task(
                     self._accept_tls(protocol_factory, conn, address, sslcontext, server, timeouts)
                 )
@@ -286,6 +306,11 @@ class Loop(
                 self.call_exception_handler(context)
 
 
+def _feed_early(transport: Any, data: bytes) -> None:
+    """Give the TLS protocol what came before it, ahead of anything that comes now."""
+    protocols._feed_data_to_buffered_proto(transport.get_protocol(), data)
+
+
 def _nothing() -> None:
     """A callback that only wakes."""
 
@@ -302,8 +327,3 @@ def _is_numeric(host: Any) -> bool:
             continue
         return True
     return False
-
-
-def in_main_thread() -> bool:
-    """True on the thread that gets signals."""
-    return threading.current_thread() is threading.main_thread()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -117,7 +118,9 @@ async def test_start_tls_keeps_what_was_read_before(loop: asyncio.AbstractEventL
         await writer.start_tls(server_context())
         accepted.set_result(await reader.readline())
         writer.close()
-        await writer.wait_closed()
+        # The client leaves without reading the goodbye: that may be answered by a reset.
+        with contextlib.suppress(ConnectionResetError):
+            await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -12,7 +12,7 @@ use oneloop_engine::{Clock, Interest, Poller, Timers, Waker};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use pyo3::{PyTraverseError, PyVisit};
+use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
@@ -41,6 +41,10 @@ pub struct LoopCore {
     debug: AtomicBool,
     /// Any thread: ident of the thread that runs the loop, 0 when none does.
     pub(super) thread: AtomicU64,
+    /// Any thread: the interpreter is going down; the loop's thread stops at the next tick.
+    pub(super) halting: AtomicBool,
+    /// The loop's thread has stopped for good.
+    pub(super) halted: AtomicBool,
     /// Callbacks are running: writes may wait for the end of the tick.
     pub(super) in_tick: AtomicBool,
 }
@@ -97,14 +101,27 @@ impl LoopCore {
         self.clock.with(py, |clock| clock.now_ns())
     }
 
-    /// Counts a callback that has just ended, and names it if it was the longest.
+    /// Counts a callback that has just ended, names it if it was the longest, and has it reported
+    /// if debug mode finds it slow.
     #[inline]
     pub fn lap(&self, owner: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
-        if self.meter.with(owner.py(), Meter::lap) {
-            let name = name_of(what);
-            self.meter.with(owner.py(), |meter| meter.longest_name = name);
+        let cycles = self.count(what);
+        if self.is_debug() {
+            let length_s = self.meter.with(owner.py(), |m| cycles as f64 * m.seconds_per_cycle());
+            owner.call_method1(intern!(owner.py(), "_report_slow"), (what, length_s))?;
         }
         Ok(())
+    }
+
+    /// Counts a callback that has just ended; its length in cycles.
+    #[inline]
+    pub(super) fn count(&self, what: &Bound<'_, PyAny>) -> u64 {
+        let (cycles, is_longest) = self.meter.with(what.py(), Meter::lap);
+        if is_longest {
+            let name = name_of(what);
+            self.meter.with(what.py(), |meter| meter.longest_name = name);
+        }
+        cycles
     }
 
     /// A timer of this loop was cancelled; the tick frees it.
@@ -190,6 +207,8 @@ impl LoopCore {
             closed: AtomicBool::new(false),
             debug: AtomicBool::new(false),
             thread: AtomicU64::new(0),
+            halting: AtomicBool::new(false),
+            halted: AtomicBool::new(false),
             in_tick: AtomicBool::new(false),
         })
     }
@@ -207,6 +226,14 @@ impl LoopCore {
 
     fn is_running(&self) -> bool {
         self.thread.load(Ordering::Relaxed) != 0
+    }
+
+    /// Any thread, at exit: the thread that runs the loop stops for ever at the end of its tick, so
+    /// that it never asks for an interpreter that is gone. True once it has, or while it sleeps.
+    fn _halt(&self, py: Python<'_>) -> bool {
+        self.halting.store(true, Ordering::SeqCst);
+        let asleep = self.poller.with(py, |poller| poller.is_none());
+        asleep || self.halted.load(Ordering::SeqCst)
     }
 
     fn is_closed(&self) -> bool {

@@ -58,18 +58,18 @@ impl Meter {
         self.mark
     }
 
-    /// A callback has ended; true if it was the longest so far and wants a name.
+    /// A callback has ended: its length in cycles, and whether it was the longest so far.
     #[inline]
-    pub fn lap(&mut self) -> bool {
+    pub fn lap(&mut self) -> (u64, bool) {
         let now = cycles();
         let length = now.saturating_sub(self.mark);
         self.mark = now;
         self.callbacks += 1;
-        if length > self.longest {
+        let is_longest = length > self.longest;
+        if is_longest {
             self.longest = length;
-            return true;
         }
-        false
+        (length, is_longest)
     }
 
     #[inline]
@@ -84,7 +84,7 @@ impl Meter {
         self.mark
     }
 
-    fn seconds_per_cycle(&self) -> f64 {
+    pub fn seconds_per_cycle(&self) -> f64 {
         let elapsed = cycles().saturating_sub(self.born_cycles);
         if elapsed == 0 {
             return 0.0;

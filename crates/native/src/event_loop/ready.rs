@@ -51,7 +51,11 @@ impl Ready {
 
 /// Debug mode: Python code measures the callback and reports the slow ones.
 pub fn run_stock(owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
-    owner.call_method1(intern!(owner.py(), "_run_debug_handle"), (handle,)).map(drop)
+    let py = owner.py();
+    let callback = handle.getattr(intern!(py, "_callback"))?;
+    let outcome = owner.call_method1(intern!(py, "_run_debug_handle"), (handle,));
+    owner.get().count(&callback);
+    outcome.map(drop)
 }
 
 pub enum Timer {

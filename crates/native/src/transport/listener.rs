@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Most accepts per readiness, whatever the backlog.
 const ALLOWANCE_MAX: u32 = 64;
@@ -39,7 +39,7 @@ pub struct Listener {
     sock: Py<PyAny>,
     protocol_factory: Py<PyAny>,
     server: Option<Py<PyAny>>,
-    /// For TLS: a callable that gets the descriptor and the peer's address in place of a transport.
+    /// For TLS: a callable that gets the socket and the peer's address in place of a transport.
     hand_over: Option<Py<PyAny>>,
     is_tcp: bool,
     context: Py<PyAny>,
@@ -123,12 +123,10 @@ impl Listener {
             let _gone = socket::set_nodelay(fd.as_raw_fd());
         }
         if let Some(hand_over) = &self.hand_over {
-            let address = address::to_python(py, &peer)?;
-            let number = fd.into_raw_fd();
-            return match hand_over.call1(py, (number, address)) {
-                Ok(_) => Ok(()),
-                Err(error) => self.creation_failed(owner, error),
-            };
+            let handed = Descriptor::bare(fd)
+                .socket(py)
+                .and_then(|socket| hand_over.call1(py, (socket, address::to_python(py, &peer)?)));
+            return handed.map(drop).or_else(|error| self.creation_failed(owner, error));
         }
         let context = context::copy(self.context.bind(py))?;
         let made = context::run(context.bind(py), || call::call0(self.protocol_factory.bind(py)))
