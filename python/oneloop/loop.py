@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 import weakref
-from asyncio import base_events, constants, events, protocols, sslproto, unix_events
+from asyncio import base_events, constants, events, protocols, sslproto
 from typing import TYPE_CHECKING, Any, final
 
 from oneloop import _native, daemons
@@ -214,13 +214,13 @@ class Loop(
 
     def _make_read_pipe_transport(
         self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
-    ) -> Any:
-        return unix_events._UnixReadPipeTransport(self, pipe, protocol, waiter, extra)
+    ) -> _native.ReadPipeTransport:
+        return _native.ReadPipeTransport(self, pipe, protocol, waiter, extra)
 
     def _make_write_pipe_transport(
         self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
-    ) -> Any:
-        return unix_events._UnixWritePipeTransport(self, pipe, protocol, waiter, extra)
+    ) -> _native.WritePipeTransport:
+        return _native.WritePipeTransport(self, pipe, protocol, waiter, extra)
 
     def _start_serving(
         self,

@@ -70,7 +70,7 @@ class SocketMixin:
                     return int(number)
             raise
 
-    # The standard library's pipe transports call these.
+    # For the loop's own descriptors: no look at transports.
     def _add_reader(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
         self._add_callback_for(fd, False, callback, args)
 
