@@ -1,11 +1,67 @@
-"""One native event loop for all of a Python program's I/O."""
+"""One native event loop for all of a Python program's I/O.
+
+Importing this package imports neither asyncio nor the native core: each name is loaded when it is
+first used. On other systems than Linux the names of `oneloop.elsewhere` take the loop's place.
+"""
 
 from __future__ import annotations
 
-from oneloop.loop import Loop
-from oneloop.run import install, new_event_loop, run
-from oneloop.statistics import Statistics
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oneloop._native import DatagramTransport, Handle, StreamTransport, TimerHandle
+    from oneloop.loop import Loop
+    from oneloop.policy import EventLoopPolicy
+    from oneloop.runner import install, new_event_loop, run
+    from oneloop.statistics import Statistics
 
 __version__ = "0.1.0"
 
-__all__ = ["Loop", "Statistics", "__version__", "install", "new_event_loop", "run"]
+__all__ = [
+    "DatagramTransport",
+    "Handle",
+    "Loop",
+    "Statistics",
+    "StreamTransport",
+    "TimerHandle",
+    "__version__",
+    "install",
+    "new_event_loop",
+    "run",
+]
+if sys.version_info < (3, 16):
+    # asyncio's policies are gone from 3.16 on.
+    __all__ += ["EventLoopPolicy"]
+
+# Name: the module that defines it.
+_MODULES = {
+    "DatagramTransport": "oneloop._native",
+    "EventLoopPolicy": "oneloop.policy",
+    "Handle": "oneloop._native",
+    "Loop": "oneloop.loop",
+    "Statistics": "oneloop.statistics",
+    "StreamTransport": "oneloop._native",
+    "TimerHandle": "oneloop._native",
+    "install": "oneloop.runner",
+    "new_event_loop": "oneloop.runner",
+    "run": "oneloop.runner",
+}
+
+
+if not TYPE_CHECKING:  # a type checker must not take any name for granted
+
+    def __getattr__(name):
+        module = _MODULES.get(name)
+        if module is None or name not in __all__:
+            raise AttributeError(f"module 'oneloop' has no attribute {name!r}")
+        if sys.platform != "linux":
+            module = "oneloop.elsewhere"
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

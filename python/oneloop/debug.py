@@ -38,7 +38,7 @@ class DebugMixin:
             if method == "call_later":
                 when += self.time()
             handle = asyncio.TimerHandle(when, callback, args, self, context)
-            handle._scheduled = True
+            handle._scheduled = True  # type: ignore[attr-defined]
             self._push_timer(when, handle)
         else:
             handle = asyncio.Handle(callback, args, self, context)
@@ -46,8 +46,8 @@ class DebugMixin:
                 self._push_ready(handle)
             else:
                 self._push_threadsafe(handle)
-        if handle._source_traceback:
-            del handle._source_traceback[-1]
+        if handle._source_traceback:  # type: ignore[attr-defined]
+            del handle._source_traceback[-1]  # type: ignore[attr-defined]
         return handle
 
     def _run_debug_handle(self: Any, handle: asyncio.Handle) -> None:
@@ -59,7 +59,9 @@ class DebugMixin:
         duration_s = self.time() - began
         if duration_s >= self.slow_callback_duration:
             logger.warning(
-                "Executing %s took %.3f seconds", base_events._format_handle(handle), duration_s
+                "Executing %s took %.3f seconds",
+                base_events._format_handle(handle),  # type: ignore[attr-defined]
+                duration_s,
             )
         # A traceback may keep this frame: break the cycle through it, as asyncio does.
         handle = None  # type: ignore[assignment]

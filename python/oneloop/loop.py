@@ -13,7 +13,7 @@ import ssl
 import sys
 import weakref
 from asyncio import base_events, constants, events, protocols, sslproto
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 from oneloop import _native, daemons
 from oneloop.debug import DebugMixin
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 ACCEPT_RETRY_DELAY_S = constants.ACCEPT_RETRY_DELAY
 
 
-@final
-class Loop(
+class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the stubs' are
     # First, because CPython looks for it in the order of bases on every native call.
     _native.LoopCore,
     DebugMixin,
@@ -46,6 +45,7 @@ class Loop(
     Made by `oneloop.new_event_loop()`; all methods but `call_soon_threadsafe` and
     `run_in_executor` belong to the thread that runs the loop. `virtual_time=True` gives it a
     clock that starts at 0 and jumps to the next deadline whenever nothing is ready (for tests).
+    May be subclassed, as asyncio's loops may.
     """
 
     def __init__(self, *, virtual_time: bool = False) -> None:
@@ -61,27 +61,27 @@ class Loop(
         """Run until `stop()` is called. RuntimeError if this or another loop is running here."""
         self._check_closed()
         self._check_running()
-        self._set_coroutine_origin_tracking(self._debug)
+        self._set_coroutine_origin_tracking(self._debug)  # type: ignore[attr-defined]
         old_hooks = sys.get_asyncgen_hooks()
         daemons.add(self)
         restore_wakeup_fd = self._arm_wakeup_fd()
         try:
             sys.set_asyncgen_hooks(
-                firstiter=self._asyncgen_firstiter_hook,
-                finalizer=self._asyncgen_finalizer_hook,
+                firstiter=self._asyncgen_firstiter_hook,  # type: ignore[attr-defined]
+                finalizer=self._asyncgen_finalizer_hook,  # type: ignore[attr-defined]
             )
             events._set_running_loop(self)
             self._run()
         finally:
             events._set_running_loop(None)
             daemons.discard(self)
-            self._set_coroutine_origin_tracking(False)
+            self._set_coroutine_origin_tracking(False)  # type: ignore[attr-defined]
             sys.set_asyncgen_hooks(*old_hooks)
             restore_wakeup_fd()
 
     def _check_running(self) -> None:
         self._check_process()
-        super()._check_running()
+        super()._check_running()  # type: ignore[misc]
 
     def close(self) -> None:
         """Close the loop: what still waits is dropped, what was written is sent if it can be.
@@ -116,9 +116,7 @@ class Loop(
         """
         if _is_numeric(host) and (port is None or isinstance(port, int)):
             try:
-                return socket.getaddrinfo(
-                    host, port, family, type, proto, flags | socket.AI_NUMERICHOST
-                )
+                return socket.getaddrinfo(host, port, family, type, proto, flags | socket.AI_NUMERICHOST)
             except socket.gaierror:
                 # Looked numeric and is not: a name after all.
                 pass
@@ -135,9 +133,7 @@ class Loop(
 
     # -- TLS -------------------------------------------------------------------------------------
 
-    async def start_tls(
-        self, transport: Any, protocol: Any, sslcontext: ssl.SSLContext, **kwargs: Any
-    ) -> Any:
+    async def start_tls(self, transport: Any, protocol: Any, sslcontext: ssl.SSLContext, **kwargs: Any) -> Any:
         """Upgrade a transport to TLS; returns the new transport.
 
         What a `StreamReader` has buffered belongs to the handshake already and goes there (before
@@ -145,7 +141,8 @@ class Loop(
         """
         reader = getattr(protocol, "_stream_reader", None)
         upgradable = getattr(transport, "_start_tls_compatible", False)
-        if upgradable and isinstance(sslcontext, ssl.SSLContext) and reader is not None:
+        given: object = sslcontext
+        if upgradable and isinstance(given, ssl.SSLContext) and reader is not None:
             early = bytes(reader._buffer)
             reader._buffer.clear()
             if early:
@@ -156,7 +153,7 @@ class Loop(
     # -- BaseEventLoop's hooks: connections ------------------------------------------------------
 
     async def _connect_sock(self, *args: Any, **kwargs: Any) -> socket.socket:
-        sock = await super()._connect_sock(*args, **kwargs)
+        sock: socket.socket = await super()._connect_sock(*args, **kwargs)  # type: ignore[misc]
         self._connecting.add(sock)
         return sock
 
@@ -172,7 +169,9 @@ class Loop(
                     sock.close()
                 raise
 
-        return await super()._create_connection_transport(sock, factory, *args, **kwargs)
+        return await super()._create_connection_transport(  # type: ignore[misc]
+            sock, factory, *args, **kwargs
+        )
 
     # -- BaseEventLoop's hooks: how transports and servers are made --------------------------------
 
@@ -185,7 +184,7 @@ class Loop(
         extra: Any = None,
         server: Any = None,
     ) -> _native.StreamTransport:
-        base_events._set_nodelay(sock)
+        base_events._set_nodelay(sock)  # type: ignore[attr-defined]
         return _native.StreamTransport(self, sock, protocol, waiter, extra, server)
 
     def _make_ssl_transport(
@@ -240,9 +239,7 @@ class Loop(
             }
 
             def hand_over(conn: socket.socket, address: Any) -> None:
-                self.create_task(
-                    self._accept_tls(protocol_factory, conn, address, sslcontext, server, timeouts)
-                )
+                self.create_task(self._accept_tls(protocol_factory, conn, address, sslcontext, server, timeouts))
 
         listener = _native.Listener(self, sock, protocol_factory, server, hand_over)
         self._listeners[sock] = listener
@@ -265,7 +262,7 @@ class Loop(
         address: Any,
         sslcontext: ssl.SSLContext,
         server: Any,
-        timeouts: dict[str, float | None],
+        timeouts: dict[str, Any],
     ) -> None:
         """Handshake with one accepted connection; failures are the peer's, and quiet but in debug."""
         protocol = transport = None
@@ -287,7 +284,7 @@ class Loop(
             except BaseException:
                 transport.close()
                 # The waiter's exception would keep the protocol alive in a cycle (gh-109534).
-                waiter = None
+                waiter = None  # type: ignore[assignment]
                 raise
         except (SystemExit, KeyboardInterrupt):
             raise
@@ -308,7 +305,9 @@ class Loop(
 
 def _feed_early(transport: Any, data: bytes) -> None:
     """Give the TLS protocol what came before it, ahead of anything that comes now."""
-    protocols._feed_data_to_buffered_proto(transport.get_protocol(), data)
+    protocols._feed_data_to_buffered_proto(  # type: ignore[attr-defined]
+        transport.get_protocol(), data
+    )
 
 
 def _nothing() -> None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import warnings
-from typing import TYPE_CHECKING, Any
+from asyncio import unix_events
+from typing import TYPE_CHECKING
 
-from oneloop.run import new_event_loop
+from oneloop.loop import Loop
 
 if TYPE_CHECKING:
-    from oneloop.loop import Loop
-
-with warnings.catch_warnings():
-    # Python 3.14 and 3.15 deprecate the base class on access.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    _Base: Any = asyncio.DefaultEventLoopPolicy
+    from asyncio import DefaultEventLoopPolicy as _Base
+else:
+    # Its public name gives a DeprecationWarning from Python 3.14 on.
+    _Base = unix_events._UnixDefaultEventLoopPolicy
 
 
-class EventLoopPolicy(_Base):  # type: ignore[misc]
+class EventLoopPolicy(_Base):
     """A policy whose `new_event_loop()` makes a `oneloop.Loop`.
 
-    Deprecated with asyncio's policies from Python 3.14 on; use `oneloop.run` there.
+    Deprecated with asyncio's policies from Python 3.14 on; use `oneloop.run` there. A program may
+    subclass it, as it may subclass asyncio's.
     """
 
     def _loop_factory(self) -> Loop:
-        return new_event_loop()
+        return Loop()

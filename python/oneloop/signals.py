@@ -45,7 +45,8 @@ class SignalMixin:
             self._ssock.setblocking(False)
             self._csock.setblocking(False)
             self._add_reader(self._ssock.fileno(), self._read_signals)
-        return self._csock
+        csock: socket.socket = self._csock
+        return csock
 
     def _arm_wakeup_fd(self: Any) -> Callable[[], None]:
         """Route signals to this loop while it runs; returns what undoes it."""
@@ -92,7 +93,8 @@ class SignalMixin:
         Raises ValueError for a signal that does not exist, RuntimeError for one that cannot be
         caught or from another thread, TypeError for a coroutine.
         """
-        if asyncio.iscoroutine(callback) or _is_coroutine_function(callback):
+        given: object = callback
+        if asyncio.iscoroutine(given) or _is_coroutine_function(given):
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         self._check_signal(sig)
         self._check_closed()
@@ -118,9 +120,7 @@ class SignalMixin:
         if self._signal_handlers.pop(sig, None) is None:
             return False
         try:
-            signal.signal(
-                sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL
-            )
+            signal.signal(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
         except OSError as exc:
             if exc.errno == errno.EINVAL:
                 raise RuntimeError(f"sig {sig} cannot be caught") from exc

@@ -41,7 +41,7 @@ class SocketMixin:
         """Stop watching; True if there was a reader. An object that is closed by now will do."""
         number = self._watched_number(fd, adding=False)
         self._ensure_fd_no_transport(number)
-        return self._remove_callback_for(number, False)
+        return bool(self._remove_callback_for(number, False))
 
     def add_writer(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
         """Call callback(*args) whenever `fd` is writable; otherwise like `add_reader`."""
@@ -52,7 +52,7 @@ class SocketMixin:
         """Stop watching; True if there was a writer."""
         number = self._watched_number(fd, adding=False)
         self._ensure_fd_no_transport(number)
-        return self._remove_callback_for(number, True)
+        return bool(self._remove_callback_for(number, True))
 
     def _watched_number(self: Any, fileobj: Any, *, adding: bool) -> int:
         """Return the number of a descriptor, or that which a closed object was added with."""
@@ -75,13 +75,13 @@ class SocketMixin:
         self._add_callback_for(fd, False, callback, args)
 
     def _remove_reader(self: Any, fd: int) -> bool:
-        return self._remove_callback_for(fd, False)
+        return bool(self._remove_callback_for(fd, False))
 
     def _add_writer(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
         self._add_callback_for(fd, True, callback, args)
 
     def _remove_writer(self: Any, fd: int) -> bool:
-        return self._remove_callback_for(fd, True)
+        return bool(self._remove_callback_for(fd, True))
 
     async def sock_recvfrom(self: Any, sock: socket.socket, bufsize: int) -> tuple[bytes, Any]:
         """Receive a datagram; returns its bytes and its sender's address."""
@@ -92,9 +92,7 @@ class SocketMixin:
             except (BlockingIOError, InterruptedError):
                 await self._wait_readable(sock)
 
-    async def sock_recvfrom_into(
-        self: Any, sock: socket.socket, buf: Any, nbytes: int = 0
-    ) -> tuple[int, Any]:
+    async def sock_recvfrom_into(self: Any, sock: socket.socket, buf: Any, nbytes: int = 0) -> tuple[int, Any]:
         """Receive a datagram into a writable buffer; returns its length and its sender's address."""
         self._check_sock(sock)
         if not nbytes:
@@ -159,22 +157,20 @@ class SocketMixin:
         self._check_sock(sock)
         self._check_sendfile_params(sock, file, offset, count)
         try:
-            return await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock))
+            return int(await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock)))
         except asyncio.SendfileNotAvailableError:
             if not fallback:
                 raise
-        return await self._sock_sendfile_fallback(sock, file, offset, count)
+        return int(await self._sock_sendfile_fallback(sock, file, offset, count))
 
-    async def _sendfile_native(
-        self: Any, transport: Any, file: Any, offset: int, count: int | None
-    ) -> int:
+    async def _sendfile_native(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
         """BaseEventLoop.sendfile()'s hook: what is queued goes first, then the file."""
         resume = transport.is_reading()
         transport.pause_reading()
         await transport._make_empty_waiter()
         try:
             sock = transport.get_extra_info("socket")
-            return await self._sendfile(sock, file, offset, count, transport._wait_writable)
+            return int(await self._sendfile(sock, file, offset, count, transport._wait_writable))
         finally:
             transport._reset_empty_waiter()
             if resume:

@@ -10,13 +10,11 @@ import asyncio
 from asyncio import transports
 
 
-class StreamTransport(transports._FlowControlMixin, asyncio.Transport):  # type: ignore[misc]
+class StreamTransport(transports._FlowControlMixin, asyncio.Transport):
     """A connected TCP or Unix socket."""
 
 
-class DatagramTransport(  # type: ignore[misc]
-    transports._FlowControlMixin, asyncio.Transport, asyncio.DatagramTransport
-):
+class DatagramTransport(transports._FlowControlMixin, asyncio.Transport, asyncio.DatagramTransport):
     """A datagram socket. Also a `Transport`, as asyncio's own is."""
 
 
@@ -24,5 +22,5 @@ class ReadPipeTransport(asyncio.ReadTransport):
     """The reading end of a pipe."""
 
 
-class WritePipeTransport(transports._FlowControlMixin, asyncio.WriteTransport):  # type: ignore[misc]
+class WritePipeTransport(transports._FlowControlMixin, asyncio.WriteTransport):
     """The writing end of a pipe."""

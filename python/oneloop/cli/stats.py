@@ -1,0 +1,109 @@
+"""The report of `oneloop run --stats`: the statistics of every loop, as a table on stderr."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import weakref
+from dataclasses import fields
+from typing import Any, TextIO
+
+from oneloop.loop import Loop
+from oneloop.statistics import Statistics
+
+__all__ = ["at_exit", "table"]
+
+# Loops with a column of their own; those after them share one.
+COLUMNS_MAX = 6
+# Of several loops, the greatest; every other counter is added up.
+_MAXIMA = ("longest_callback_s", "longest_tick_s", "loop_lag_s")
+
+
+class _Log:
+    """Every loop of the process: what remains of a closed one is its statistics."""
+
+    def __init__(self) -> None:
+        self._made = 0
+        self._open: weakref.WeakKeyDictionary[Loop, int] = weakref.WeakKeyDictionary()
+        self._closed: dict[int, Statistics] = {}
+
+    def made(self, loop: Loop) -> None:
+        self._made += 1
+        self._open[loop] = self._made
+
+    def closing(self, loop: Loop) -> None:
+        number = self._open.pop(loop, None)
+        if number is not None:
+            self._closed[number] = loop.statistics()
+
+    def statistics(self) -> list[Statistics]:
+        """In the order in which the loops were made."""
+        still_open = {number: loop.statistics() for loop, number in self._open.items()}
+        return [numbered for _, numbered in sorted({**self._closed, **still_open}.items())]
+
+
+def at_exit() -> None:
+    """Print the table when the process ends (not when it is killed, nor after `os._exit`)."""
+    log = _Log()
+    make, close = Loop.__init__, Loop.close
+
+    def logged_init(self: Loop, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        log.made(self)
+
+    def logged_close(self: Loop) -> None:
+        if not (self.is_running() or self.is_closed()):
+            log.closing(self)
+        close(self)
+
+    Loop.__init__ = logged_init  # type: ignore[method-assign]
+    Loop.close = logged_close  # type: ignore[method-assign]
+    atexit.register(lambda: write(log.statistics(), sys.stderr))
+
+
+def write(statistics: list[Statistics], file: TextIO) -> None:
+    """Write the table; a program that made no loop is told so."""
+    text = table(statistics) if statistics else "no loop was made"
+    print(f"oneloop statistics\n{text}", file=file)
+
+
+def table(statistics: list[Statistics]) -> str:
+    """One line per counter and one column per loop."""
+    shown = statistics[:COLUMNS_MAX]
+    heads = [f"loop {number}" for number in range(1, len(shown) + 1)]
+    rest = statistics[COLUMNS_MAX:]
+    if rest:
+        heads.append(f"{len(rest)} more")
+    rows = [["", *heads]]
+    for field in fields(Statistics):
+        cells = [_cell(getattr(one, field.name)) for one in shown]
+        if rest:
+            values = [getattr(one, field.name) for one in rest]
+            cells.append(_merged(field.name, values))
+        rows.append([field.name.removesuffix("_s").replace("_", " "), *cells])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            [
+                f"{row[0]:<{widths[0]}}",
+                *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _merged(name: str, values: list[Any]) -> str:
+    if isinstance(values[0], str):
+        return ""
+    return _cell(max(values) if name in _MAXIMA else sum(values))
+
+
+def _cell(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    # The seconds of a callback or of a tick.
+    return f"{value * 1e3:,.3f} ms"

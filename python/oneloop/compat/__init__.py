@@ -1,0 +1,38 @@
+"""Facades: modules that present another package's names on oneloop.
+
+A program that imports such a package gets the facade after `install(name)`, or under
+`oneloop run --replace name`.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+__all__ = ["KNOWN", "install"]
+
+# Package: the modules of its facade, parents first.
+_MODULES = {"uvloop": ("uvloop", "uvloop.loop")}
+
+KNOWN = tuple(sorted(_MODULES))
+"""Names of the packages that have a facade."""
+
+
+def install(name: str) -> None:
+    """Make `import name` give the facade, in this process and from here on.
+
+    Whether the package itself is installed does not matter.
+
+    Raises:
+        ValueError: there is no facade of that name; the message lists those there are.
+        RuntimeError: the package itself has been imported already; parts of the program would go
+            on using it.
+    """
+    modules = _MODULES.get(name)
+    if modules is None:
+        raise ValueError(f"no facade for {name!r}; known are: {', '.join(KNOWN)}")
+    facades = {module: import_module(f"{__name__}.{module}") for module in modules}
+    present = sys.modules.get(name)
+    if present is not None and present is not facades[name]:
+        raise RuntimeError(f"{name!r} has been imported already: install the facade before it")
+    sys.modules.update(facades)

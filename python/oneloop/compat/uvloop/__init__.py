@@ -1,0 +1,74 @@
+"""uvloop's public names, on oneloop (those of uvloop 0.23).
+
+Differences: `install()` does not warn on Python 3.12 and 3.13; `EventLoopPolicy` is asyncio's
+default policy with oneloop loops, so that `get_event_loop()` in the main thread makes a loop
+wherever asyncio's does; uvloop's `_debug_*` counters are replaced by `Loop.statistics()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oneloop import runner
+from oneloop.compat.uvloop.loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from oneloop.policy import EventLoopPolicy
+
+# The version whose names these are: programs compare it.
+__version__ = "0.23.0"
+
+__all__ = ["Loop", "__version__", "new_event_loop", "run"]
+if sys.version_info < (3, 16):
+    __all__ += ["EventLoopPolicy", "install"]
+
+_T = TypeVar("_T")
+
+
+def new_event_loop() -> Loop:
+    """Make a loop."""
+    return Loop()
+
+
+def run(
+    main: Coroutine[Any, Any, _T],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = new_event_loop,
+    debug: bool | None = None,
+) -> _T:
+    """Run a coroutine on a new loop and return its result.
+
+    Raises:
+        TypeError: `loop_factory` makes loops of another kind.
+        RuntimeError: inside a running loop.
+    """
+
+    async def on_our_loop() -> _T:
+        if not isinstance(asyncio.get_running_loop(), Loop):
+            main.close()
+            raise TypeError("uvloop.run() uses a non-uvloop event loop")
+        return await main
+
+    return runner.run(on_our_loop(), loop_factory=loop_factory, debug=debug)
+
+
+def install() -> None:
+    """Set the event loop policy to one with oneloop loops."""
+    from oneloop.policy import EventLoopPolicy
+
+    # From Python 3.14 on this is where asyncio's deprecation warning comes from, as in uvloop.
+    asyncio.set_event_loop_policy(EventLoopPolicy())
+
+
+if not TYPE_CHECKING:  # a type checker must not take any name for granted
+
+    def __getattr__(name):
+        if name == "EventLoopPolicy" and name in __all__:
+            from oneloop.policy import EventLoopPolicy
+
+            return EventLoopPolicy
+        raise AttributeError(f"module 'uvloop' has no attribute {name!r}")

@@ -1,0 +1,64 @@
+"""The package's public names: complete, typed, each defined in one place."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import oneloop
+from oneloop import _native
+
+PUBLIC = ["oneloop", "oneloop.compat", "oneloop.compat.uvloop", "oneloop.testing"]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_all_names_exist_and_are_documented(module: str) -> None:
+    public = importlib.import_module(module)
+    assert len(set(public.__all__)) == len(public.__all__)
+    for name in public.__all__:
+        value = getattr(public, name)
+        if inspect.isclass(value) or inspect.isroutine(value):
+            assert inspect.getdoc(value), f"{module}.{name} has no docstring"
+
+
+def test_every_module_has_a_head_comment() -> None:
+    for found in pkgutil.walk_packages(oneloop.__path__, "oneloop."):
+        if found.name in ("oneloop._native", "oneloop.__main__"):
+            continue
+        assert importlib.import_module(found.name).__doc__, f"{found.name} has no docstring"
+
+
+def test_each_name_belongs_to_one_public_module() -> None:
+    owners: dict[int, str] = {}
+    for module in ("oneloop", "oneloop.compat"):
+        public = importlib.import_module(module)
+        for name in public.__all__:
+            value = getattr(public, name)
+            if not isinstance(value, str):
+                assert owners.setdefault(id(value), module) == module, name
+
+
+def test_native_classes_that_say_they_are_public_are() -> None:
+    for name, value in vars(_native).items():
+        if inspect.isclass(value) and value.__module__ == "oneloop":
+            assert getattr(oneloop, name) is value
+            assert name in oneloop.__all__
+
+
+def test_native_classes_cannot_be_subclassed_but_for_the_loops_core() -> None:
+    for name, value in vars(_native).items():
+        if inspect.isclass(value) and name != "LoopCore":
+            with pytest.raises(TypeError, match="not an acceptable base type"):
+                type("Sub", (value,), {})
+
+
+def test_dir_lists_what_is_not_loaded_yet() -> None:
+    assert set(oneloop.__all__) <= set(dir(oneloop))
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = oneloop.nothing  # type: ignore[attr-defined]

@@ -1,0 +1,142 @@
+"""`oneloop.testing`: virtual time passes when nothing is ready, and at no other time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+import oneloop.testing
+
+
+def test_an_hour_takes_no_time() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.sleep(3600)
+        return loop.time() - began
+
+    began = time.monotonic()
+    assert oneloop.testing.run(main()) == 3600
+    assert time.monotonic() - began < 60
+
+
+def test_clock_starts_at_zero_and_stands_still_while_callbacks_run() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        times = [loop.time()]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        times.append(loop.time())
+        return times
+
+    assert oneloop.testing.run(main()) == [0, 0]
+
+
+def test_timers_fire_in_order_and_exactly_at_their_deadlines() -> None:
+    fired: list[tuple[float, str]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def note(name: str) -> Callable[[], None]:
+            return lambda: fired.append((loop.time(), name))
+
+        loop.call_later(30, note("c"))
+        loop.call_later(10, note("a"))
+        loop.call_at(20, note("b"))
+        loop.call_later(10, note("a, later"))
+        loop.call_later(15, note("cancelled")).cancel()
+        await asyncio.sleep(86_400)
+
+    oneloop.testing.run(main())
+    assert fired == [(10, "a"), (10, "a, later"), (20, "b"), (30, "c")]
+
+
+def test_timeout_fires_before_what_never_comes() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(7.5):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return loop.time()
+        raise AssertionError("the event was never set")
+
+    assert oneloop.testing.run(main()) == 7.5
+
+
+def test_sockets_work_and_come_before_timers() -> None:
+    served = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        served.set()
+
+    async def main() -> float:
+        path = f"\0oneloop-virtual-{os.getpid()}"
+        server = await asyncio.start_unix_server(serve, path)
+        async with server:
+            reader, writer = await asyncio.open_unix_connection(path)
+            for _ in range(100):
+                async with asyncio.timeout(1):
+                    writer.write(b"x" * 1000)
+                    assert await reader.readexactly(1000) == b"x" * 1000
+            writer.close()
+            await writer.wait_closed()
+            await served.wait()
+        return asyncio.get_running_loop().time()
+
+    assert oneloop.testing.run(main()) < 1
+
+
+def test_clock_stands_still_while_threads_work() -> None:
+    async def main() -> tuple[str, float]:
+        loop = asyncio.get_running_loop()
+
+        def work() -> str:
+            time.sleep(0.02)
+            return "from the thread"
+
+        async with asyncio.timeout(0.001):
+            answers = await asyncio.gather(asyncio.to_thread(work), asyncio.to_thread(work))
+        assert set(answers) == {"from the thread"}
+        later = loop.time()
+        await asyncio.sleep(10)
+        return answers[0], later
+
+    assert oneloop.testing.run(main()) == ("from the thread", 0)
+
+
+def test_cancelled_job_does_not_hold_the_clock_for_ever() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        job = loop.run_in_executor(None, time.sleep, 0.01)
+        job.cancel()
+        await asyncio.sleep(5)
+        return loop.time()
+
+    assert oneloop.testing.run(main()) == 5
+
+
+def test_factory_and_debug_mode() -> None:
+    async def main() -> float:
+        await asyncio.sleep(60)
+        assert asyncio.get_running_loop().get_debug()
+        return asyncio.get_running_loop().time()
+
+    assert oneloop.testing.run(main(), debug=True) == 60
+    with asyncio.Runner(loop_factory=oneloop.testing.new_event_loop, debug=True) as runner:
+        assert runner.run(main()) == 60
+
+
+def test_example_of_the_docstring() -> None:
+    import doctest
+
+    failed, tried = doctest.testmod(oneloop.testing)
+    assert (failed, tried > 0) == (0, True)
