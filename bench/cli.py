@@ -80,10 +80,11 @@ def settings_from(options: argparse.Namespace) -> Settings:
         raise SystemExit("bench: --duration and --rounds must be positive")
     if options.rate is not None and options.rate <= 0:
         raise SystemExit("bench: --rate must be positive")
+    duration_s = chosen.get("duration_s", Settings.duration_s)
     server_cpu, generator_cpu = machine.choose_cpus()
     return Settings(
-        duration_s=chosen.get("duration_s", Settings.duration_s),
-        warmup_s=chosen.get("warmup_s", Settings.warmup_s),
+        duration_s=duration_s,
+        warmup_s=min(chosen.get("warmup_s", Settings.warmup_s), duration_s / 2),
         rounds=int(chosen.get("rounds", Settings.rounds)),
         scale=chosen.get("scale", Settings.scale),
         rate=options.rate,

@@ -51,7 +51,7 @@ impl Http {
             match self.wire.write(&self.request[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(Fault::system("send", error)),
+                Err(error) => return Err(Fault::transfer("send", error, self.token)),
             }
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Session for Http {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(Fault::system("recv", error)),
+                Err(error) => return Err(Fault::transfer("recv", error, self.token)),
             }
         }
         let whole = self.sent == self.request.len() && self.body_left == Some(0);
