@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import compare, figures
+from bench.report import compare, figures, markdown
 from bench.report.document import SCHEMA_FILE, Document, load, save
 from bench.report.html import page
 from tests.bench.sample_run import make_document
@@ -130,3 +130,19 @@ def test_what_stays_within_the_spread_is_no_change() -> None:
 )
 def test_figures_in_words(metric: str, number: float, text: str) -> None:
     assert figures.value(metric, number) == text
+
+
+def test_markdown_results_stand_between_the_marks_and_hide_nothing() -> None:
+    page_before = f"# title\n{markdown.BEGIN}\nold\n{markdown.END}\nthe end\n"
+    text = markdown.replace_results(page_before, markdown.results(make_document()))
+    assert "old" not in text
+    assert text.startswith("# title\n")
+    assert text.endswith("the end\n")
+    for expected in ("**oneloop**", "died: signal SIGSEGV", "curio is not installed", "python -m bench", "careful"):
+        assert expected in text
+    assert markdown.replace_results(text, markdown.results(make_document())) == text
+
+
+def test_a_page_without_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no"):
+        markdown.replace_results("# title", "text")
