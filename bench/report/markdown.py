@@ -1,4 +1,4 @@
-"""The results as Markdown, put between two marks of a page: `python -m bench.report.markdown run.json docs/benchmarks.md`.
+"""The results as Markdown, put between two marks of a page: `python -m bench.report.markdown RUN.json PAGE.md`.
 
 Every rival of every case is there, those that failed or were missing included, in the order of their cost.
 """
@@ -52,7 +52,7 @@ def results(doc: Document) -> str:
     machine = doc["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in doc["versions"].items())
     lines = [
-        f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['kernel']}, CPU governor {machine['governor']}; "
+        f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['kernel']}, CPU governor {machine['governor']};",
         f"{machine['date']}, load {machine['load_average']} at the end.",
         f"{versions}.",
         f"Command: `{doc['command']}`.",
