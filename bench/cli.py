@@ -128,6 +128,18 @@ def warnings_for(settings: Settings, cases: Sequence[Case], results: Sequence[Re
     return found
 
 
+def check_files(options: argparse.Namespace) -> None:
+    """What cannot be read or written is said before the run, not after it. Raises SystemExit."""
+    try:
+        if options.compare:
+            documents.load(options.compare)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"bench: --compare: {error}") from error
+    for file in (options.json, options.html):
+        if file is not None and not file.parent.is_dir():
+            raise SystemExit(f"bench: there is no folder {file.parent} for {file.name}")
+
+
 class _Watcher:
     """Moves the progress bar and prints every finished case."""
 
@@ -183,8 +195,7 @@ def main(args: list[str]) -> int:
         for case in cases:
             console.print(f"{case.suite}: {case.name}: {', '.join(case.rivals)}", highlight=False)
         return 0
-    if options.compare:
-        documents.load(options.compare)
+    check_files(options)
     try:
         native("loadgen")
     except NativeMissingError as missing:
