@@ -157,7 +157,9 @@ class _Watcher:
         self.task = self.progress.add_task("starting", total=total)
 
     def measured(self, case: Case, number: int, rival: str, row: Row) -> None:
-        text = f"{case.suite}: {case.name}, round {number + 1}, {rival}"
+        text = f"{case.suite}: {case.name}"
+        room = max(16, self.console.width - 64)
+        text = f"{text if len(text) <= room else text[: room - 1] + '…'} #{number + 1} {rival}"
         self.progress.update(self.task, advance=1, description=text)
 
     def finished(self, result: Result) -> None:
