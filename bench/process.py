@@ -47,7 +47,7 @@ class Program:
         self._process = subprocess.Popen(
             [native("leash"), "-" if cpu is None else str(cpu), *argv],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
@@ -146,3 +147,18 @@ def test_markdown_results_stand_between_the_marks_and_hide_nothing() -> None:
 def test_a_page_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="has no"):
         markdown.replace_results("# title", "text")
+
+
+@pytest.mark.parametrize("width", [80, 120, 250])
+def test_terminal_tables_show_every_column_whatever_the_width(width: int) -> None:
+    if importlib.util.find_spec("rich") is None:
+        pytest.skip("rich is not installed: requirements/bench-tools.txt")
+    from rich.console import Console
+
+    from bench.report import terminal
+
+    console = Console(width=width, record=True, file=io.StringIO())
+    terminal.show_case(console, make_document()["cases"][0])
+    text = console.export_text()
+    for expected in ("CPU/msg", "user", "system", "per second", "p50", "RSS", "4.50 µs", "missing"):
+        assert expected in text
