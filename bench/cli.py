@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from bench.report import terminal
 from bench.report.document import Document
 from bench.runner import count_measurements, run_cases
 from bench.suites import SUITES
-from bench.suites.options import ALL_RIVALS, SERVER_RIVALS, Options
+from bench.suites.options import ALIASES, ALL_RIVALS, SERVER_RIVALS, Options
 
 QUICK = {"duration_s": 0.2, "warmup_s": 0.05, "rounds": 2, "scale": 0.05}
 
@@ -47,10 +48,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", type=_names, default=(), help="rivals, separated by commas")
     made.add_argument("--sizes", type=_numbers, default=(), help="bytes, such as 1k,10k,100k")
     made.add_argument("--connections", type=_numbers, default=(), help="such as 1,10,100")
-    made.add_argument("--duration", type=float, help="seconds of each measured window (1.5)")
+    made.add_argument("--duration", type=float, help="seconds of each measured window (1)")
     made.add_argument("--rounds", type=int, help="how often each rival is measured (5)")
     made.add_argument("--rate", type=float, help="messages per second: open loop")
     made.add_argument("--quick", action="store_true", help="a minute in all: a first look")
+    made.add_argument("--core", action="store_true", help="the rows that matter most: half an hour")
     made.add_argument("--json", type=Path, metavar="FILE", help="save the whole run")
     made.add_argument("--html", type=Path, metavar="FILE", help="save a page with charts")
     made.add_argument("--compare", type=Path, metavar="FILE", help="an older --json to compare with")
@@ -78,10 +80,11 @@ def settings_from(options: argparse.Namespace) -> Settings:
         raise SystemExit("bench: --duration and --rounds must be positive")
     if options.rate is not None and options.rate <= 0:
         raise SystemExit("bench: --rate must be positive")
+    duration_s = chosen.get("duration_s", Settings.duration_s)
     server_cpu, generator_cpu = machine.choose_cpus()
     return Settings(
-        duration_s=chosen.get("duration_s", Settings.duration_s),
-        warmup_s=chosen.get("warmup_s", Settings.warmup_s),
+        duration_s=duration_s,
+        warmup_s=min(chosen.get("warmup_s", Settings.warmup_s), duration_s / 2),
         rounds=int(chosen.get("rounds", Settings.rounds)),
         scale=chosen.get("scale", Settings.scale),
         rate=options.rate,
@@ -94,15 +97,27 @@ def choose_cases(options: argparse.Namespace) -> list[Case]:
     """The cases of the suites that were asked for. Raises SystemExit for unknown names."""
     check_names("suite", options.suite, list(SUITES))
     check_names("rival", options.only, ALL_RIVALS)
-    narrowed = Options(options.sizes, options.connections, options.only, options.quick)
+    narrowed = Options(options.sizes, options.connections, options.only, options.quick, options.core)
     suites = options.suite or tuple(SUITES)
     cases = [case for name in suites for case in SUITES[name](narrowed)]
     return [case for case in cases if case.rivals]
 
 
-def warnings_for(settings: Settings, cases: Sequence[Case]) -> list[str]:
-    """What a reader must know before believing a figure."""
+def failed_checks(results: Sequence[Result]) -> list[str]:
+    """A/A cases whose ratio leaves 1.00 outside its range."""
     found = []
+    for result in results:
+        for row in documents.case_data(result)["rows"]:
+            ratio = row.get("ratio")
+            if row["rival"] in ALIASES and ratio is not None and not ratio["low"] <= 1.0 <= ratio["high"]:
+                text = f"{result.case.suite}: {result.case.name}: {ratio['low']:.3f} to {ratio['high']:.3f}"
+                found.append(f"the machine is not steady: one program under two names differed, {text}")
+    return found
+
+
+def warnings_for(settings: Settings, cases: Sequence[Case], results: Sequence[Result]) -> list[str]:
+    """What a reader must know before believing a figure."""
+    found = failed_checks(results)
     if settings.server_cpu is None:
         found.append("one CPU only: server and generator share it and cannot be told apart")
     named = {rival for case in cases for rival in case.rivals if rival in SERVER_RIVALS}
@@ -111,6 +126,18 @@ def warnings_for(settings: Settings, cases: Sequence[Case]) -> list[str]:
         if reason:
             found.append(f"{rival} is missing: {reason}")
     return found
+
+
+def check_files(options: argparse.Namespace) -> None:
+    """What cannot be read or written is said before the run, not after it. Raises SystemExit."""
+    try:
+        if options.compare:
+            documents.load(options.compare)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"bench: --compare: {error}") from error
+    for file in (options.json, options.html):
+        if file is not None and not file.parent.is_dir():
+            raise SystemExit(f"bench: there is no folder {file.parent} for {file.name}")
 
 
 class _Watcher:
@@ -130,7 +157,9 @@ class _Watcher:
         self.task = self.progress.add_task("starting", total=total)
 
     def measured(self, case: Case, number: int, rival: str, row: Row) -> None:
-        text = f"{case.suite}: {case.name}, round {number + 1}, {rival}"
+        text = f"{case.suite}: {case.name}"
+        room = max(16, self.console.width - 64)
+        text = f"{text if len(text) <= room else text[: room - 1] + '…'} #{number + 1} {rival}"
         self.progress.update(self.task, advance=1, description=text)
 
     def finished(self, result: Result) -> None:
@@ -168,13 +197,13 @@ def main(args: list[str]) -> int:
         for case in cases:
             console.print(f"{case.suite}: {case.name}: {', '.join(case.rivals)}", highlight=False)
         return 0
-    if options.compare:
-        documents.load(options.compare)
+    check_files(options)
     try:
         native("loadgen")
     except NativeMissingError as missing:
         print(f"bench: {missing}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     watcher = _Watcher(console, count_measurements(cases, settings))
     with watcher.progress:
         results, interrupted = run_cases(cases, settings, watcher.measured, watcher.finished)
@@ -184,7 +213,7 @@ def main(args: list[str]) -> int:
         machine.command(args),
         machine.describe(),
         machine.versions(),
-        warnings_for(settings, cases),
+        warnings_for(settings, cases, results),
         interrupted,
     )
     terminal.show_footer(console, doc)

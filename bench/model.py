@@ -24,8 +24,8 @@ class RivalMissingError(Exception):
 class Settings:
     """How long and how often to measure, and on which CPUs."""
 
-    duration_s: float = 1.5
-    warmup_s: float = 0.4
+    duration_s: float = 1.0
+    warmup_s: float = 0.3
     rounds: int = 5
     server_cpu: int | None = None
     generator_cpu: int | None = None

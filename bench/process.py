@@ -47,7 +47,7 @@ class Program:
         self._process = subprocess.Popen(
             [native("leash"), "-" if cpu is None else str(cpu), *argv],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -82,9 +82,13 @@ class Program:
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
-    def is_running(self) -> bool:
-        """Whether it has not ended."""
-        return self._process.poll() is None
+    def is_running(self, grace_s: float = 0.0) -> bool:
+        """Whether it has not ended; an end under way is waited for. Its connections close before it is gone."""
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
     def wait(self, patience_s: float) -> int:
         """Its exit status. Raises RivalFailedError when it does not end."""

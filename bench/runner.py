@@ -21,6 +21,9 @@ def _measure_into(row: Row, case: Case, settings: Settings) -> None:
         row.status, row.reason, sample = "missing", str(missing), None
     except RivalFailedError as failure:
         row.status, row.reason, sample = "failed", str(failure), None
+    except Exception as error:  # three hours of results are worth more than a tidy end
+        reason = f"the bench itself failed: {type(error).__name__}: {error}"
+        row.status, row.reason, sample = "failed", reason, None
     row.samples.append(sample)
 
 

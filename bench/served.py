@@ -88,8 +88,11 @@ def read_event(generator: Program, patience_s: float) -> dict[str, Any]:
 
 
 def explain(server: Program, failure: RivalFailedError) -> RivalFailedError:
-    """A generator's complaint, or the server's own end when that came first."""
-    if server.is_running():
+    """A generator's complaint, or the server's own end when that explains it."""
+    # After a wrong answer or in silence the server was alive; that it ends once its clients leave says nothing.
+    if str(failure).startswith(("wrong answer", "no answer")):
+        return failure
+    if server.is_running(grace_s=0.5):
         return failure
     return RivalFailedError(f"died: {server.ending()}")
 

@@ -1,4 +1,4 @@
-"""Runs small Python programs in a process of their own, on a loop that is named; for what would harm the test process."""
+"""Runs small Python programs in a process of their own, on a named loop: for what would harm the tests."""
 
 from __future__ import annotations
 

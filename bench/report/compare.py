@@ -7,12 +7,13 @@ counts only when the two ranges over the rounds do not meet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from bench.report import figures
 from bench.report.document import CaseData, Document, RowData, SummaryData
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: A change smaller than this is not worth a person's attention, however steady it is.
 LEAST_CHANGE = 0.03
@@ -78,6 +79,8 @@ def changes(old: Document, new: Document) -> list[Change]:
 
 def show(console: Console, old: Document, new: Document) -> int:
     """Prints the comparison; returns 1 when oneloop became slower anywhere, else 0."""
+    from rich.table import Table  # the comparison itself needs no terminal
+
     table = Table(title=f"compared with {old['machine']['date']}", title_justify="left")
     for heading in ("case", "rival", "before", "after", "factor", ""):
         table.add_column(heading)

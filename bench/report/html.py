@@ -36,6 +36,12 @@ def _kind(rival: str) -> str:
     return "asyncio" if "asyncio" in rival else "other"
 
 
+def _curve_kind(rival: str) -> str:
+    """Curves cross, so each of those that are drawn has a colour of its own."""
+    kind = _kind(rival)
+    return rival if kind == "other" and rival in _CURVES else kind
+
+
 def _measured(case: CaseData) -> list[RowData]:
     rows = [row for row in case["rows"] if case["metric"] in row["summary"]]
     return sorted(rows, key=lambda row: row["summary"][case["metric"]]["median"])
@@ -99,7 +105,7 @@ def _absent(case: CaseData) -> str:
 def _case(case: CaseData, anchor: str) -> str:
     drawn = bars([_bar_of(case, row) for row in _measured(case)], _floor_of(case))
     lines = [
-        Line(row["rival"], row["curve"], _kind(row["rival"]))
+        Line(row["rival"], row["curve"], _curve_kind(row["rival"]))
         for row in case["rows"]
         if "curve" in row and row["rival"].rpartition(" on ")[2] in _CURVES
     ]

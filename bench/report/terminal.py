@@ -10,6 +10,10 @@ from bench.report import figures
 from bench.report.columns import HEADINGS, columns
 from bench.report.document import CaseData, Document, RowData
 
+#: A column of figures with its frame; the rival, the main figure, spread, ratio and notes together.
+COLUMN_WIDTH = 11
+RESERVED_WIDTH = 76
+
 
 def _notes(row: RowData) -> Text:
     if row["status"] != "ok":
@@ -18,35 +22,61 @@ def _notes(row: RowData) -> Text:
     return Text("; ".join(row["notes"]), style="yellow")
 
 
-def case_table(case: CaseData) -> Table:
-    """One case: a row for each rival, the figures' medians, the ratio to the baseline with its spread."""
-    names = columns(case)
+def _main_table(case: CaseData, names: list[str]) -> Table:
     title = f"{case['suite']}: {case['name']} ({case['rounds']} rounds)"
     table = Table(title=title, title_justify="left", caption=case["remark"] or None)
     table.add_column("rival", no_wrap=True)
-    table.add_column(HEADINGS.get(names[0], names[0]), justify="right", no_wrap=True)
+    table.add_column(HEADINGS.get(case["metric"], case["metric"]), justify="right", no_wrap=True)
     table.add_column("spread", justify="right", no_wrap=True)
     table.add_column(f"× {case['baseline'] or 'baseline'}", justify="right", no_wrap=True)
-    for name in names[1:]:
+    for name in names:
         table.add_column(HEADINGS.get(name, name), justify="right", no_wrap=True)
     table.add_column("notes", overflow="fold")
     for row in case["rows"]:
-        style = "bold" if row["rival"].startswith("oneloop") else ""
         table.add_row(
             row["rival"],
-            figures.median(row, names[0]),
-            figures.spread_percent(row, names[0]),
+            figures.median(row, case["metric"]),
+            figures.spread_percent(row, case["metric"]),
             figures.ratio(row["ratio"]) if "ratio" in row else "–",
-            *(figures.median(row, name) for name in names[1:]),
+            *(figures.median(row, name) for name in names),
             _notes(row),
-            style=style,
+            style=_style(row),
         )
     return table
 
 
+def _rest_table(case: CaseData, names: list[str]) -> Table:
+    table = Table()
+    table.add_column("rival", no_wrap=True)
+    for name in names:
+        table.add_column(HEADINGS.get(name, name), justify="right", no_wrap=True)
+    for row in case["rows"]:
+        if row["status"] == "ok":
+            table.add_row(row["rival"], *(figures.median(row, name) for name in names), style=_style(row))
+    return table
+
+
+def _style(row: RowData) -> str:
+    return "bold" if "oneloop" in row["rival"] else ""
+
+
+def case_tables(case: CaseData, width: int) -> list[Table]:
+    """One case: a row for each rival, medians, the ratio to the baseline with its spread.
+
+    What does not fit the width goes into a second table; nothing is left out.
+    """
+    names = columns(case)[1:]
+    room = max(0, (width - RESERVED_WIDTH) // COLUMN_WIDTH)
+    tables = [_main_table(case, names[:room])]
+    if names[room:]:
+        tables.append(_rest_table(case, names[room:]))
+    return tables
+
+
 def show_case(console: Console, case: CaseData) -> None:
     """Prints one finished case."""
-    console.print(case_table(case))
+    for table in case_tables(case, console.width):
+        console.print(table)
 
 
 def show_footer(console: Console, doc: Document) -> None:

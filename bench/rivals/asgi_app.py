@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 from collections.abc import Awaitable, Callable, MutableMapping
+
+# granian's worker is not the process that the bench started: it too must die with its parent (man 2 prctl).
+_PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 Message = MutableMapping[str, object]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bench.model import Case
 from bench.suites import (
     accept,
+    check,
     files,
     green,
     http,
@@ -38,4 +39,5 @@ SUITES: dict[str, Callable[[Options], list[Case]]] = {
     "green": green.cases,
     "idle": idle.cases,
     "scale": scale.cases,
+    "check": check.cases,
 }

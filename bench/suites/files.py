@@ -94,11 +94,12 @@ def _floor_cached(rounds: int, paths: list[str], settings: Settings) -> Sample:
     return measure_program([native("floor"), "files", "--rounds", str(times), *paths], settings)
 
 
-def _fio(direct: bool, reads: int) -> Sample:
+def _fio(direct: bool, reads: int, cpu: int | None) -> Sample:
     if not shutil.which("fio"):
         raise RivalMissingError("fio is not installed")
     with tempfile.TemporaryDirectory() as folder:
         argv = [
+            native("leash"), "-" if cpu is None else str(cpu),
             "fio", "--name=bench", f"--filename={big_file()}", "--rw=randread", "--bs=4k",
             "--iodepth=16", "--ioengine=io_uring", f"--direct={int(direct)}", "--invalidate=1",
             f"--io_size={reads * 4096}", "--randseed=1", "--norandommap", "--readonly", "--thread",
@@ -160,7 +161,7 @@ def _block_case(options: Options, work: str) -> Case:
     def measure(rival: str, settings: Settings) -> Sample:
         reads = settings.scaled(BLOCK_READS)
         if rival == "fio":
-            return _fio(work == "direct", reads)
+            return _fio(work == "direct", reads, settings.server_cpu)
         return _program(rival, work, reads, [big_file()], settings)
 
     name = {"cold": "cold 4 KiB reads, 16 in flight", "direct": "O_DIRECT 4 KiB reads, 16 in flight"}

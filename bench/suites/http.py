@@ -61,5 +61,5 @@ def _case(options: Options, size: int, connections: int) -> Case:
 
 
 def cases(options: Options) -> list[Case]:
-    sizes = options.pick_sizes(1024, 10_240, 102_400)
+    sizes = options.pick_sizes(1024, 10_240, 102_400, core=(1024,))
     return [_case(options, size, count) for size in sizes for count in options.pick_connections(10, 300)]

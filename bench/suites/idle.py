@@ -63,5 +63,5 @@ def cases(options: Options) -> list[Case]:
             measure=_measure_of(count),
             remark="private memory of the process; the kernel's own memory for a socket is the same for all",
         )
-        for count in options.pick_connections(10_000, quick=1000)
+        for count in options.pick_connections(10_000, quick=1000, core=(10_000,))
     ]

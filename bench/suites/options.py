@@ -28,14 +28,17 @@ class Options:
     connections: tuple[int, ...] = ()
     only: tuple[str, ...] = ()
     quick: bool = False
+    core: bool = False
 
-    def pick_sizes(self, *natural: int) -> tuple[int, ...]:
-        """The asked-for sizes, or the suite's own; one of them when it must be quick."""
-        return self.sizes or (natural[:1] if self.quick else natural)
+    def pick_sizes(self, *natural: int, core: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """The asked-for sizes, or the suite's own; fewer for a core run, one of them when it must be quick."""
+        chosen = core if self.core and core else natural
+        return self.sizes or (natural[:1] if self.quick else chosen)
 
-    def pick_connections(self, *natural: int, quick: int = 10) -> tuple[int, ...]:
+    def pick_connections(self, *natural: int, quick: int = 10, core: tuple[int, ...] = (10,)) -> tuple[int, ...]:
         """The asked-for numbers of connections, or the suite's own."""
-        return self.connections or ((quick,) if self.quick else natural)
+        chosen = core if self.core else natural
+        return self.connections or ((quick,) if self.quick else chosen)
 
     def pick_rivals(self, offered: Iterable[str]) -> tuple[str, ...]:
         """The rivals to measure, in the suite's order; names under which a rival stands beside itself included."""

@@ -9,7 +9,7 @@ from bench.suites.options import LOOP_RIVALS, Options
 
 
 def cases(options: Options) -> list[Case]:
-    sizes = options.pick_sizes(1024, 10_240, 102_400)
+    sizes = options.pick_sizes(1024, 10_240, 102_400, core=(1024,))
     connections = options.pick_connections(10, 100)
     rivals = (FLOOR, *LOOP_RIVALS, "gevent", "curio", "trio")
     return echo_cases("sock", options, rivals, Serve("sock"), sizes, connections)

@@ -18,7 +18,7 @@ OPEN_LOOP_RATE = 30_000.0
 
 def cases(options: Options) -> list[Case]:
     sizes = options.pick_sizes(1024, 10_240, 102_400)
-    connections = options.pick_connections(1, 10, 100, 1000)
+    connections = options.pick_connections(1, 10, 100, 1000, core=(10, 1000))
     serve = Serve("protocol")
     found = echo_cases("tcp", options, SERVER_RIVALS, serve, sizes, connections)
     if options.quick:

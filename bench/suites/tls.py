@@ -9,7 +9,7 @@ from bench.suites.options import SERVER_RIVALS, Options
 
 
 def cases(options: Options) -> list[Case]:
-    sizes = options.pick_sizes(1024, 10_240, 102_400)
+    sizes = options.pick_sizes(1024, 10_240, 102_400, core=(1024, 102_400))
     connections = options.pick_connections(1, 10, 100, 1000)
     serve = Serve("protocol", tls="yes")
     remark = "TLS 1.3; the floor is rustls on epoll"

@@ -9,7 +9,7 @@ from bench.suites.options import SERVER_RIVALS, Options
 
 
 def cases(options: Options) -> list[Case]:
-    sizes = options.pick_sizes(1024, 10_240, 102_400)
+    sizes = options.pick_sizes(1024, 10_240, 102_400, core=(1024,))
     connections = options.pick_connections(1, 10, 100, 1000)
     serve = Serve("protocol", family="unix")
     return echo_cases("unix", options, SERVER_RIVALS, serve, sizes, connections)

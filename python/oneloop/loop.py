@@ -11,12 +11,11 @@ import asyncio
 import socket
 import ssl
 import sys
-import threading
 import weakref
-from asyncio import base_events, constants, events, protocols, sslproto, unix_events
+from asyncio import base_events, constants, events, protocols, sslproto
 from typing import TYPE_CHECKING, Any
 
-from oneloop import _native
+from oneloop import _native, daemons
 from oneloop.debug import DebugMixin
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
@@ -53,6 +52,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         asyncio.BaseEventLoop.__init__(self)
         self._init_signals()
         self._init_unix()
+        self._init_sockets()
         self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     # -- running ---------------------------------------------------------------------------------
@@ -63,6 +63,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self._check_running()
         self._set_coroutine_origin_tracking(self._debug)  # type: ignore[attr-defined]
         old_hooks = sys.get_asyncgen_hooks()
+        daemons.add(self)
         restore_wakeup_fd = self._arm_wakeup_fd()
         try:
             sys.set_asyncgen_hooks(
@@ -73,6 +74,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             self._run()
         finally:
             events._set_running_loop(None)
+            daemons.discard(self)
             self._set_coroutine_origin_tracking(False)  # type: ignore[attr-defined]
             sys.set_asyncgen_hooks(*old_hooks)
             restore_wakeup_fd()
@@ -209,15 +211,15 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
     ) -> _native.DatagramTransport:
         return _native.DatagramTransport(self, sock, protocol, address, waiter, extra)
 
-    def _make_read_pipe_transport(self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None) -> Any:
-        return unix_events._UnixReadPipeTransport(  # type: ignore[attr-defined]
-            self, pipe, protocol, waiter, extra
-        )
+    def _make_read_pipe_transport(
+        self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
+    ) -> _native.ReadPipeTransport:
+        return _native.ReadPipeTransport(self, pipe, protocol, waiter, extra)
 
-    def _make_write_pipe_transport(self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None) -> Any:
-        return unix_events._UnixWritePipeTransport(  # type: ignore[attr-defined]
-            self, pipe, protocol, waiter, extra
-        )
+    def _make_write_pipe_transport(
+        self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
+    ) -> _native.WritePipeTransport:
+        return _native.WritePipeTransport(self, pipe, protocol, waiter, extra)
 
     def _start_serving(
         self,
@@ -324,8 +326,3 @@ def _is_numeric(host: Any) -> bool:
             continue
         return True
     return False
-
-
-def in_main_thread() -> bool:
-    """True on the thread that gets signals."""
-    return threading.current_thread() is threading.main_thread()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,33 +24,53 @@ class SocketMixin:
 
     __slots__ = ()
 
+    def _init_sockets(self: Any) -> None:
+        # Objects given to add_reader() and add_writer(), by their numbers then.
+        self._watched_objects: dict[int, weakref.ref[Any]] = {}
+
     def add_reader(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
         """Call callback(*args) whenever `fd` (a number or an object with `fileno()`) is readable.
 
         Replaces a reader that was there. RuntimeError if a transport uses the descriptor, OSError
         if it cannot be watched (a regular file: PermissionError).
         """
-        number = _fileno(fd)
+        number = self._watched_number(fd, adding=True)
         self._add_callback_for(number, False, callback, args)
 
     def remove_reader(self: Any, fd: Any) -> bool:
-        """Stop watching; True if there was a reader."""
-        number = _fileno(fd)
+        """Stop watching; True if there was a reader. An object that is closed by now will do."""
+        number = self._watched_number(fd, adding=False)
         self._ensure_fd_no_transport(number)
         return bool(self._remove_callback_for(number, False))
 
     def add_writer(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
         """Call callback(*args) whenever `fd` is writable; otherwise like `add_reader`."""
-        number = _fileno(fd)
+        number = self._watched_number(fd, adding=True)
         self._add_callback_for(number, True, callback, args)
 
     def remove_writer(self: Any, fd: Any) -> bool:
         """Stop watching; True if there was a writer."""
-        number = _fileno(fd)
+        number = self._watched_number(fd, adding=False)
         self._ensure_fd_no_transport(number)
         return bool(self._remove_callback_for(number, True))
 
-    # The standard library's pipe transports call these.
+    def _watched_number(self: Any, fileobj: Any, *, adding: bool) -> int:
+        """Return the number of a descriptor, or that which a closed object was added with."""
+        if isinstance(fileobj, int):
+            return _fileno(fileobj)
+        if adding:
+            number = _fileno(fileobj)
+            self._watched_objects[number] = weakref.ref(fileobj)
+            return number
+        try:
+            return _fileno(fileobj)
+        except ValueError:
+            for number, known in self._watched_objects.items():
+                if known() is fileobj:
+                    return int(number)
+            raise
+
+    # For the loop's own descriptors: no look at transports.
     def _add_reader(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
         self._add_callback_for(fd, False, callback, args)
 

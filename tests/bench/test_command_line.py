@@ -39,6 +39,8 @@ def bench(*args: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         (["--only", "uvlop"], ["unknown rival: uvlop", "uvloop"]),
         (["--sizes", "1x"], ["'1x' is not a number"]),
         (["--rounds", "0"], ["must be positive"]),
+        (["--json", "/no/such/folder/run.json"], ["there is no folder /no/such/folder"]),
+        (["--compare", "/no/such/run.json"], ["--compare", "No such file"]),
     ],
 )
 def test_what_cannot_be_is_said(args: list[str], words: list[str]) -> None:

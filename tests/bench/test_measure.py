@@ -27,6 +27,7 @@ def test_the_tree_counts_children_and_their_memory() -> None:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         try:
+            wait_for_memory(child)
             assert measure.process_tree(parent.pid) == [parent.pid, child]
             whole, part = measure.read_usage(parent.pid), measure.read_usage(child)
             assert whole.processes == 2
@@ -34,6 +35,13 @@ def test_the_tree_counts_children_and_their_memory() -> None:
             assert measure.private_bytes(parent.pid) > 0
         finally:
             parent.kill()
+
+
+def wait_for_memory(pid: int) -> None:
+    """A program that has just been started has no pages yet."""
+    deadline = time.monotonic() + 10
+    while measure.read_usage(pid).rss_bytes == 0:
+        assert time.monotonic() < deadline
 
 
 def test_a_process_that_has_gone_is_an_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import compare, figures
+from bench.report import compare, figures, markdown
 from bench.report.document import SCHEMA_FILE, Document, load, save
 from bench.report.html import page
 from tests.bench.sample_run import make_document
@@ -130,3 +131,34 @@ def test_what_stays_within_the_spread_is_no_change() -> None:
 )
 def test_figures_in_words(metric: str, number: float, text: str) -> None:
     assert figures.value(metric, number) == text
+
+
+def test_markdown_results_stand_between_the_marks_and_hide_nothing() -> None:
+    page_before = f"# title\n{markdown.BEGIN}\nold\n{markdown.END}\nthe end\n"
+    text = markdown.replace_results(page_before, markdown.results(make_document()))
+    assert "old" not in text
+    assert text.startswith("# title\n")
+    assert text.endswith("the end\n")
+    for expected in ("**oneloop**", "died: signal SIGSEGV", "curio is not installed", "python -m bench", "careful"):
+        assert expected in text
+    assert markdown.replace_results(text, markdown.results(make_document())) == text
+
+
+def test_a_page_without_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no"):
+        markdown.replace_results("# title", "text")
+
+
+@pytest.mark.parametrize("width", [80, 120, 250])
+def test_terminal_tables_show_every_column_whatever_the_width(width: int) -> None:
+    if importlib.util.find_spec("rich") is None:
+        pytest.skip("rich is not installed: requirements/bench-tools.txt")
+    from rich.console import Console
+
+    from bench.report import terminal
+
+    console = Console(width=width, record=True, file=io.StringIO())
+    terminal.show_case(console, make_document()["cases"][0])
+    text = console.export_text()
+    for expected in ("CPU/msg", "user", "system", "per second", "p50", "RSS", "4.50 µs", "missing"):
+        assert expected in text

@@ -57,6 +57,17 @@ def test_a_missing_rival_is_named() -> None:
     assert (row.status, row.reason) == ("missing", "rloop is not installed")
 
 
+def test_a_fault_of_the_bench_does_not_end_the_run() -> None:
+    def measure(rival: str, settings: Settings) -> Sample:
+        if rival == "a":
+            raise KeyError("latency_ns")
+        return Sample({"server_cpu_ns": 1.0})
+
+    results, _ = run_cases([make_case(measure, "a", "b")], Settings(rounds=1), nobody, lambda result: None)
+    assert [row.status for row in results[0].rows] == ["failed", "ok"]
+    assert results[0].rows[0].reason == "the bench itself failed: KeyError: 'latency_ns'"
+
+
 @pytest.mark.parametrize("stops_at", [2, 3, 4])
 def test_an_interrupt_keeps_what_is_finished(stops_at: int) -> None:
     asked: list[str] = []

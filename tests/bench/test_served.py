@@ -66,7 +66,7 @@ def test_a_corrupted_echo_is_detected(short: Settings) -> None:
     def corrupting(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
         return [native("floor"), "corrupt"], {}
 
-    with pytest.raises(RivalFailedError, match="wrong answer: connection . differs at byte"):
+    with pytest.raises(RivalFailedError, match=r"wrong answer: connection \d differs at byte"):
         measure_server("corrupting", PROTOCOL, Load(size=4096, connections=3), short, corrupting)
 
 

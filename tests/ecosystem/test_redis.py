@@ -50,4 +50,4 @@ async def test_subscriptions_and_blocking_pops(loop: asyncio.AbstractEventLoop, 
         waiting = asyncio.ensure_future(client.blpop(["queue"], timeout=20))
         await asyncio.sleep(0.01)
         await client.rpush("queue", b"item")
-        assert (await waiting)[1] == b"item"
+        assert list(await waiting or ()) == [b"queue", b"item"]

@@ -53,7 +53,13 @@ class Server(uvicorn.Server):
 @asynccontextmanager
 async def serving(http: str) -> AsyncIterator[str]:
     config = uvicorn.Config(
-        application, host="127.0.0.1", port=0, http=http, ws="none", log_level="error", access_log=False  # type: ignore[arg-type]
+        application,
+        host="127.0.0.1",
+        port=0,
+        http=http,
+        ws="none",
+        log_level="error",
+        access_log=False,  # type: ignore[arg-type]
     )
     server = Server(config)
     config.load()

@@ -71,9 +71,13 @@ def test_callbacks_run_in_their_context(loop: asyncio.AbstractEventLoop) -> None
 def test_the_current_context_is_copied(loop: asyncio.AbstractEventLoop) -> None:
     seen: list[str] = []
 
+    def note_and_change() -> None:
+        seen.append(VARIABLE.get())
+        VARIABLE.set("changed")
+
     def schedule() -> None:
         VARIABLE.set("here")
-        loop.call_soon(lambda: (seen.append(VARIABLE.get()), VARIABLE.set("changed")))
+        loop.call_soon(note_and_change)
         loop.call_soon(lambda: seen.append(VARIABLE.get()))
 
     contextvars.copy_context().run(schedule)
@@ -95,7 +99,7 @@ def test_cancelled_handles_do_not_run(loop: asyncio.AbstractEventLoop) -> None:
 
 def test_a_callback_cancels_the_next(loop: asyncio.AbstractEventLoop) -> None:
     handles: list[asyncio.Handle] = []
-    loop.call_soon(lambda: handles[0].cancel())
+    loop.call_soon(lambda: handles[0].cancel())  # noqa: PLW0108 - filled below
     handles.append(loop.call_soon(pytest.fail, "cancelled in the same tick, but ran"))
     run_ticks(loop)
 
@@ -220,7 +224,8 @@ def test_a_callback_that_raises_is_reported_and_the_rest_runs(loop: asyncio.Abst
     assert [type(context["exception"]) for context in contexts] == [ZeroDivisionError] * 3
     for context in contexts:
         assert context["message"].startswith("Exception in callback ")
-        assert "fail" in repr(context["handle"])
+        assert "fail" in context["message"]
+        assert hasattr(context["handle"], "cancelled")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -81,9 +82,9 @@ def test_calls_from_another_thread_are_refused(loop: asyncio.AbstractEventLoop) 
 
         def in_thread() -> None:
             for schedule in (
-                lambda: loop.call_soon(int),
-                lambda: loop.call_later(0, int),
-                lambda: loop.call_at(0, int),
+                partial(loop.call_soon, int),
+                partial(loop.call_later, 0, int),
+                partial(loop.call_at, 0, int),
             ):
                 try:
                     schedule()

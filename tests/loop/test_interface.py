@@ -87,7 +87,7 @@ def test_a_loop_can_be_weakly_referenced_and_collected() -> None:
     import oneloop
 
     loop = oneloop.new_event_loop()
-    loop.call_soon(lambda: loop)
+    loop.call_soon(lambda: loop)  # noqa: F821 - a cycle through the closure, whose variable is deleted below
     loop.close()
     alive = weakref.ref(loop)
     del loop

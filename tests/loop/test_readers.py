@@ -124,9 +124,7 @@ def test_hang_up_makes_readable(loop: asyncio.AbstractEventLoop, pair: Pair) -> 
     loop.remove_reader(pair[0])
 
 
-def test_a_reader_that_raises_is_reported_each_time(
-    loop: asyncio.AbstractEventLoop, pair: Pair, reported: Any
-) -> None:
+def test_a_reader_that_raises_is_reported_each_time(loop: asyncio.AbstractEventLoop, pair: Pair, reported: Any) -> None:
     def fail() -> None:
         pair[0].recv(1)
         raise LookupError("in a reader")

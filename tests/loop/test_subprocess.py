@@ -73,7 +73,7 @@ async def test_other_children_of_the_program_are_left_alone(loop: asyncio.Abstra
 
 
 async def test_a_child_that_the_program_reaped_itself(loop: asyncio.AbstractEventLoop, reported: Any) -> None:
-    """waitpid by somebody else: wait() still ends, with the status 255 that asyncio gives for an unknown one."""
+    """Waitpid by somebody else: wait() still ends, with the status 255 that asyncio gives for an unknown one."""
     process = await asyncio.create_subprocess_exec("sleep", "1000")
     process.kill()
     try:

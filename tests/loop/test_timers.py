@@ -79,7 +79,7 @@ def test_timer_handles_compare_by_deadline(loop: asyncio.AbstractEventLoop) -> N
     sooner, later = loop.call_at(now + 100, print), loop.call_at(now + 200, print)
     assert sooner < later
     assert later >= sooner
-    assert sooner == sooner  # noqa: PLR0124 - equality with itself is what is tested
+    assert sooner == sooner
     assert sooner != later
     assert len({sooner, later}) == 2
     assert sooner.__eq__(1) is NotImplemented
@@ -97,7 +97,7 @@ def test_cancelled_timers_do_not_fire(loop: asyncio.AbstractEventLoop) -> None:
 def test_a_timer_cancels_one_that_is_due_too(loop: asyncio.AbstractEventLoop) -> None:
     handles: list[asyncio.TimerHandle] = []
     when = loop.time()
-    loop.call_at(when - 2, lambda: handles[0].cancel())
+    loop.call_at(when - 2, lambda: handles[0].cancel())  # noqa: PLW0108 - filled below
     handles.append(loop.call_at(when - 1, pytest.fail, "cancelled by the timer before, but fired"))
     loop.call_at(when, loop.stop)
     loop.run_forever()
@@ -159,16 +159,17 @@ def test_zero_delay_timers_do_not_starve_io(loop: asyncio.AbstractEventLoop) -> 
     with ours, theirs:
         ours.setblocking(False)
 
-        def again() -> None:
-            nonlocal timer
-            timer = loop.call_later(0, again)
+        timers: list[asyncio.TimerHandle] = []
 
-        timer = loop.call_later(0, again)
+        def again() -> None:
+            timers[:] = [loop.call_later(0, again)]
+
+        again()
         loop.add_reader(ours, loop.stop)
         theirs.send(b"x")
         loop.run_forever()
         loop.remove_reader(ours)
-        timer.cancel()
+        timers[0].cancel()
 
 
 @pytest.mark.parametrize("delay", [None, "1", object()])

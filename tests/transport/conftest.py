@@ -36,7 +36,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def connect(kind: str) -> Connect:
-    """`async with connect(protocol_factory) as (transport, protocol, peer)`: peer is a plain non-blocking socket."""
+    """Gives a context manager of (transport, protocol, peer), where peer is a plain non-blocking socket."""
 
     @asynccontextmanager
     async def connected(factory: Callable[[], Any] = Recorder, **options: Any) -> AsyncIterator[tuple[Any, Any, Any]]:

@@ -123,9 +123,7 @@ async def test_data_received_that_raises(loop: asyncio.AbstractEventLoop, connec
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_data_received_that_interrupts(
-    loop: asyncio.AbstractEventLoop, error: type[BaseException]
-) -> None:
+def test_data_received_that_interrupts(loop: asyncio.AbstractEventLoop, error: type[BaseException]) -> None:
     class Interrupting(asyncio.Protocol):
         def data_received(self, data: bytes) -> None:
             raise error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -24,7 +25,9 @@ def address_of(server: asyncio.Server) -> Any:
 
 async def ask(address: Any, text: bytes = b"hello") -> bytes:
     """Send to an echo server and return what comes back."""
-    opening = asyncio.open_unix_connection(address) if isinstance(address, str) else asyncio.open_connection(*address[:2])
+    opening = (
+        asyncio.open_unix_connection(address) if isinstance(address, str) else asyncio.open_connection(*address[:2])
+    )
     reader, writer = await opening
     try:
         writer.write(text)
@@ -243,15 +246,11 @@ async def test_connection_made_that_raises(loop: asyncio.AbstractEventLoop, repo
             await asyncio.sleep(0.001)
         reported.take_one(LookupError)
         made[0].abort()
-        try:
+        with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
-        except ConnectionResetError:
-            pass
         writer.close()
-        try:
+        with contextlib.suppress(ConnectionResetError):
             await writer.wait_closed()
-        except ConnectionResetError:
-            pass
 
 
 async def test_a_client_that_left_before_accept(loop: asyncio.AbstractEventLoop) -> None:

@@ -69,7 +69,7 @@ async def test_what_is_no_file_falls_back(loop: asyncio.AbstractEventLoop) -> No
     server, transport, _, sink = await connected(loop, tls=False)
     assert await loop.sendfile(transport, io.BytesIO(CONTENT)) == len(CONTENT)
     assert await sink.wait_received(len(CONTENT)) == CONTENT
-    with pytest.raises(RuntimeError, match="fallback is disabled|not supported|not available|not a regular file"):
+    with pytest.raises(RuntimeError, match=r"fallback is disabled|not supported|not available|not a regular file"):
         await loop.sendfile(transport, io.BytesIO(CONTENT), fallback=False)
     await ended(server, transport, sink)
 

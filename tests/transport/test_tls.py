@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -57,9 +58,7 @@ async def test_a_certificate_nobody_trusts(loop: asyncio.AbstractEventLoop, repo
 async def test_a_peer_that_speaks_no_tls(loop: asyncio.AbstractEventLoop) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
-        opening = asyncio.ensure_future(
-            loop.create_connection(Recorder, *listener.getsockname(), ssl=client_context())
-        )
+        opening = asyncio.ensure_future(loop.create_connection(Recorder, *listener.getsockname(), ssl=client_context()))
         peer, _ = await loop.sock_accept(listener)
         await loop.sock_sendall(peer, b"this is not TLS at all, however long you look at it\n" * 10)
         with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -99,7 +98,7 @@ async def test_start_tls(loop: asyncio.AbstractEventLoop) -> None:
 async def test_start_tls_wrong_arguments(loop: asyncio.AbstractEventLoop) -> None:
     ours, theirs = socket_pair("tcp")
     transport, protocol = await loop.create_connection(Recorder, sock=ours)
-    with pytest.raises(TypeError, match="sslcontext is expected to be an instance of ssl.SSLContext"):
+    with pytest.raises(TypeError, match=r"sslcontext is expected to be an instance of ssl.SSLContext"):
         await loop.start_tls(transport, protocol, None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="is not supported by start_tls"):
         await loop.start_tls(object(), protocol, client_context())  # type: ignore[arg-type]
@@ -117,7 +116,9 @@ async def test_start_tls_keeps_what_was_read_before(loop: asyncio.AbstractEventL
         await writer.start_tls(server_context())
         accepted.set_result(await reader.readline())
         writer.close()
-        await writer.wait_closed()
+        # The client leaves without reading the goodbye: that may be answered by a reset.
+        with contextlib.suppress(ConnectionResetError):
+            await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -158,9 +159,7 @@ async def test_tls_in_tls(loop: asyncio.AbstractEventLoop) -> None:
 
     inner = await loop.create_server(Echo, "127.0.0.1", 0, ssl=server_context())
     proxy = await asyncio.start_server(outer, "127.0.0.1", 0, ssl=server_context())
-    transport, protocol = await loop.create_connection(
-        Recorder, *proxy.sockets[0].getsockname(), ssl=client_context()
-    )
+    transport, protocol = await loop.create_connection(Recorder, *proxy.sockets[0].getsockname(), ssl=client_context())
     secure = await loop.start_tls(transport, protocol, client_context(), server_hostname=HOST)
     assert secure is not None
     data = os.urandom(500_000)
@@ -187,9 +186,7 @@ async def test_close_sends_what_is_queued(loop: asyncio.AbstractEventLoop) -> No
             ended.set()
 
     async with await loop.create_server(Sink, "127.0.0.1", 0, ssl=server_context()) as server:
-        transport, _ = await loop.create_connection(
-            Recorder, *server.sockets[0].getsockname(), ssl=client_context()
-        )
+        transport, _ = await loop.create_connection(Recorder, *server.sockets[0].getsockname(), ssl=client_context())
         data = os.urandom(2_000_000)
         transport.write(data)
         transport.close()

@@ -94,8 +94,10 @@ impl<S: Session> Engine<S> {
         schedule: Option<&mut Schedule>,
     ) -> Result<(), Fault> {
         let Some(schedule) = schedule else {
-            while now < window.end_ns {
-                let Some(index) = self.free.pop_front() else { break };
+            if now >= window.end_ns {
+                return Ok(());
+            }
+            while let Some(index) = self.free.pop_front() {
                 self.begin(index, now, now)?;
             }
             return Ok(());

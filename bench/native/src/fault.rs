@@ -24,6 +24,17 @@ impl Fault {
     pub fn system(what: &'static str, error: io::Error) -> Self {
         Self::System { what, error }
     }
+
+    /// A failed read or write on a connection; a reset is the server's way of closing it.
+    #[must_use]
+    pub fn transfer(what: &'static str, error: io::Error, connection: usize) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                Self::Closed { connection }
+            }
+            _ => Self::System { what, error },
+        }
+    }
 }
 
 impl fmt::Display for Fault {

@@ -4,9 +4,8 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 /// The quantiles that a report draws; the last ones are where rivals differ.
-const QUANTILES: [f64; 14] = [
-    0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0,
-];
+const QUANTILES: [f64; 14] =
+    [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0];
 
 /// A window while it runs.
 #[derive(Debug)]

@@ -83,9 +83,6 @@ mod tests {
     #[test]
     fn two_connections_do_not_send_the_same() {
         let pattern = Pattern::default();
-        assert_ne!(
-            pattern.at(Pattern::origin(1), 64),
-            pattern.at(Pattern::origin(2), 64)
-        );
+        assert_ne!(pattern.at(Pattern::origin(1), 64), pattern.at(Pattern::origin(2), 64));
     }
 }

@@ -39,10 +39,14 @@ imports! {
     stock_handle = "asyncio", "Handle";
     stock_timer_handle = "asyncio", "TimerHandle";
     stream_transport_class = "oneloop.transports", "StreamTransport";
+    read_pipe_transport_class = "oneloop.transports", "ReadPipeTransport";
+    write_pipe_transport_class = "oneloop.transports", "WritePipeTransport";
     datagram_transport_class = "oneloop.transports", "DatagramTransport";
     sendfile_mode = "asyncio.constants", "_SendfileMode";
     warn = "warnings", "warn";
     fsdecode = "os", "fsdecode";
+    fstat = "os", "fstat";
+    set_blocking = "os", "set_blocking";
 }
 
 /// `asyncio.BaseEventLoop.create_task`

@@ -20,6 +20,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<event_loop::TimerHandle>()?;
     module.add_class::<transport::StreamTransport>()?;
     module.add_class::<transport::DatagramTransport>()?;
+    module.add_class::<transport::ReadPipeTransport>()?;
+    module.add_class::<transport::WritePipeTransport>()?;
     module.add_class::<transport::Listener>()?;
     module.add_class::<sockets::SockOperation>()?;
     event_loop::add_methods(module.py())

@@ -32,20 +32,18 @@ fn wanted_len(request: &[u8]) -> io::Result<Option<(usize, usize)>> {
 impl Connection {
     /// Answers what is complete; false when the peer has gone.
     fn serve(&mut self, buffer: &mut [u8], body: &[u8]) -> io::Result<bool> {
-        loop {
-            match self.peer.read(buffer) {
-                Ok(0) => return Ok(false),
-                Ok(count) => self.request.extend_from_slice(&buffer[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                Err(error) => return Err(error),
-            }
-            while let Some((len, used)) = wanted_len(&self.request)? {
-                self.request.drain(..used);
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n");
-                self.respond(head.as_bytes(), &body[..len])?;
-            }
-            return Ok(true);
+        match self.peer.read(buffer) {
+            Ok(0) => return Ok(false),
+            Ok(count) => self.request.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(error) => return Err(error),
         }
+        while let Some((len, used)) = wanted_len(&self.request)? {
+            self.request.drain(..used);
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n");
+            self.respond(head.as_bytes(), &body[..len])?;
+        }
+        Ok(true)
     }
 
     fn respond(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {

@@ -130,7 +130,11 @@ fn wrap(fd: OwnedFd, tls: Option<&Arc<ServerConfig>>) -> io::Result<Box<dyn Peer
 }
 
 /// Serves for ever; the starter kills it.
-pub fn serve(path: Option<&Path>, manner: Manner, tls: Option<&Arc<ServerConfig>>) -> io::Result<()> {
+pub fn serve(
+    path: Option<&Path>,
+    manner: Manner,
+    tls: Option<&Arc<ServerConfig>>,
+) -> io::Result<()> {
     let mut poller = Poller::new()?;
     let listener = Listener::open(path)?;
     poller.watch_input(&listener, LISTENER)?;

@@ -61,10 +61,10 @@ impl Session for Accept {
         let mut wire = Wire::connect(&self.target, self.token * 31 + self.turns)
             .map_err(|e| Fault::system("connect", e))?;
         let message = self.pattern.at(self.origin(), self.size_bytes);
-        let sent = wire.write(message).map_err(|e| Fault::system("send", e))?;
+        let sent = wire.write(message).map_err(|e| Fault::transfer("send", e, self.token))?;
         if sent < self.size_bytes {
             let error = io::Error::other("a message must fit the socket buffer here");
-            return Err(Fault::system("send", error));
+            return Err(Fault::transfer("send", error, self.token));
         }
         poller.watch(&wire, self.token).map_err(|e| Fault::system("epoll_ctl", e))?;
         self.wire = Some(wire);
@@ -90,7 +90,7 @@ impl Session for Accept {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Step::Pending);
                 }
-                Err(error) => return Err(Fault::system("recv", error)),
+                Err(error) => return Err(Fault::transfer("recv", error, self.token)),
             }
         }
         if self.received != self.size_bytes {

@@ -56,10 +56,10 @@ impl Echo {
                     self.to_send -= count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(Fault::system("send", error)),
+                Err(error) => return Err(Fault::transfer("send", error, self.token)),
             }
         }
-        self.wire.flush().map_err(|e| Fault::system("send", e))
+        self.wire.flush().map_err(|e| Fault::transfer("send", e, self.token))
     }
 
     fn accept_bytes(&mut self, got: &[u8]) -> Result<(), Fault> {
@@ -102,7 +102,7 @@ impl Session for Echo {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(Fault::system("recv", error)),
+                Err(error) => return Err(Fault::transfer("recv", error, self.token)),
             }
         }
         let whole = self.to_receive == 0 && self.to_send == 0;

@@ -25,6 +25,10 @@ pub struct Http {
     body_left: Option<usize>,
 }
 
+fn wrong(what: impl Into<String>) -> Fault {
+    Fault::BadResponse { what: what.into() }
+}
+
 impl Http {
     pub fn connect(target: &Target, token: usize, size_bytes: usize) -> Result<Self, Fault> {
         let wire = Wire::connect(target, token).map_err(|e| Fault::system("connect", e))?;
@@ -47,14 +51,10 @@ impl Http {
             match self.wire.write(&self.request[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(Fault::system("send", error)),
+                Err(error) => return Err(Fault::transfer("send", error, self.token)),
             }
         }
         Ok(())
-    }
-
-    fn wrong(&self, what: impl Into<String>) -> Fault {
-        Fault::BadResponse { what: what.into() }
     }
 
     fn take_body(&mut self, got: &[u8]) -> Result<(), Fault> {
@@ -63,7 +63,7 @@ impl Http {
             return Err(Fault::Excess { connection: self.token });
         }
         if got.chunks(BODY.len()).any(|part| part != &BODY[..part.len()]) {
-            return Err(self.wrong("a byte of the body is not what was served"));
+            return Err(wrong("a byte of the body is not what was served"));
         }
         self.body_left = Some(left - got.len());
         Ok(())
@@ -77,18 +77,19 @@ impl Http {
         let head = std::mem::take(&mut self.head);
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut response = httparse::Response::new(&mut headers);
-        let parsed = response.parse(&head).map_err(|e| self.wrong(e.to_string()))?;
+        let parsed = response.parse(&head).map_err(|e| wrong(e.to_string()))?;
         let httparse::Status::Complete(body_at) = parsed else {
             self.head = head;
             return Ok(());
         };
         if response.code != Some(200) {
-            return Err(self.wrong(format!("status {:?}", response.code)));
+            return Err(wrong(format!("status {:?}", response.code)));
         }
-        let length = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case("content-length"));
+        let length =
+            response.headers.iter().find(|h| h.name.eq_ignore_ascii_case("content-length"));
         let length = length.and_then(|h| std::str::from_utf8(h.value).ok()?.parse().ok());
         if length != Some(self.size_bytes) {
-            return Err(self.wrong(format!("content-length {length:?}, not {}", self.size_bytes)));
+            return Err(wrong(format!("content-length {length:?}, not {}", self.size_bytes)));
         }
         self.body_left = length;
         self.take_body(&head[body_at..])
@@ -118,7 +119,7 @@ impl Session for Http {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(Fault::system("recv", error)),
+                Err(error) => return Err(Fault::transfer("recv", error, self.token)),
             }
         }
         let whole = self.sent == self.request.len() && self.body_left == Some(0);

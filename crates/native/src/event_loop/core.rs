@@ -41,6 +41,10 @@ pub struct LoopCore {
     debug: AtomicBool,
     /// Any thread: ident of the thread that runs the loop, 0 when none does.
     pub(super) thread: AtomicU64,
+    /// Any thread: the interpreter is going down; the loop's thread stops at the next tick.
+    pub(super) halting: AtomicBool,
+    /// The loop's thread has stopped for good.
+    pub(super) halted: AtomicBool,
     /// Callbacks are running: writes may wait for the end of the tick.
     pub(super) in_tick: AtomicBool,
 }
@@ -203,6 +207,8 @@ impl LoopCore {
             closed: AtomicBool::new(false),
             debug: AtomicBool::new(false),
             thread: AtomicU64::new(0),
+            halting: AtomicBool::new(false),
+            halted: AtomicBool::new(false),
             in_tick: AtomicBool::new(false),
         })
     }
@@ -220,6 +226,14 @@ impl LoopCore {
 
     fn is_running(&self) -> bool {
         self.thread.load(Ordering::Relaxed) != 0
+    }
+
+    /// Any thread, at exit: the thread that runs the loop stops for ever at the end of its tick, so
+    /// that it never asks for an interpreter that is gone. True once it has, or while it sleeps.
+    fn _halt(&self, py: Python<'_>) -> bool {
+        self.halting.store(true, Ordering::SeqCst);
+        let asleep = self.poller.with(py, |poller| poller.is_none());
+        asleep || self.halted.load(Ordering::SeqCst)
     }
 
     fn is_closed(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Serves what the poll brought, what fell due, and what wants to be written out.
 
 use super::LoopCore;
+use super::work::report_native;
 use crate::errors;
 use pyo3::prelude::*;
 
@@ -31,7 +32,8 @@ impl LoopCore {
             // The poller drops stale events, so that a live token always has its source.
             if let Some((object, on_ready)) = source {
                 self.meter.with(py, |meter| meter.events += 1);
-                on_ready(owner, &object, event.readiness)?;
+                on_ready(owner, &object, event.readiness)
+                    .or_else(|error| report_native(owner, &object, error))?;
             }
         }
     }
@@ -62,7 +64,8 @@ impl LoopCore {
         }
         let mut dirty = self.dirty.take(py);
         for (object, flush) in dirty.drain(..) {
-            flush(owner, object.bind(py))?;
+            let object = object.bind(py);
+            flush(owner, object).or_else(|error| report_native(owner, object, error))?;
         }
         // Keep the allocation, unless a flush has queued more in the meantime.
         self.dirty.with(py, |slot| {

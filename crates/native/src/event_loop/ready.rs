@@ -3,6 +3,7 @@
 //! A fourth kind, a green thread with the value that resumes it, joins here when green threads
 //! come: the tick treats each kind in one match and holds no borrow while it runs (S2).
 
+use super::work::report_native;
 use super::{Handle, LoopCore, TimerHandle};
 use crate::ffi::refcount;
 use pyo3::intern;
@@ -27,7 +28,10 @@ impl Ready {
         match self {
             Self::Handle(handle) => Handle::run(handle.bind(py), owner),
             Self::Stock(handle) => run_stock(owner, handle.bind(py)),
-            Self::Native(object, run) => run(owner, object.bind(py)),
+            Self::Native(object, run) => {
+                let object = object.bind(py);
+                run(owner, object).or_else(|error| report_native(owner, object, error))
+            }
         }
     }
 

@@ -28,6 +28,14 @@ struct Burst {
     began: u64,
 }
 
+/// Where a daemon thread's loop ends up when the interpreter goes down. Before 3.14 CPython ends
+/// such a thread with pthread_exit(3), whose unwinding no Rust frame survives.
+fn stop_for_ever() {
+    loop {
+        std::thread::park();
+    }
+}
+
 impl LoopCore {
     /// How long the poll may sleep; `None` for ever.
     fn timeout_ns(&self, py: Python<'_>) -> PyResult<Option<u64>> {
@@ -85,8 +93,12 @@ impl LoopCore {
             return Err(io::Error::other("the event loop is closed"));
         };
         self.in_tick.store(false, Ordering::Relaxed);
+        let halting = &self.halting;
         let (poller, result) = py.detach(move || {
             let result = poller.wait(timeout_ns);
+            if halting.load(Ordering::SeqCst) {
+                stop_for_ever();
+            }
             (poller, result)
         });
         self.in_tick.store(true, Ordering::Relaxed);
@@ -145,6 +157,10 @@ impl LoopCore {
         let mut burst = Burst::default();
         loop {
             self._check_process(py)?;
+            if self.halting.load(Ordering::Relaxed) {
+                self.halted.store(true, Ordering::SeqCst);
+                py.detach(stop_for_ever);
+            }
             self.tick(owner, &mut burst)?;
             if self.stopping.load(Ordering::SeqCst) {
                 return Ok(());

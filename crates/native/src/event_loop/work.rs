@@ -253,3 +253,12 @@ pub fn report(
     }
     owner.call_method1(intern!(py, "call_exception_handler"), (details,)).map(drop)
 }
+
+/// A native callback has failed where it had nobody to tell: the loop lives on (S7).
+pub fn report_native(
+    owner: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    error: PyErr,
+) -> PyResult<()> {
+    report(owner, "Exception in native callback", error, &[(intern!(owner.py(), "source"), object)])
+}

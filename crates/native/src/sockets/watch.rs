@@ -98,20 +98,34 @@ impl Watch {
         }
     }
 
+    /// The watch on `fd` as the file is that has the number now: one whose file was closed without
+    /// a word is left behind with all its callbacks (S4).
+    fn on_current_file<'py>(owner: &Bound<'py, LoopCore>, fd: RawFd) -> PyResult<Bound<'py, Self>> {
+        let py = owner.py();
+        let watch = Self::on(owner, fd)?;
+        let (token, interest) = watch.get().0.with(py, |s| (s.token, s.interest()));
+        let (Some(token), Some(interest)) = (token, interest) else { return Ok(watch) };
+        match owner.get().reaffirm_interest(py, token, interest) {
+            Ok(()) => Ok(watch),
+            Err(e)
+                if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EBADF | libc::EPERM)) =>
+            {
+                watch.get().0.with(py, |s| s.token = None);
+                owner.get().vacate(py, token).map_err(|e| errors::os_error("epoll_ctl", &e))?;
+                Bound::new(py, Self(LoopCell::new(State::default())))
+            }
+            Err(e) => Err(errors::os_error("epoll_ctl", &e)),
+        }
+    }
+
     /// The watch on `fd`, if there is one.
     fn existing<'py>(owner: &Bound<'py, LoopCore>, fd: RawFd) -> Option<Bound<'py, Self>> {
         let (object, _) = owner.get().source_of(owner.py(), fd)?;
         object.cast_into::<Self>().ok()
     }
 
-    /// Brings the poller's registration in line with what is wanted. `certain`: ask the kernel
-    /// even if nothing has changed, because the number may be a new file's.
-    fn update(
-        slf: &Bound<'_, Self>,
-        owner: &Bound<'_, LoopCore>,
-        fd: RawFd,
-        certain: bool,
-    ) -> io::Result<()> {
+    /// Brings the poller's registration in line with what is wanted.
+    fn update(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, fd: RawFd) -> io::Result<()> {
         let py = owner.py();
         let (token, interest) = slf.get().0.with(py, |s| (s.token, s.interest()));
         let core = owner.get();
@@ -122,19 +136,13 @@ impl Watch {
                 ignore_gone(core.deregister(py, token))
             }
             (Some(token), Some(interest)) => {
-                let result = if certain {
-                    core.reaffirm_interest(py, token, interest)
-                } else {
-                    core.change_interest(py, token, interest)
-                };
-                match result {
-                    // The file that was registered is gone; the number is a new one's.
-                    Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {
-                        core.vacate(py, token)?;
-                        Self::register(slf, owner, fd, interest)
-                    }
-                    other => other,
+                let changed = core.change_interest(py, token, interest);
+                if is_gone(&changed) {
+                    // Its file was closed without a word: nothing can come of it any more.
+                    slf.get().0.with(py, |s| s.token = None);
+                    return core.vacate(py, token);
                 }
+                changed
             }
             (None, Some(interest)) => Self::register(slf, owner, fd, interest),
         }
@@ -163,6 +171,9 @@ impl Watch {
         let py = owner.py();
         let mut watch = Self::on(owner, fd)?;
         let known = watch.get().0.with(py, |s| s.socket.as_ref().map(|w| w.clone_ref(py)));
+        if known.is_none() {
+            watch = Self::on_current_file(owner, fd)?;
+        }
         let same = known
             .as_ref()
             .is_some_and(|weak| weak.bind(py).upgrade().is_some_and(|s| s.is(socket)));
@@ -183,7 +194,7 @@ impl Watch {
             s.waiters(side).push(kept);
             s.wants_write |= side == Side::Write;
         });
-        Self::update(&watch, owner, fd, false).map_err(|e| errors::os_error("epoll_ctl", &e))?;
+        Self::update(&watch, owner, fd).map_err(|e| errors::os_error("epoll_ctl", &e))?;
         Ok((future, watch))
     }
 
@@ -218,12 +229,18 @@ impl Watch {
     }
 }
 
-/// A registration that the kernel has ended by itself needs no ending.
+/// The kernel has ended a registration by itself, because its file was closed. EPERM: the number is
+/// a regular file's by now.
+fn is_gone(result: &io::Result<()>) -> bool {
+    matches!(result, Err(e) if matches!(
+        e.raw_os_error(),
+        Some(libc::ENOENT | libc::EBADF | libc::EPERM)
+    ))
+}
+
+/// A registration that is gone needs no ending.
 fn ignore_gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EBADF)) => Ok(()),
-        other => other,
-    }
+    if is_gone(&result) { Ok(()) } else { result }
 }
 
 fn on_ready(
@@ -244,8 +261,7 @@ fn on_ready(
             s.token
         });
         if let Some(token) = token {
-            Watch::update(slf, owner, token.fd(), false)
-                .map_err(|e| errors::os_error("epoll_ctl", &e))?;
+            Watch::update(slf, owner, token.fd()).map_err(|e| errors::os_error("epoll_ctl", &e))?;
         }
     }
     Ok(())
@@ -284,12 +300,12 @@ impl LoopCore {
         slf.get().check_closed()?;
         let handle = Handle::make(py, callback, args)?;
         let side = if is_write { Side::Write } else { Side::Read };
-        let watch = Watch::on(slf, fd)?;
+        let watch = Watch::on_current_file(slf, fd)?;
         let old = watch.get().0.with(py, |s| s.callback(side).replace(handle));
         if let Some(old) = old {
             old.get().work.cancel(py);
         }
-        if let Err(e) = Watch::update(&watch, slf, fd, true) {
+        if let Err(e) = Watch::update(&watch, slf, fd) {
             let refused = watch.get().0.with(py, |s| s.callback(side).take());
             drop(refused);
             return Err(errors::os_error("epoll_ctl", &e));
@@ -309,7 +325,7 @@ impl LoopCore {
             return Ok(false);
         };
         old.get().work.cancel(py);
-        ignore_gone(Watch::update(&watch, slf, fd, false))
+        ignore_gone(Watch::update(&watch, slf, fd))
             .map_err(|e| errors::os_error("epoll_ctl", &e))?;
         Ok(true)
     }

@@ -7,6 +7,7 @@ use super::appetite::MOST;
 use super::datagram::DatagramTransport;
 use super::ending::{self, Ending};
 use super::life::{self, Life};
+use super::receive::{READ_MAX, with_shared};
 use crate::address;
 use crate::errors;
 use crate::event_loop::LoopCore;
@@ -17,11 +18,7 @@ use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
-
-/// The longest datagram that is received whole; asyncio's `max_size`.
-const DATAGRAM_MAX: usize = 256 * 1024;
 
 /// The families whose addresses we read and write ourselves.
 pub fn is_native(family: i32) -> bool {
@@ -99,10 +96,7 @@ impl DatagramTransport {
         if !is_native(self.family) {
             return self.receive_by_module(py).map_err(|error| Refusal::of(py, error));
         }
-        let received = owner.get().read_buffer.with(py, |shared| {
-            if shared.len() < DATAGRAM_MAX {
-                shared.resize(DATAGRAM_MAX, MaybeUninit::uninit());
-            }
+        let received = with_shared(owner, |shared| {
             let (len, from) = socket::recv_from(fd, shared)?;
             Ok((bytes::received(py, shared, len), from))
         });
@@ -121,7 +115,7 @@ impl DatagramTransport {
         let sock = sock.ok_or_else(|| {
             errors::os_error("recvfrom", &io::Error::from_raw_os_error(libc::EBADF))
         })?;
-        sock.call_method1(intern!(py, "recvfrom"), (DATAGRAM_MAX,))?.extract()
+        sock.call_method1(intern!(py, "recvfrom"), (READ_MAX,))?.extract()
     }
 
     /// The Python address of a sender: the same object as last time, if it has written before.

@@ -95,6 +95,12 @@ impl Descriptor {
         Ok(())
     }
 
+    /// Gives up a socket or file object without closing it.
+    pub fn release(&self, py: Python<'_>) {
+        let object = self.0.with(py, |owner| std::mem::replace(owner, Owner::Closed));
+        drop(object);
+    }
+
     pub fn is_closed(&self, py: Python<'_>) -> bool {
         self.0.with(py, |owner| matches!(owner, Owner::Closed))
     }

@@ -5,11 +5,10 @@
 
 use super::descriptor::Descriptor;
 use super::endpoint::Endpoint;
-use super::flow::Flow;
 use super::life::{self, Life};
 use super::protocol::StreamProtocol;
 use super::registration::Registration;
-use super::write_queue::WriteQueue;
+use super::sending::{self, Outgoing};
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, context};
@@ -24,22 +23,15 @@ use pyo3::{PyTraverseError, PyVisit};
 pub struct State {
     pub life: Life,
     pub protocol: Option<StreamProtocol>,
-    pub queue: WriteQueue,
+    pub out: Outgoing,
     /// Paused by the program.
     pub reading_paused: bool,
     /// The peer has ended its side; nothing more will come.
     pub read_eof: bool,
     /// `write_eof` was called; the shutdown follows the queue.
     pub write_eof: bool,
-    /// The socket took no more; waiting for writability.
-    pub write_blocked: bool,
-    /// On the loop's list of transports to flush at the end of the tick.
-    pub dirty: bool,
-    pub flow: Flow,
     /// What `connection_lost` will be called with.
     pub lost_with: Option<Py<PyAny>>,
-    /// Writes after the connection was lost, for asyncio's warning.
-    pub writes_after_loss: u32,
     /// Length of the last read; long ones go straight into their bytes object.
     pub last_read: usize,
     /// A future that `sendfile` waits on for the queue to drain.
@@ -75,15 +67,11 @@ impl StreamTransport {
         let state = State {
             life: Life::New,
             protocol: Some(StreamProtocol::new(protocol)?),
-            queue: WriteQueue::default(),
+            out: Outgoing::default(),
             reading_paused: false,
             read_eof: false,
             write_eof: false,
-            write_blocked: false,
-            dirty: false,
-            flow: Flow::default(),
             lost_with: None,
-            writes_after_loss: 0,
             last_read: 0,
             empty_waiter: None,
             writable_waiters: Vec::new(),
@@ -162,7 +150,7 @@ impl StreamTransport {
             if s.life == Life::Open && !s.reading_paused && !s.read_eof {
                 interest = interest | Interest::READ;
             }
-            if s.write_blocked || !s.writable_waiters.is_empty() {
+            if s.out.blocked || !s.writable_waiters.is_empty() {
                 interest = interest | Interest::WRITE;
             }
             (interest, s.life)
@@ -201,17 +189,10 @@ impl StreamTransport {
     /// Drops what is queued and schedules `connection_lost(exc)`.
     pub fn force_close(&self, slf: &Bound<'_, Self>, exc: Option<Py<PyAny>>) -> PyResult<()> {
         let py = slf.py();
-        let queue = self.state.with(py, |s| {
-            if s.life.is_ended() {
-                return None;
-            }
-            s.write_blocked = false;
-            Some(std::mem::take(&mut s.queue))
-        });
-        if queue.is_none() {
+        if self.life(py).is_ended() {
             return Ok(());
         }
-        drop(queue);
+        sending::clear(self, py);
         self.lose(slf, exc)
     }
 
@@ -241,7 +222,7 @@ impl StreamTransport {
             if close {
                 s.life = Life::Closing;
             }
-            (close, s.queue.is_empty())
+            (close, s.out.queue.is_empty())
         });
         if !close {
             return Ok(());
@@ -321,7 +302,7 @@ fn on_ready(
         }
     }
     if readiness.is_writable() {
-        let writes = this.state.with(py, |s| s.write_blocked || !s.writable_waiters.is_empty());
+        let writes = this.state.with(py, |s| s.out.blocked || !s.writable_waiters.is_empty());
         if writes {
             this.write_ready(owner, slf)?;
         }
@@ -449,8 +430,8 @@ impl StreamTransport {
             } else {
                 "idle"
             };
-            let write = if s.write_blocked { "polling" } else { "idle" };
-            let len = s.queue.len_bytes();
+            let write = if s.out.blocked { "polling" } else { "idle" };
+            let len = s.out.queue.len_bytes();
             format!("<StreamTransport{life} fd={fd} read={read} write=<{write}, bufsize={len}>>")
         }))
     }

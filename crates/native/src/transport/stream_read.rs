@@ -1,27 +1,17 @@
 //! How a stream transport receives: one receive per readiness, whatever its size.
-//!
-//! Small reads go into a buffer that all transports of the loop share, and leave it as a bytes
-//! object of their exact size. When the last read was long, the next one goes straight into its
-//! bytes object, which saves a copy that would cost more than the larger allocation.
 
 use super::life::Life;
 use super::protocol::Receiver;
+use super::receive::receive;
 use super::stream::StreamTransport;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::{buffer, bytes, call, context};
+use crate::ffi::{buffer, call, context};
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PySystemExit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use std::io;
-use std::mem::MaybeUninit;
-
-/// The most that one receive takes; asyncio's `max_size`.
-const READ_MAX: usize = 256 * 1024;
-/// Reads from this length on predict a long one.
-const LONG: usize = 32 * 1024;
 
 impl StreamTransport {
     pub(super) fn read_ready(
@@ -50,8 +40,7 @@ impl StreamTransport {
         let py = owner.py();
         let last = self.state.with(py, |s| s.last_read);
         let received = match self.descriptor.fd(py) {
-            Ok(fd) if last >= LONG => bytes::filled(py, READ_MAX, |room| socket::recv(fd, room))?,
-            Ok(fd) => receive_shared(owner, fd),
+            Ok(fd) => receive(owner, fd, last, socket::recv)?,
             Err(e) => Err(e),
         };
         let data = match received {
@@ -184,19 +173,4 @@ impl StreamTransport {
         }
         self.fatal(slf, error, message)
     }
-}
-
-/// One receive into the buffer that the loop's transports share.
-fn receive_shared<'py>(
-    owner: &Bound<'py, LoopCore>,
-    fd: std::os::fd::RawFd,
-) -> io::Result<Bound<'py, PyBytes>> {
-    let py = owner.py();
-    owner.get().read_buffer.with(py, |shared| {
-        if shared.is_empty() {
-            shared.resize(READ_MAX, MaybeUninit::uninit());
-        }
-        let len = socket::recv(fd, shared)?;
-        Ok(bytes::received(py, shared, len))
-    })
 }

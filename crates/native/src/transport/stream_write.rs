@@ -1,122 +1,43 @@
-//! How a stream transport sends: small writes wait for the end of the tick and leave together,
-//! large ones go at once, and what the socket does not take waits for its writability.
+//! What a stream transport adds to `Sending`: end of file, and the waits of `sendfile`.
 
-use super::flow;
+use super::descriptor::Descriptor;
 use super::life::{Life, resolve};
+use super::sending::{self, Outgoing, Sending};
 use super::stream::StreamTransport;
 use super::write_queue::Channel;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::buffer;
-use crate::imports;
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
-/// Queued bytes that are sent without waiting for the end of the tick: copying them later would
-/// cost more than the system call that gathering saves.
-const AT_ONCE: usize = 64 * 1024;
-/// asyncio warns about writes to a lost connection from this many on.
-const WARN_AFTER: u32 = 5;
+impl Sending for StreamTransport {
+    const CHANNEL: Channel = Channel::Socket;
 
-impl StreamTransport {
-    fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = slf.py();
-        let this = slf.get();
-        if !data.is_exact_instance_of::<PyBytes>()
-            && !data.is_instance_of::<PyBytes>()
-            && !data.is_instance_of::<PyByteArray>()
-            && !data.is_instance_of::<PyMemoryView>()
-        {
-            return Err(PyTypeError::new_err(format!(
-                "data argument must be a bytes-like object, not '{}'",
-                data.get_type().name()?
-            )));
-        }
-        this.refuse_writes(py, "write")?;
-        if this.state.with(py, |s| s.life.is_ended()) {
-            return this.write_after_loss(py);
-        }
-        let queued = if let Ok(bytes) = data.cast_exact::<PyBytes>() {
-            this.state.with(py, |s| {
-                s.queue.push_object(bytes, 0);
-                s.queue.len_bytes()
-            })
-        } else {
-            buffer::with_bytes(data, |bytes| {
-                this.state.with(py, |s| {
-                    s.queue.push_copy(bytes);
-                    s.queue.len_bytes()
-                })
-            })?
-        };
-        this.after_push(slf, queued)
+    fn outgoing<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Outgoing) -> R) -> R {
+        self.state.with(py, |s| f(&mut s.out))
     }
 
-    /// RuntimeError while nothing may be written.
-    fn refuse_writes(&self, py: Python<'_>, method: &str) -> PyResult<()> {
-        let (eof, busy) = self.state.with(py, |s| (s.write_eof, s.empty_waiter.is_some()));
-        if eof {
-            let text = format!("Cannot call {method}() after write_eof()");
-            return Err(PyRuntimeError::new_err(text));
-        }
-        if busy {
-            let text = format!("unable to {method}; sendfile is in progress");
-            return Err(PyRuntimeError::new_err(text));
-        }
-        Ok(())
+    fn owner(&self) -> &Py<LoopCore> {
+        &self.owner
     }
 
-    /// Decides whether what was queued goes now or at the end of the tick.
-    fn after_push(&self, slf: &Bound<'_, Self>, queued: usize) -> PyResult<()> {
-        let py = slf.py();
-        if queued == 0 {
-            return Ok(());
-        }
-        let owner = self.owner.get();
-        let (blocked, dirty) = self.state.with(py, |s| (s.write_blocked, s.dirty));
-        if !blocked && (queued >= AT_ONCE || !owner.is_in_tick()) {
-            self.send_queue(slf)?;
-        } else if !blocked && !dirty {
-            self.state.with(py, |s| s.dirty = true);
-            owner.flush_later(py, slf.clone().into_any().unbind(), flush);
-        }
-        self.maybe_pause_protocol(slf)
+    fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
     }
 
-    /// Sends what the socket takes, and does what follows from an empty or a blocked queue.
-    fn send_queue(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        let sent = match self.descriptor.fd(py) {
-            Ok(fd) => self.state.with(py, |s| s.queue.send(py, fd, Channel::Socket)),
-            Err(e) => Err(e),
-        };
-        match sent {
-            Ok(sent) => {
-                self.owner.get().meter.with(py, |meter| meter.bytes_out += sent as u64);
-            }
-            Err(e) => {
-                let error = errors::os_error("send", &e);
-                return self.fatal(slf, error, "Fatal write error on socket transport");
-            }
-        }
-        let changed = self.state.with(py, |s| {
-            let empty = s.queue.is_empty();
-            let changed = s.write_blocked == empty;
-            s.write_blocked = !empty;
-            changed
-        });
-        if changed && let Err(e) = self.update_interest(slf) {
-            return self.cannot_watch(slf, &e);
-        }
-        // May write more: only then is it known whether the queue has ended.
-        self.maybe_resume_protocol(slf)?;
-        if self.state.with(py, |s| s.queue.is_empty()) { self.drained(slf) } else { Ok(()) }
+    fn current_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.protocol(py)
     }
 
-    /// The queue is empty: what waited for that happens now.
+    fn watch_writing(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        match self.update_interest(slf) {
+            Ok(()) => Ok(()),
+            Err(e) => self.cannot_watch(slf, &e),
+        }
+    }
+
     fn drained(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let (life, eof, waiter) = self
@@ -130,6 +51,42 @@ impl StreamTransport {
         }
         if eof && !life.is_ended() {
             return self.shut_down(slf);
+        }
+        Ok(())
+    }
+
+    fn send_failed(&self, slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+        self.fatal(slf, error, "Fatal write error on socket transport")
+    }
+}
+
+impl StreamTransport {
+    fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        if !sending::is_bytes_like(data) {
+            return Err(PyTypeError::new_err(format!(
+                "data argument must be a bytes-like object, not '{}'",
+                data.get_type().name()?
+            )));
+        }
+        this.refuse_writes(py, "write")?;
+        if this.state.with(py, |s| s.life.is_ended()) {
+            return sending::write_after_loss(slf, "socket.send() raised exception.");
+        }
+        sending::push(slf, data)
+    }
+
+    /// RuntimeError while nothing may be written.
+    fn refuse_writes(&self, py: Python<'_>, method: &str) -> PyResult<()> {
+        let (eof, busy) = self.state.with(py, |s| (s.write_eof, s.empty_waiter.is_some()));
+        if eof {
+            let text = format!("Cannot call {method}() after write_eof()");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        if busy {
+            let text = format!("unable to {method}; sendfile is in progress");
+            return Err(PyRuntimeError::new_err(text));
         }
         Ok(())
     }
@@ -155,62 +112,12 @@ impl StreamTransport {
         for waiter in &waiters {
             resolve(waiter.bind(py))?;
         }
-        if self.state.with(py, |s| s.write_blocked) {
-            self.send_queue(slf)
+        if self.state.with(py, |s| s.out.blocked) {
+            sending::send(slf)
         } else {
-            match self.update_interest(slf) {
-                Ok(()) => Ok(()),
-                Err(e) => self.cannot_watch(slf, &e),
-            }
+            self.watch_writing(slf)
         }
     }
-
-    fn write_after_loss(&self, py: Python<'_>) -> PyResult<()> {
-        let count = self.state.with(py, |s| {
-            s.writes_after_loss += 1;
-            s.writes_after_loss
-        });
-        if count >= WARN_AFTER {
-            let text = "socket.send() raised exception.";
-            imports::logger(py)?.call_method1(intern!(py, "warning"), (text,))?;
-        }
-        Ok(())
-    }
-
-    fn maybe_pause_protocol(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        if !self.state.with(py, |s| s.flow.wants_pause(s.queue.len_bytes())) {
-            return Ok(());
-        }
-        // What can go out now does not count against the program.
-        if !self.state.with(py, |s| s.write_blocked) {
-            self.send_queue(slf)?;
-        }
-        let tell = self.state.with(py, |s| s.flow.pause(s.queue.len_bytes()));
-        if tell { self.tell_protocol(slf, "pause_writing") } else { Ok(()) }
-    }
-
-    fn maybe_resume_protocol(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        let tell = self.state.with(slf.py(), |s| s.flow.resume(s.queue.len_bytes()));
-        if tell { self.tell_protocol(slf, "resume_writing") } else { Ok(()) }
-    }
-
-    fn tell_protocol(&self, slf: &Bound<'_, Self>, method: &str) -> PyResult<()> {
-        let py = slf.py();
-        let protocol = self.protocol(py);
-        flow::tell(self.owner.bind(py), slf.as_any(), protocol.as_ref(), method)
-    }
-}
-
-/// The end of the tick.
-fn flush(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
-    let slf = object.cast::<StreamTransport>()?;
-    let this = slf.get();
-    let wanted = this.state.with(slf.py(), |s| {
-        s.dirty = false;
-        !s.write_blocked && !s.queue.is_empty()
-    });
-    if wanted { this.send_queue(slf) } else { Ok(()) }
 }
 
 #[pymethods]
@@ -238,7 +145,7 @@ impl StreamTransport {
         let (first, empty) = this.state.with(slf.py(), |s| {
             let open = s.life.is_live() && !s.write_eof;
             s.write_eof |= open;
-            (open, s.queue.is_empty())
+            (open, s.out.queue.is_empty())
         });
         if first && empty { this.shut_down(slf) } else { Ok(()) }
     }
@@ -265,12 +172,12 @@ impl StreamTransport {
 
     /// Bytes that are queued and not sent.
     fn get_write_buffer_size(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |s| s.queue.len_bytes())
+        self.state.with(py, |s| s.out.queue.len_bytes())
     }
 
     /// The water marks as `(low, high)`, in bytes.
     fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
-        self.state.with(py, |s| s.flow.limits())
+        self.state.with(py, |s| s.out.flow.limits())
     }
 
     /// Above `high` queued bytes `pause_writing()` is called, at `low` or below
@@ -281,15 +188,13 @@ impl StreamTransport {
         high: Option<isize>,
         low: Option<isize>,
     ) -> PyResult<()> {
-        let marks = flow::marks(high, low)?;
-        slf.get().state.with(slf.py(), |s| s.flow.set_limits(marks));
-        slf.get().maybe_pause_protocol(slf)
+        sending::set_limits(slf, high, low)
     }
 
     /// asyncio's name, which its sendfile() fallback reads.
     #[getter]
     fn _protocol_paused(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |s| s.flow.is_paused())
+        self.state.with(py, |s| s.out.flow.is_paused())
     }
 
     /// A future that is done when the queue is empty; writes are refused until it is reset.
@@ -303,7 +208,7 @@ impl StreamTransport {
         let kept = waiter.clone().unbind();
         let empty = this.state.with(py, |s| {
             s.empty_waiter = Some(kept);
-            s.queue.is_empty()
+            s.out.queue.is_empty()
         });
         if empty {
             resolve(&waiter)?;

@@ -1,0 +1,51 @@
+//! Receives bytes for stream and read pipe transports.
+//!
+//! Small reads go into a buffer that all transports of the loop share, and leave it as a bytes
+//! object of their exact size. When the last read was long, the next one goes straight into its
+//! bytes object, which saves a copy that would cost more than the larger allocation.
+
+use crate::event_loop::LoopCore;
+use crate::ffi::bytes;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+
+/// The most that one receive takes; asyncio's `max_size`.
+pub const READ_MAX: usize = 256 * 1024;
+/// Reads from this length on predict a long one.
+const LONG: usize = 32 * 1024;
+
+/// One system call that fills a buffer from its start on.
+pub type Call = fn(RawFd, &mut [MaybeUninit<u8>]) -> io::Result<usize>;
+
+/// One receive; `last` is the length of the previous one.
+pub fn receive<'py>(
+    owner: &Bound<'py, LoopCore>,
+    fd: RawFd,
+    last: usize,
+    call: Call,
+) -> PyResult<io::Result<Bound<'py, PyBytes>>> {
+    let py = owner.py();
+    if last >= LONG {
+        return bytes::filled(py, READ_MAX, |room| call(fd, room));
+    }
+    Ok(with_shared(owner, |shared| {
+        let len = call(fd, shared)?;
+        Ok(bytes::received(py, shared, len))
+    }))
+}
+
+/// The buffer that the loop's transports share, at least `READ_MAX` long. `f` may not run Python code.
+pub fn with_shared<R>(
+    owner: &Bound<'_, LoopCore>,
+    f: impl FnOnce(&mut [MaybeUninit<u8>]) -> R,
+) -> R {
+    owner.get().read_buffer.with(owner.py(), |shared| {
+        if shared.len() < READ_MAX {
+            shared.resize(READ_MAX, MaybeUninit::uninit());
+        }
+        f(shared)
+    })
+}

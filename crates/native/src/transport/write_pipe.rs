@@ -1,0 +1,325 @@
+//! `WritePipeTransport`: the writing end of a pipe, a socket or a character device.
+//!
+//! Its states are `Life`'s; what is queued goes out before a close. That the reader has gone shows
+//! as an error on a pipe and as readability on a socket: the transport ends then, with
+//! BrokenPipeError if something was still queued. Upholds S2, S4, S7.
+
+use super::descriptor::Descriptor;
+use super::ending::{self, Body, Ending};
+use super::life::Life;
+use super::pipe::{self, PipeEnd, PipeKind};
+use super::sending::{self, Outgoing, Sending};
+use super::unclosed;
+use super::write_queue::Channel;
+use crate::event_loop::LoopCore;
+use crate::ffi::LoopCell;
+use crate::imports;
+use oneloop_engine::{Interest, Readiness};
+use pyo3::exceptions::{PyAssertionError, PyBrokenPipeError, PyOSError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
+use std::io;
+
+struct State {
+    life: Life,
+    protocol: Option<Py<PyAny>>,
+    out: Outgoing,
+}
+
+/// The writing end of a pipe; has the interface of `asyncio.WriteTransport`.
+///
+/// Loop's thread only. Made by `connect_write_pipe` and for subprocesses. Other than in asyncio,
+/// small writes leave together at the end of the tick.
+#[pyclass(frozen, weakref, module = "oneloop")]
+pub struct WritePipeTransport {
+    body: Body,
+    kind: PipeKind,
+    extra: Py<PyDict>,
+    state: LoopCell<State>,
+}
+
+impl Ending for WritePipeTransport {
+    fn body(&self) -> &Body {
+        &self.body
+    }
+
+    fn life(&self, py: Python<'_>) -> Life {
+        self.state.with(py, |s| s.life)
+    }
+
+    fn set_life(&self, py: Python<'_>, life: Life) {
+        self.state.with(py, |s| s.life = life);
+    }
+
+    fn protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.state.with(py, |s| s.protocol.as_ref().map(|p| p.bind(py).clone()))
+    }
+
+    fn forget_protocol(&self, py: Python<'_>) {
+        let old = self.state.with(py, |s| s.protocol.take());
+        drop(old);
+    }
+
+    fn clear_queue(&self, py: Python<'_>) {
+        sending::clear(self, py);
+    }
+
+    fn is_quiet(py: Python<'_>, error: &PyErr) -> bool {
+        error.is_instance_of::<PyOSError>(py)
+    }
+
+    fn watch(&self, slf: &Bound<'_, Self>) -> io::Result<()> {
+        let py = slf.py();
+        let mut interest = Interest::NONE;
+        if self.watches_reader(py) {
+            interest = interest | Interest::READ;
+        }
+        if self.state.with(py, |s| s.out.blocked) {
+            interest = interest | Interest::WRITE;
+        }
+        // Some character devices (/dev/null) cannot be watched, and need not be while they take
+        // what is written.
+        if interest == Interest::NONE && !self.body.registration.exists(py) {
+            return Ok(());
+        }
+        let fd = self.body.descriptor.fd(py)?;
+        self.body.registration.set(self.body.owner.get(), slf.as_any(), fd, interest, on_ready)
+    }
+}
+
+impl Sending for WritePipeTransport {
+    const CHANNEL: Channel = Channel::Pipe;
+
+    fn outgoing<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Outgoing) -> R) -> R {
+        self.state.with(py, |s| f(&mut s.out))
+    }
+
+    fn owner(&self) -> &Py<LoopCore> {
+        &self.body.owner
+    }
+
+    fn descriptor(&self) -> &Descriptor {
+        &self.body.descriptor
+    }
+
+    fn current_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.protocol(py)
+    }
+
+    fn watch_writing(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        ending::watch(slf)
+    }
+
+    fn drained(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        if self.life(slf.py()) == Life::Closing { ending::lose(slf, None) } else { Ok(()) }
+    }
+
+    fn send_failed(&self, slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+        ending::fatal(slf, error, "Fatal write error on pipe transport")
+    }
+}
+
+impl WritePipeTransport {
+    /// Readability means that the reader has gone; not so for a terminal, which has input.
+    fn watches_reader(&self, py: Python<'_>) -> bool {
+        let started = matches!(self.life(py), Life::Open | Life::Closing);
+        started && self.kind != PipeKind::Character
+    }
+
+    fn reader_gone(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        if self.body.owner.get().is_debug() {
+            let text = format!("{} was closed by peer", slf.repr()?);
+            imports::logger(py)?.call_method1("info", (text,))?;
+        }
+        let lost = self.state.with(py, |s| !s.out.queue.is_empty());
+        let exc = lost.then(|| PyBrokenPipeError::new_err(()).into_value(py).into_bound(py));
+        ending::force_close(slf, exc.map(Bound::into_any))
+    }
+}
+
+/// The poller's word for a pipe.
+fn on_ready(
+    owner: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    readiness: Readiness,
+) -> PyResult<()> {
+    let slf = object.cast::<WritePipeTransport>()?;
+    let this = slf.get();
+    if readiness.is_readable() && this.watches_reader(owner.py()) {
+        return this.reader_gone(slf);
+    }
+    let blocked = this.state.with(owner.py(), |s| s.out.blocked);
+    if readiness.is_writable() && blocked { sending::send(slf) } else { Ok(()) }
+}
+
+#[pymethods]
+impl WritePipeTransport {
+    #[new]
+    #[pyo3(signature = (owner, pipe, protocol, waiter = None, extra = None))]
+    fn new(
+        owner: &Bound<'_, LoopCore>,
+        pipe: &Bound<'_, PyAny>,
+        protocol: Py<PyAny>,
+        waiter: Option<Py<PyAny>>,
+        extra: Option<Py<PyDict>>,
+    ) -> PyResult<Py<Self>> {
+        let py = owner.py();
+        let text = "Pipe transport is only for pipes, sockets and character devices";
+        let PipeEnd { descriptor, kind, extra } = PipeEnd::of(owner, pipe, extra, text)?;
+        let state = State { life: Life::New, protocol: Some(protocol), out: Outgoing::default() };
+        let body = Body::new(owner, descriptor)?;
+        let slf = Py::new(py, Self { body, kind, extra, state: LoopCell::new(state) })?;
+        ending::begin(slf.bind(py), waiter)?;
+        Ok(slf)
+    }
+
+    /// Queue bytes-like data to be sent; small writes of one tick leave in one system call.
+    ///
+    /// AssertionError for anything but bytes, bytearray and memoryview, as in asyncio. Data written
+    /// after `close()` or after the reader has gone is dropped.
+    fn write(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        if !sending::is_bytes_like(data) {
+            return Err(PyAssertionError::new_err(data.repr()?.unbind()));
+        }
+        if slf.get().life(slf.py()).is_live() {
+            return sending::push(slf, data);
+        }
+        if !data.is_truthy()? {
+            return Ok(());
+        }
+        let text = "pipe closed by peer or os.write(pipe, data) raised exception.";
+        sending::write_after_loss(slf, text)
+    }
+
+    /// Queue several bytes-like objects, in order.
+    fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        for data in list_of_data.try_iter()? {
+            Self::write(slf, &data?)?;
+        }
+        Ok(())
+    }
+
+    /// True: closing is a pipe's end of file.
+    fn can_write_eof(&self) -> bool {
+        true
+    }
+
+    /// The same as `close()`.
+    fn write_eof(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (first, empty) = slf.get().state.with(slf.py(), |s| {
+            let first = s.life.is_live();
+            if first {
+                s.life = Life::Closing;
+            }
+            (first, s.out.queue.is_empty())
+        });
+        if first && empty { ending::lose(slf, None) } else { Ok(()) }
+    }
+
+    /// Close after everything queued is sent; `connection_lost(None)` follows.
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::write_eof(slf)
+    }
+
+    /// Close at once, dropping what is queued; `connection_lost(None)` follows.
+    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        ending::force_close(slf, None)
+    }
+
+    /// True if the transport is closing or closed.
+    fn is_closing(&self, py: Python<'_>) -> bool {
+        !self.life(py).is_live()
+    }
+
+    /// The current protocol; None once the transport is closed.
+    fn get_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.protocol(py)
+    }
+
+    /// Change the protocol.
+    fn set_protocol(&self, py: Python<'_>, protocol: Py<PyAny>) {
+        let old = self.state.with(py, |s| s.protocol.replace(protocol));
+        drop(old);
+    }
+
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::write_pipe_transport_class(py)
+    }
+
+    #[getter]
+    fn _pipe<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.body.descriptor.socket(py)
+    }
+
+    /// Assigned None by whoever has closed the pipe object and wants no warning of it.
+    #[setter(_pipe)]
+    fn release_pipe(&self, py: Python<'_>, _none: Option<Py<PyAny>>) {
+        self.body.descriptor.release(py);
+    }
+
+    #[getter]
+    fn _loop<'py>(&self, py: Python<'py>) -> Bound<'py, LoopCore> {
+        self.body.owner.bind(py).clone()
+    }
+
+    /// Optional information on the transport: `pipe`, and what its maker added.
+    #[pyo3(signature = (name, default = None))]
+    fn get_extra_info<'py>(
+        &self,
+        name: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        pipe::info(&self.extra, name, default)
+    }
+
+    /// Bytes that are queued and not sent.
+    fn get_write_buffer_size(&self, py: Python<'_>) -> usize {
+        self.state.with(py, |s| s.out.queue.len_bytes())
+    }
+
+    /// The water marks as `(low, high)`, in bytes.
+    fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
+        self.state.with(py, |s| s.out.flow.limits())
+    }
+
+    /// Above `high` queued bytes `pause_writing()` is called, at `low` or below
+    /// `resume_writing()`. ValueError unless high >= low >= 0.
+    #[pyo3(signature = (high = None, low = None))]
+    fn set_write_buffer_limits(
+        slf: &Bound<'_, Self>,
+        high: Option<isize>,
+        low: Option<isize>,
+    ) -> PyResult<()> {
+        sending::set_limits(slf, high, low)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let fd = self.body.descriptor.fd(py).unwrap_or(-1);
+        self.state.with(py, |s| {
+            let open = if s.life.is_live() { " open" } else { s.life.describe() };
+            let write = if s.out.blocked { "polling" } else { "idle" };
+            let len = s.out.queue.len_bytes();
+            format!("<WritePipeTransport{open} fd={fd} {write} bufsize={len}>")
+        })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.body.visit(&visit)?;
+        visit.call(&self.extra)?;
+        self.state.peek(|s| visit.call(&s.protocol)).unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.forget_protocol(py);
+    }
+}
+
+impl Drop for WritePipeTransport {
+    fn drop(&mut self) {
+        unclosed::end("WritePipeTransport", &self.body.descriptor);
+    }
+}
