@@ -11,7 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oneloop._native import DatagramTransport, Handle, StreamTransport, TimerHandle
+    from oneloop._native import (
+        DatagramTransport,
+        Handle,
+        ReadPipeTransport,
+        StreamTransport,
+        TimerHandle,
+        WritePipeTransport,
+    )
     from oneloop.loop import Loop
     from oneloop.policy import EventLoopPolicy
     from oneloop.runner import install, new_event_loop, run
@@ -23,9 +30,11 @@ __all__ = [
     "DatagramTransport",
     "Handle",
     "Loop",
+    "ReadPipeTransport",
     "Statistics",
     "StreamTransport",
     "TimerHandle",
+    "WritePipeTransport",
     "__version__",
     "install",
     "new_event_loop",
@@ -41,9 +50,11 @@ _MODULES = {
     "EventLoopPolicy": "oneloop.policy",
     "Handle": "oneloop._native",
     "Loop": "oneloop.loop",
+    "ReadPipeTransport": "oneloop._native",
     "Statistics": "oneloop.statistics",
     "StreamTransport": "oneloop._native",
     "TimerHandle": "oneloop._native",
+    "WritePipeTransport": "oneloop._native",
     "install": "oneloop.runner",
     "new_event_loop": "oneloop.runner",
     "run": "oneloop.runner",
