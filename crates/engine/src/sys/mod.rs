@@ -12,6 +12,7 @@ pub mod clock;
 pub mod epoll;
 pub mod eventfd;
 pub mod fork;
+pub mod memory;
 pub mod socket;
 
 use std::io;

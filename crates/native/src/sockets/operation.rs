@@ -9,7 +9,7 @@ use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::buffer::View;
 use crate::ffi::{LoopCell, bytes, socket_object};
-use oneloop_engine::sys::socket;
+use oneloop_engine::sys::{memory, socket};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::intern;
@@ -79,6 +79,7 @@ impl SockOperation {
         match work {
             Work::Receive { capacity } => {
                 let received = if *capacity > SHARED_MAX {
+                    memory::keep_large_blocks();
                     bytes::filled(py, *capacity, |room| socket::recv(fd, room))?
                 } else {
                     receive_shared(py, self.owner.get(), fd, *capacity)

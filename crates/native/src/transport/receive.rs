@@ -6,6 +6,7 @@
 
 use crate::event_loop::LoopCore;
 use crate::ffi::bytes;
+use oneloop_engine::sys::memory;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::io;
@@ -29,6 +30,7 @@ pub fn receive<'py>(
 ) -> PyResult<io::Result<Bound<'py, PyBytes>>> {
     let py = owner.py();
     if last >= LONG {
+        memory::keep_large_blocks();
         return bytes::filled(py, READ_MAX, |room| call(fd, room));
     }
     Ok(with_shared(owner, |shared| {
