@@ -122,29 +122,38 @@ def _row_data(row: Row, baseline: Row | None, metric: str) -> RowData:
     return data
 
 
-def _baseline_row(result: Result) -> Row | None:
-    """The case's baseline, or stock asyncio where the baseline could not run."""
-    for name in (result.case.baseline, result.case.baseline.replace("uvloop", "asyncio")):
-        for row in result.rows:
-            if row.rival == name and any(row.samples):
-                return row
-    return None
+def _find(result: Result, *names: str) -> Row | None:
+    """The first of the names that was measured."""
+    measured = {row.rival: row for row in result.rows if any(row.samples)}
+    return next((measured[name] for name in names if name in measured), None)
+
+
+def _baseline_row(result: Result, rival: str) -> Row | None:
+    """What a rival is compared with: the same program on the baseline's loop, or the case's baseline.
+
+    Where the baseline could not run, stock asyncio takes its place.
+    """
+    baseline = result.case.baseline
+    program, on, _ = rival.partition(" on ")
+    loop = baseline.rpartition(" on ")[2]
+    own = [f"{program} on {loop}", f"{program} on asyncio"] if on else []
+    return _find(result, *own, baseline, baseline.replace("uvloop", "asyncio"))
 
 
 def case_data(result: Result) -> CaseData:
     """One case as plain data, with its summaries and ratios."""
     case = result.case
-    baseline = _baseline_row(result)
+    baseline = _baseline_row(result, "")
     return CaseData(
         suite=case.suite,
         name=case.name,
         params=case.params,
         metric=case.metric,
         unit=case.unit,
-        baseline=baseline.rival if baseline else "",
+        baseline=baseline.rival.rpartition(" on ")[2] if baseline else "",
         remark=case.remark,
         rounds=result.rounds_done,
-        rows=[_row_data(row, baseline, case.metric) for row in result.rows],
+        rows=[_row_data(row, _baseline_row(result, row.rival), case.metric) for row in result.rows],
     )
 
 

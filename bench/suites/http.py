@@ -24,7 +24,10 @@ RIVALS = (
     "node",
     "go",
 )
-REMARK = "suite subject does not exist yet: oneloop has no HTTP server; other servers run on its loop"
+REMARK = (
+    "suite subject does not exist yet: oneloop has no HTTP server; other servers run on its loop. "
+    "A program is compared with itself on uvloop, the other servers with httptools on uvloop"
+)
 
 
 def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:

@@ -19,7 +19,7 @@ def sample(cpu_ns: float) -> Sample:
     return Sample(metrics, curve, ["generator was the bottleneck"] if cpu_ns < 4000 else [])
 
 
-def _unmeasured(rival: str, settings: Settings) -> Sample:
+def unmeasured(rival: str, settings: Settings) -> Sample:
     raise NotImplementedError
 
 
@@ -34,7 +34,7 @@ def make_document(oneloop_ns: tuple[float, ...] = (4400, 4600, 4500)) -> Documen
     ]
     case = Case(
         "tcp", "1 KiB, 10 connections", {"size": 1024}, "server_cpu_ns", "CPU per message",
-        [row.rival for row in rows], _unmeasured, remark="a <remark>",
+        [row.rival for row in rows], unmeasured, remark="a <remark>",
     )  # fmt: skip
     machine: dict[str, str | int] = {
         "cpu": "some CPU", "cpus": 2, "memory_bytes": 1 << 34, "kernel": "Linux 6", "governor": "none",

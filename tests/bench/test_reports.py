@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.model import Case, Result, Row
 from bench.report import compare, figures, markdown
-from bench.report.document import SCHEMA_FILE, Document, load, save
+from bench.report.document import SCHEMA_FILE, Document, case_data, load, save
 from bench.report.html import page
-from tests.bench.sample_run import make_document
+from tests.bench.sample_run import make_document, sample, unmeasured
 
 VOID = {"meta", "br", "link"}
 
@@ -162,3 +163,20 @@ def test_terminal_tables_show_every_column_whatever_the_width(width: int) -> Non
     text = console.export_text()
     for expected in ("CPU/msg", "user", "system", "per second", "p50", "RSS", "4.50 µs", "missing"):
         assert expected in text
+
+
+def test_a_program_is_compared_with_itself_on_the_baselines_loop() -> None:
+    rows = [
+        Row("floor", samples=[sample(4_000)]),
+        Row("httptools on uvloop", samples=[sample(8_000)]),
+        Row("aiohttp on uvloop", samples=[sample(40_000)]),
+        Row("aiohttp on oneloop", samples=[sample(30_000)]),
+        Row("uvicorn on asyncio", samples=[sample(40_000)]),
+        Row("uvicorn on oneloop", samples=[sample(20_000)]),
+    ]
+    names = [row.rival for row in rows]
+    case = Case("http", "x", {}, "server_cpu_ns", "CPU", names, unmeasured, baseline="httptools on uvloop")
+    data = case_data(Result(case, rows, 1))
+    ratios = [row["ratio"]["median"] for row in data["rows"] if "ratio" in row]
+    assert ratios == [0.5, 1.0, 1.0, 0.75, 1.0, 0.5]
+    assert data["baseline"] == "uvloop"
