@@ -17,8 +17,13 @@ run: setup-dev
 	$(PYTHON) -m bench.install
 	$(PYTHON) -m bench --demo
 
-test: setup rust-test conformance
-	$(PYTEST) tests
+# All of it, whatever fails on the way; pytest's closing line is the last.
+test: setup
+	@status=0; \
+	$(MAKE) --no-print-directory rust-test || status=1; \
+	$(MAKE) --no-print-directory conformance PY=$(PY) || status=1; \
+	$(PYTEST) tests || status=1; \
+	exit $$status
 
 # What runs on every Python version in .ci/run: everything but Rust and the ecosystem.
 core-test: setup-core
