@@ -12,17 +12,22 @@ PYTEST := $(PYTHON) -X faulthandler -m pytest -ra --durations=5
 .PHONY: run test rust-test core-test ecosystem-test lint format wheel conformance soak bench stubtest setup clean
 
 run: setup-dev
-	@scripts/venv.sh $(PY) test ecosystem bench
+	@scripts/venv.sh $(PY) bench-tools
 	@scripts/build.sh $(PY)
 	$(PYTHON) -m bench.install
 	$(PYTHON) -m bench --demo
 
-test: setup rust-test conformance
-	$(PYTEST) tests
+# All of it, whatever fails on the way; pytest's closing line is the last.
+test: setup
+	@status=0; \
+	$(MAKE) --no-print-directory rust-test || status=1; \
+	$(MAKE) --no-print-directory conformance PY=$(PY) || status=1; \
+	$(PYTEST) tests || status=1; \
+	exit $$status
 
 # What runs on every Python version in .ci/run: everything but Rust and the ecosystem.
 core-test: setup-core
-	$(PYTEST) tests --ignore=tests/ecosystem
+	$(PYTEST) tests --ignore=tests/ecosystem --ignore=tests/bench
 
 ecosystem-test: setup
 	$(PYTEST) tests/ecosystem
@@ -54,7 +59,7 @@ soak: setup-core
 	$(PYTHON) -m tests.stress.soak --minutes $(MINUTES) $(ARGS)
 
 bench: setup-dev
-	@scripts/venv.sh $(PY) test ecosystem bench
+	@scripts/venv.sh $(PY) bench-tools
 	@scripts/build.sh $(PY)
 	$(PYTHON) -m bench.install
 	$(PYTHON) -m bench $(ARGS)
@@ -66,7 +71,7 @@ stubtest: setup-core
 # Set-up, from least to most. Each step is skipped when its inputs did not change.
 .PHONY: setup-dev setup-core setup
 setup-dev:
-	@scripts/venv.sh $(PY) dev test ecosystem
+	@scripts/venv.sh $(PY) dev test ecosystem bench-tools
 
 setup-core:
 	@scripts/system-packages.sh
@@ -74,7 +79,7 @@ setup-core:
 	@scripts/build.sh $(PY)
 
 setup: setup-core
-	@scripts/venv.sh $(PY) ecosystem
+	@scripts/venv.sh $(PY) ecosystem bench-tools
 	@scripts/anyio-tests.sh $(PY)
 
 clean:

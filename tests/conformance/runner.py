@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RETRY_LIMIT_S = 90.0
 
 
 @dataclass
@@ -115,7 +114,7 @@ def run_module(loop: str, module: str, limit_s: float, only: set[str] | None = N
             results.outcomes[name] = Outcome(name, "failed", attempt.said)
         break
     for failed in [result for result in results.outcomes.values() if result.outcome == "failed"]:
-        again = run_child(loop, module, RETRY_LIMIT_S, only={failed.test_id}, skip=set())
+        again = run_child(loop, module, limit_s, only={failed.test_id}, skip=set())
         if again.ended and again.hanging is None and all(ended.outcome == "passed" for ended in again.ended):
             failed.outcome, failed.is_retried = "passed", True
     return results

@@ -46,7 +46,7 @@ def outcomes_on(loop: str, directory: Path) -> dict[str, str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=280,
         check=False,
     )
     assert report.exists(), done.stdout[-3000:] + done.stderr[-3000:]
