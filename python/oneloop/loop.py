@@ -25,6 +25,7 @@ from oneloop.unix import UnixMixin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
 
 # A server that ran out of descriptors rests this long (asyncio's own delay, in seconds).
 ACCEPT_RETRY_DELAY_S = constants.ACCEPT_RETRY_DELAY
@@ -53,6 +54,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self._init_signals()
         self._init_unix()
         self._init_sockets()
+        self._init_subprocesses()
         self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     # -- running ---------------------------------------------------------------------------------
@@ -93,6 +95,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         if self.is_closed():
             return
         self._close_signals()
+        self._close_pidfds()
         self._clear()
         super().close()
         self._close_poller()
@@ -198,12 +201,15 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         server_hostname: str | None = None,
         extra: Any = None,
         server: Any = None,
+        context: Context | None = None,
         **timeouts: Any,
     ) -> Any:
         ssl_protocol = sslproto.SSLProtocol(
             self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts
         )
-        self._make_socket_transport(rawsock, ssl_protocol, extra=extra, server=server)
+        self._make_socket_transport(
+            rawsock, ssl_protocol, extra=extra, server=server, context=context
+        )
         return ssl_protocol._app_transport
 
     def _make_datagram_transport(
@@ -230,18 +236,25 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         backlog: int = 100,
         ssl_handshake_timeout: float | None = constants.SSL_HANDSHAKE_TIMEOUT,
         ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
+        context: Context | None = None,
     ) -> None:
         hand_over = None
         if sslcontext is not None:
-            timeouts = {
+            keywords = {
+                "server": server,
                 "ssl_handshake_timeout": ssl_handshake_timeout,
                 "ssl_shutdown_timeout": ssl_shutdown_timeout,
             }
 
             def hand_over(conn: socket.socket, address: Any) -> None:
-                self.create_task(self._accept_tls(protocol_factory, conn, address, sslcontext, server, timeouts))
+                # Python 3.15 gives every connection a copy of the server's context.
+                own = context.copy() if context is not None else None
+                accepting = self._accept_tls(
+                    protocol_factory, conn, address, sslcontext, context=own, **keywords
+                )
+                self.create_task(accepting, context=own)
 
-        listener = _native.Listener(self, sock, protocol_factory, server, hand_over)
+        listener = _native.Listener(self, sock, protocol_factory, server, hand_over, context)
         self._listeners[sock] = listener
         listener.start()
 
@@ -261,8 +274,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         conn: socket.socket,
         address: Any,
         sslcontext: ssl.SSLContext,
-        server: Any,
-        timeouts: dict[str, Any],
+        **keywords: Any,
     ) -> None:
         """Handshake with one accepted connection; failures are the peer's, and quiet but in debug."""
         protocol = transport = None
@@ -276,8 +288,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
                 waiter=waiter,
                 server_side=True,
                 extra={"peername": address},
-                server=server,
-                **timeouts,
+                **keywords,
             )
             try:
                 await waiter
@@ -292,15 +303,15 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             if transport is None:
                 conn.close()
             if self._debug:
-                context = {
+                details = {
                     "message": "Error on transport creation for incoming connection",
                     "exception": exc,
                 }
                 if protocol is not None:
-                    context["protocol"] = protocol
+                    details["protocol"] = protocol
                 if transport is not None:
-                    context["transport"] = transport
-                self.call_exception_handler(context)
+                    details["transport"] = transport
+                self.call_exception_handler(details)
 
 
 def _feed_early(transport: Any, data: bytes) -> None:

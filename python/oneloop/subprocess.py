@@ -38,6 +38,16 @@ class SubprocessMixin:
 
     __slots__ = ()
 
+    def _init_subprocesses(self: Any) -> None:
+        # The children that are watched: their pidfds.
+        self._pidfds: set[int] = set()
+
+    def _close_pidfds(self: Any) -> None:
+        for pidfd in self._pidfds:
+            self._remove_reader(pidfd)
+            os.close(pidfd)
+        self._pidfds.clear()
+
     async def _make_subprocess_transport(
         self: Any,
         protocol: Any,
@@ -74,9 +84,11 @@ class SubprocessMixin:
                 target=_wait_in_thread, args=(self, pid, transport), name=f"waitpid-{pid}", daemon=True
             ).start()
             return
+        self._pidfds.add(pidfd)
         self._add_reader(pidfd, self._child_ended, pid, pidfd, transport)
 
     def _child_ended(self: Any, pid: int, pidfd: int, transport: Any) -> None:
+        self._pidfds.discard(pidfd)
         self._remove_reader(pidfd)
         os.close(pidfd)
         transport._process_exited(_returncode(pid))

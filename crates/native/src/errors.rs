@@ -3,13 +3,28 @@
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::io;
+use std::os::fd::RawFd;
 
-/// `OSError(errno, text)`, of the subclass that the errno has (ConnectionResetError…). An error
-/// without an errno is one of the engine's own and becomes a RuntimeError.
+/// `OSError(errno, text)`, of the subclass that the errno has (ConnectionResetError…), with a note
+/// (PEP 678) that names the operation: `str(exc)` stays what asyncio's would be. An error without an
+/// errno is one of the engine's own and becomes a RuntimeError.
 pub fn os_error(operation: &str, error: &io::Error) -> PyErr {
-    match error.raw_os_error() {
-        Some(errno) => PyOSError::new_err((errno, strerror(errno))),
-        None => PyRuntimeError::new_err(format!("{operation}: {error}")),
+    let Some(errno) = error.raw_os_error() else {
+        return PyRuntimeError::new_err(format!("{operation}: {error}"));
+    };
+    let made = PyOSError::new_err((errno, strerror(errno)));
+    Python::attach(|py| match made.value(py).call_method1("add_note", (operation,)) {
+        Ok(_) => made,
+        // Out of memory, for instance: that is the error to tell of then.
+        Err(failed) => failed,
+    })
+}
+
+/// The same, with the descriptor that the operation was on.
+pub fn os_error_on(operation: &str, fd: io::Result<RawFd>, error: &io::Error) -> PyErr {
+    match fd {
+        Ok(fd) => os_error(&format!("{operation} on descriptor {fd}"), error),
+        Err(_) => os_error(&format!("{operation} on a closed descriptor"), error),
     }
 }
 

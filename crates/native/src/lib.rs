@@ -24,5 +24,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::WritePipeTransport>()?;
     module.add_class::<transport::Listener>()?;
     module.add_class::<sockets::SockOperation>()?;
+    transport::add_methods(module.py())?;
     event_loop::add_methods(module.py())
 }

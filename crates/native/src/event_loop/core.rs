@@ -7,7 +7,7 @@ use super::meter::Meter;
 use super::ready::{Ready, Timer};
 use super::registry::{Flush, Source};
 use crate::errors;
-use crate::ffi::LoopCell;
+use crate::ffi::{LoopCell, Object};
 use oneloop_engine::{Clock, Interest, Poller, Timers, Waker};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -24,11 +24,13 @@ pub struct LoopCore {
     /// Any thread pushes (the cell serialises them); only the tick pops.
     pub(super) ready: LoopCell<VecDeque<Ready>>,
     pub(super) timers: LoopCell<Timers<Timer>>,
+    /// Popped from the heap and about to run.
+    pub(super) due: LoopCell<VecDeque<Timer>>,
     /// None while the loop's thread waits in it without the GIL.
     poller: LoopCell<Option<Box<Poller>>>,
     pub(super) clock: LoopCell<Clock>,
     pub(super) sources: LoopCell<Vec<Option<Source>>>,
-    pub(super) dirty: LoopCell<Vec<(Py<PyAny>, Flush)>>,
+    pub(super) dirty: LoopCell<Vec<(Object, Flush)>>,
     pub meter: LoopCell<Meter>,
     /// What small reads of all transports share; made at the first read.
     pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
@@ -196,6 +198,7 @@ impl LoopCore {
         Ok(Self {
             ready: LoopCell::new(VecDeque::new()),
             timers: LoopCell::new(Timers::default()),
+            due: LoopCell::new(VecDeque::new()),
             poller: LoopCell::new(Some(Box::new(poller))),
             clock: LoopCell::new(if virtual_time { Clock::Virtual(0) } else { Clock::Monotonic }),
             sources: LoopCell::new(Vec::new()),
@@ -310,7 +313,7 @@ impl LoopCore {
         for item in this.ready.take(py) {
             item.forget(py);
         }
-        for timer in this.timers.take(py).into_items() {
+        for timer in this.timers.take(py).into_items().chain(this.due.take(py)) {
             timer.forget(py);
         }
         let sources = this.sources.take(py);
@@ -367,7 +370,7 @@ impl LoopCore {
             result?;
         }
         self.dirty
-            .peek(|dirty| dirty.iter().try_for_each(|(object, _)| visit.call(object)))
+            .peek(|dirty| dirty.iter().try_for_each(|(object, _)| object.visit(&visit)))
             .unwrap_or(Ok(()))
     }
 

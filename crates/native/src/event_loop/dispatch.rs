@@ -1,9 +1,11 @@
 //! Serves what the poll brought, what fell due, and what wants to be written out.
 
 use super::LoopCore;
+use super::ready::Timer;
 use super::work::report_native;
 use crate::errors;
 use pyo3::prelude::*;
+use std::collections::VecDeque;
 
 impl LoopCore {
     /// Serves every event of the last poll. Events left by an exception are served by the next
@@ -41,15 +43,25 @@ impl LoopCore {
     /// Runs the timers that are due, in order of their deadlines.
     pub(super) fn run_due_timers(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
-        if self.timers.with(py, |timers| timers.is_empty()) {
+        let none = self.timers.with(py, |timers| timers.is_empty());
+        if none && self.due.with(py, |due| due.is_empty()) {
             return Ok(());
         }
+        // All that are due at this moment, and no others: a callback that schedules for the past
+        // waits for the next tick like everybody. What an exception leaves stays in the queue.
         let now = self.now_ns(py);
-        while let Some(timer) = self.timers.with(py, |timers| timers.pop_due(now)) {
+        let due: Vec<Timer> =
+            self.timers.with(py, |timers| std::iter::from_fn(|| timers.pop_due(now)).collect());
+        for timer in due {
             timer.popped(py)?;
             if timer.is_cancelled(py) {
                 self.timers.with(py, oneloop_engine::Timers::note_cancelled_popped);
             } else {
+                self.due.with(py, |due| due.push_back(timer));
+            }
+        }
+        while let Some(timer) = self.due.with(py, VecDeque::pop_front) {
+            if !timer.is_cancelled(py) {
                 timer.run(owner)?;
             }
         }

@@ -1,6 +1,7 @@
 //! Who owns which descriptor: one source per descriptor number (S4).
 
 use super::LoopCore;
+use crate::ffi::Object;
 use oneloop_engine::{Interest, Readiness, Token};
 use pyo3::prelude::*;
 use std::io;
@@ -97,7 +98,7 @@ impl LoopCore {
     }
 
     /// Asks for `flush(object)` at the end of this tick.
-    pub fn flush_later(&self, py: Python<'_>, object: Py<PyAny>, flush: Flush) {
+    pub fn flush_later(&self, py: Python<'_>, object: Object, flush: Flush) {
         self.dirty.with(py, |dirty| dirty.push((object, flush)));
     }
 

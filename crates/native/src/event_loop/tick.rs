@@ -9,6 +9,7 @@
 use super::LoopCore;
 use super::ready::Timer;
 use crate::errors;
+use crate::ffi::detach::detached;
 use oneloop_engine::Poller;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -94,7 +95,7 @@ impl LoopCore {
         };
         self.in_tick.store(false, Ordering::Relaxed);
         let halting = &self.halting;
-        let (poller, result) = py.detach(move || {
+        let (poller, result) = detached(py, move || {
             let result = poller.wait(timeout_ns);
             if halting.load(Ordering::SeqCst) {
                 stop_for_ever();
@@ -159,7 +160,7 @@ impl LoopCore {
             self._check_process(py)?;
             if self.halting.load(Ordering::Relaxed) {
                 self.halted.store(true, Ordering::SeqCst);
-                py.detach(stop_for_ever);
+                detached(py, stop_for_ever);
             }
             self.tick(owner, &mut burst)?;
             if self.stopping.load(Ordering::SeqCst) {

@@ -88,6 +88,26 @@ impl<'a, 'py> Arguments<'a, 'py> {
         function.call(args, Some(&keywords))
     }
 
+    /// The only argument of a function, by position or by name; TypeError for anything else.
+    #[inline]
+    pub fn one(
+        &self,
+        function: &str,
+        name: &Bound<'py, PyString>,
+    ) -> PyResult<Borrowed<'a, 'py, PyAny>> {
+        if let [only] = self.positional
+            && self.keywords.is_empty()
+        {
+            return Ok(*only);
+        }
+        match self.only_keyword(function, name)? {
+            Some(value) if self.positional.is_empty() => Ok(value),
+            _ => Err(PyTypeError::new_err(format!(
+                "{function}() takes exactly one argument: {name}"
+            ))),
+        }
+    }
+
     /// TypeError unless the function was called without arguments.
     #[inline]
     pub fn none(&self, function: &str) -> PyResult<()> {

@@ -10,6 +10,7 @@ pub mod bytes;
 pub mod call;
 pub mod cell;
 pub mod context;
+pub mod detach;
 pub mod method;
 pub mod object;
 pub mod recycled;

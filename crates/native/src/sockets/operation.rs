@@ -35,6 +35,17 @@ enum Work {
     Done,
 }
 
+impl Work {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Receive { .. } => "sock_recv",
+            Self::ReceiveInto(_) => "sock_recv_into",
+            Self::SendAll { .. } => "sock_sendall",
+            Self::Wait { .. } | Self::Done => "waiting for a socket",
+        }
+    }
+}
+
 struct Waiting {
     future: Py<PyAny>,
     watch: Py<Watch>,
@@ -123,9 +134,10 @@ impl SockOperation {
         let owner = self.owner.bind(py);
         let sock = self.sock.bind(py);
         let fd = socket_object::fileno(sock)?;
+        let operation = work.name();
         let result = match self.attempt(py, fd, &mut work) {
             Err(e) => Err(e),
-            Ok(Err(e)) => Err(errors::os_error("socket operation", &e)),
+            Ok(Err(e)) => Err(errors::os_error_on(operation, Ok(fd), &e)),
             Ok(Ok(Attempt::Finished(value))) => Err(stop_iteration(value)?),
             Ok(Ok(Attempt::Blocked(side))) => {
                 Watch::wait(owner, sock, fd, side).and_then(|(future, watch)| {

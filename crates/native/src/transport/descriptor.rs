@@ -72,7 +72,6 @@ impl Descriptor {
         let (family, kind, protocol) =
             socket::kind(bare).map_err(|e| errors::os_error("getsockopt", &e))?;
         let object = imports::socket(py)?.call1((family, kind, protocol, bare))?;
-        object.call_method1(intern!(py, "settimeout"), (0,))?;
         let kept = object.clone().unbind();
         self.0.with(py, |owner| {
             // The object owns the number from here on.
@@ -80,6 +79,7 @@ impl Descriptor {
                 let _: RawFd = std::os::fd::IntoRawFd::into_raw_fd(fd);
             }
         });
+        object.call_method1(intern!(py, "settimeout"), (0,))?;
         Ok(Some(object))
     }
 

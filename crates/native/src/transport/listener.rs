@@ -97,7 +97,7 @@ impl Listener {
                     let details = PyDict::new(py);
                     let text = "socket.accept() out of system resource";
                     details.set_item(intern!(py, "message"), text)?;
-                    let value = errors::os_error("accept", error).into_value(py);
+                    let value = errors::os_error_on("accept", self.fd(py), error).into_value(py);
                     details.set_item(intern!(py, "exception"), value)?;
                     let wrapped =
                         crate::imports::transport_socket(py)?.call1((self.sock.bind(py),))?;
@@ -110,7 +110,12 @@ impl Listener {
                 // Anything else would come again at once: rest, and say so.
                 self.stop(py)?;
                 owner.call_method1(intern!(py, "_retry_accept"), (slf,))?;
-                report(owner, "socket.accept() failed", errors::os_error("accept", error), &[])
+                report(
+                    owner,
+                    "socket.accept() failed",
+                    errors::os_error_on("accept", self.fd(py), error),
+                    &[],
+                )
             }
         }
     }
@@ -164,12 +169,14 @@ fn on_ready(
 #[pymethods]
 impl Listener {
     #[new]
+    #[pyo3(signature = (owner, sock, protocol_factory, server, hand_over, context = None))]
     fn new(
         owner: &Bound<'_, LoopCore>,
         sock: &Bound<'_, PyAny>,
         protocol_factory: Py<PyAny>,
         server: Option<Py<PyAny>>,
         hand_over: Option<Py<PyAny>>,
+        context: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let py = owner.py();
         let fd = socket_object::fileno(sock)?;
@@ -185,7 +192,10 @@ impl Listener {
             server,
             hand_over,
             is_tcp,
-            context: context::copy_current(py)?.unbind(),
+            context: match context {
+                Some(context) => context,
+                None => context::copy_current(py)?.unbind(),
+            },
             state: LoopCell::new(State::default()),
         })
     }

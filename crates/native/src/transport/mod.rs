@@ -31,4 +31,5 @@ pub use datagram::DatagramTransport;
 pub use listener::Listener;
 pub use read_pipe::ReadPipeTransport;
 pub use stream::StreamTransport;
+pub(crate) use stream_write::add_methods;
 pub use write_pipe::WritePipeTransport;

@@ -1,5 +1,6 @@
 //! A protocol with the methods that run per message, bound once.
 
+use crate::ffi::Object;
 use crate::imports;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -8,9 +9,9 @@ use pyo3::{PyTraverseError, PyVisit};
 /// How a stream protocol takes data.
 pub enum Receiver {
     /// `Protocol.data_received(bytes)`
-    Data(Py<PyAny>),
+    Data(Object),
     /// `BufferedProtocol.get_buffer(sizehint)` and `.buffer_updated(nbytes)`
-    Buffer { get_buffer: Py<PyAny>, buffer_updated: Py<PyAny> },
+    Buffer { get_buffer: Object, buffer_updated: Object },
 }
 
 pub struct StreamProtocol {
@@ -25,11 +26,11 @@ impl StreamProtocol {
         let py = object.py();
         let receiver = if object.is_instance(&imports::buffered_protocol(py)?)? {
             Receiver::Buffer {
-                get_buffer: object.getattr(intern!(py, "get_buffer"))?.unbind(),
-                buffer_updated: object.getattr(intern!(py, "buffer_updated"))?.unbind(),
+                get_buffer: Object::new(object.getattr(intern!(py, "get_buffer"))?),
+                buffer_updated: Object::new(object.getattr(intern!(py, "buffer_updated"))?),
             }
         } else {
-            Receiver::Data(object.getattr(intern!(py, "data_received"))?.unbind())
+            Receiver::Data(Object::new(object.getattr(intern!(py, "data_received"))?))
         };
         Ok(Self { object: object.clone().unbind(), receiver })
     }
@@ -37,10 +38,10 @@ impl StreamProtocol {
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.object)?;
         match &self.receiver {
-            Receiver::Data(method) => visit.call(method),
+            Receiver::Data(method) => method.visit(visit),
             Receiver::Buffer { get_buffer, buffer_updated } => {
-                visit.call(get_buffer)?;
-                visit.call(buffer_updated)
+                get_buffer.visit(visit)?;
+                buffer_updated.visit(visit)
             }
         }
     }

@@ -98,7 +98,13 @@ impl ReadPipeTransport {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
                 return Ok(());
             }
-            Err(e) => return ending::fatal(slf, errors::os_error("read", &e), FATAL),
+            Err(e) => {
+                return ending::fatal(
+                    slf,
+                    errors::os_error_on("read", slf.get().body().descriptor.fd(slf.py()), &e),
+                    FATAL,
+                );
+            }
         };
         let len = data.as_bytes().len();
         self.state.with(py, |s| s.last_read = len);

@@ -10,7 +10,7 @@ use super::flow::{self, Flow};
 use super::write_queue::{Channel, WriteQueue};
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::buffer;
+use crate::ffi::{Object, buffer};
 use crate::imports;
 use pyo3::PyClass;
 use pyo3::intern;
@@ -84,7 +84,7 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
         send(slf)?;
     } else if !blocked && !dirty {
         this.outgoing(py, |out| out.dirty = true);
-        owner.flush_later(py, slf.clone().into_any().unbind(), flush::<T>);
+        owner.flush_later(py, Object::new(slf.clone().into_any()), flush::<T>);
     }
     maybe_pause_protocol(slf)
 }
@@ -99,7 +99,9 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     };
     match sent {
         Ok(sent) => this.owner().get().meter.with(py, |meter| meter.bytes_out += sent as u64),
-        Err(e) => return this.send_failed(slf, errors::os_error("write", &e)),
+        Err(e) => {
+            return this.send_failed(slf, errors::os_error_on("send", this.descriptor().fd(py), &e));
+        }
     }
     let changed = this.outgoing(py, |out| {
         let empty = out.queue.is_empty();

@@ -324,7 +324,7 @@ fn start_soon(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResul
 #[pymethods]
 impl StreamTransport {
     #[new]
-    #[pyo3(signature = (owner, sock, protocol, waiter = None, extra = None, server = None))]
+    #[pyo3(signature = (owner, sock, protocol, waiter = None, extra = None, server = None, context = None))]
     fn new(
         owner: &Bound<'_, LoopCore>,
         sock: &Bound<'_, PyAny>,
@@ -332,6 +332,7 @@ impl StreamTransport {
         waiter: Option<Py<PyAny>>,
         extra: Option<Py<PyDict>>,
         server: Option<Py<PyAny>>,
+        context: Option<Py<PyAny>>,
     ) -> PyResult<Py<Self>> {
         let py = owner.py();
         owner.get().check_closed()?;
@@ -339,7 +340,11 @@ impl StreamTransport {
         let endpoint = Endpoint::of_socket(sock, extra)?;
         let fd = descriptor.fd(py).map_err(|e| errors::os_error("socket", &e))?;
         life::refuse_taken(owner, fd)?;
-        let context = context::copy_current(py)?.unbind();
+        // Python 3.15 says in which context a connection lives.
+        let context = match context {
+            Some(context) => context,
+            None => context::copy_current(py)?.unbind(),
+        };
         let slf = Self::make(owner, descriptor, protocol, context, endpoint, server)?;
         let start = (slf.clone_ref(py), waiter).into_pyobject(py)?;
         owner.get().run_soon(py, start.into_any().unbind(), start_soon);

@@ -152,7 +152,7 @@ impl StreamTransport {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
             _ => {
-                let error = errors::os_error("recv", error);
+                let error = errors::os_error_on("recv", self.descriptor.fd(slf.py()), error);
                 self.fatal(slf, error, "Fatal read error on socket transport")
             }
         }

@@ -7,10 +7,12 @@ use super::stream::StreamTransport;
 use super::write_queue::Channel;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::method::{self, Arguments, FastMethod};
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use std::ffi::CStr;
 
 impl Sending for StreamTransport {
     const CHANNEL: Channel = Channel::Socket;
@@ -122,14 +124,6 @@ impl StreamTransport {
 
 #[pymethods]
 impl StreamTransport {
-    /// Queue bytes-like data to be sent; small writes of one tick leave in one system call.
-    ///
-    /// TypeError for anything but bytes, bytearray and memoryview; RuntimeError after
-    /// `write_eof()`. Data written after the connection was lost is dropped.
-    fn write(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        Self::write_bytes_like(slf, data)
-    }
-
     /// Queue several bytes-like objects, in order.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
         slf.get().refuse_writes(slf.py(), "writelines")?;
@@ -249,4 +243,28 @@ impl StreamTransport {
         }
         Ok(())
     }
+}
+
+/// `StreamTransport.write`
+struct Write;
+
+impl FastMethod for Write {
+    type Class = StreamTransport;
+    const NAME: &'static CStr = c"write";
+    const DOC: &'static CStr = c"write($self, /, data)\n--\n\nQueue bytes-like data to be sent; small writes of one tick leave in one system call.\n\nTypeError for anything but bytes, bytearray and memoryview; RuntimeError after write_eof().\nData written after the connection was lost is dropped.";
+
+    fn call<'py>(
+        slf: Borrowed<'_, 'py, StreamTransport>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let data = arguments.one("write", intern!(py, "data"))?;
+        StreamTransport::write_bytes_like(&slf, &data)?;
+        Ok(py.None().into_bound(py))
+    }
+}
+
+/// Adds the method that runs per message.
+pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
+    method::add::<Write>(py)
 }

@@ -1,0 +1,25 @@
+//! Releases the GIL around one blocking call.
+//!
+//! `Python::detach` also keeps PyO3's books (a thread-local count, the pool of deferred drops),
+//! which a poll of the kernel has no use for.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// Takes the GIL again when it goes, also after a panic.
+struct Detached(*mut ffi::PyThreadState);
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        // SAFETY: the state that this thread saved, restored once on the same thread.
+        unsafe { ffi::PyEval_RestoreThread(self.0) }
+    }
+}
+
+/// Runs `f` without the GIL. `f` must not touch Python objects, not even drop them.
+#[inline]
+pub fn detached<R: Send>(_py: Python<'_>, f: impl FnOnce() -> R + Send) -> R {
+    // SAFETY: this thread is attached, as `_py` shows.
+    let _detached = Detached(unsafe { ffi::PyEval_SaveThread() });
+    f()
+}
