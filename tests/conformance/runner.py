@@ -67,20 +67,22 @@ def run_child(loop: str, module: str, limit_s: float, *, only: set[str] | None, 
             only_file = Path(directory, "only")
             only_file.write_text("\n".join(only))
             command += ["--only", str(only_file)]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=900,
-                check=False,
-            )
-            said, code = done.stdout, done.returncode
-        except subprocess.TimeoutExpired as error:
-            said, code = error.stdout or b"", -9
-        text = said.decode(errors="replace")[-6000:]
+        # A file and not a pipe: a process that a test left behind would keep a pipe open.
+        output = Path(directory, "output")
+        with output.open("wb") as stream:
+            try:
+                code = subprocess.run(
+                    command,
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                    timeout=900,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                code = -9
+        text = output.read_bytes().decode(errors="replace")[-6000:]
         return _read_results(results, f"exit status {code}\n{text}" if code else text)
 
 
