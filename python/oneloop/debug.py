@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
+# Python 3.14 has a kind of its own, whose cancel() waits for a running callback.
+_ThreadSafeHandle: Any = getattr(asyncio.events, "_ThreadSafeHandle", asyncio.Handle)
+
 
 class DebugMixin:
     """What `LoopCore` calls in debug mode."""
@@ -40,12 +43,12 @@ class DebugMixin:
             handle = asyncio.TimerHandle(when, callback, args, self, context)
             handle._scheduled = True  # type: ignore[attr-defined]
             self._push_timer(when, handle)
-        else:
+        elif method == "call_soon":
             handle = asyncio.Handle(callback, args, self, context)
-            if method == "call_soon":
-                self._push_ready(handle)
-            else:
-                self._push_threadsafe(handle)
+            self._push_ready(handle)
+        else:
+            handle = _ThreadSafeHandle(callback, args, self, context)
+            self._push_threadsafe(handle)
         if handle._source_traceback:  # type: ignore[attr-defined]
             del handle._source_traceback[-1]  # type: ignore[attr-defined]
         return handle

@@ -186,9 +186,10 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         *,
         extra: Any = None,
         server: Any = None,
+        context: Context | None = None,
     ) -> _native.StreamTransport:
         base_events._set_nodelay(sock)  # type: ignore[attr-defined]
-        return _native.StreamTransport(self, sock, protocol, waiter, extra, server)
+        return _native.StreamTransport(self, sock, protocol, waiter, extra, server, context)
 
     def _make_ssl_transport(
         self,

@@ -140,28 +140,11 @@ class SocketMixin:
             if err != 0:
                 raise OSError(err, f"Connect call failed {address}") from None
 
-    async def sock_sendfile(
-        self: Any,
-        sock: socket.socket,
-        file: Any,
-        offset: int = 0,
-        count: int | None = None,
-        *,
-        fallback: bool | None = True,
+    async def _sock_sendfile_native(
+        self: Any, sock: socket.socket, file: Any, offset: int, count: int | None
     ) -> int:
-        """Send a regular binary file over a stream socket, with sendfile(2) where it can.
-
-        Returns the number of bytes sent, and leaves the file's position behind them. Without
-        `fallback`, SendfileNotAvailableError where the kernel cannot.
-        """
-        self._check_sock(sock)
-        self._check_sendfile_params(sock, file, offset, count)
-        try:
-            return int(await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock)))
-        except asyncio.SendfileNotAvailableError:
-            if not fallback:
-                raise
-        return int(await self._sock_sendfile_fallback(sock, file, offset, count))
+        """BaseEventLoop.sock_sendfile()'s hook: sendfile(2), from a regular file to a stream socket."""
+        return await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock))
 
     async def _sendfile_native(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
         """BaseEventLoop.sendfile()'s hook: what is queued goes first, then the file."""
@@ -179,6 +162,8 @@ class SocketMixin:
     async def _sendfile(
         self: Any, sock: Any, file: Any, offset: int, count: int | None, wait: Callable[[], Any]
     ) -> int:
+        if not hasattr(os, "sendfile"):
+            raise asyncio.SendfileNotAvailableError("os.sendfile() is not available")
         try:
             source = file.fileno()
             size = os.fstat(source).st_size

@@ -105,8 +105,16 @@ def _returncode(pid: int) -> int:
 
 
 def _wait_in_thread(loop: Any, pid: int, transport: Any) -> None:
-    returncode = _returncode(pid)
+    # Without reaping: the pid stays the child's until the loop has taken its status.
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    except ChildProcessError:
+        pass  # somebody else has waited for it; `_returncode` says so
     if loop.is_closed():
         logger.warning("Loop %r that handles pid %r is closed", loop, pid)
     else:
-        loop.call_soon_threadsafe(transport._process_exited, returncode)
+        loop.call_soon_threadsafe(_publish_exit, pid, transport)
+
+
+def _publish_exit(pid: int, transport: Any) -> None:
+    transport._process_exited(_returncode(pid))

@@ -37,6 +37,8 @@ imports! {
     logger = "asyncio.log", "logger";
     base_event_loop = "asyncio", "BaseEventLoop";
     stock_handle = "asyncio", "Handle";
+    /// Python 3.14 and later.
+    stock_threadsafe_handle = "asyncio.events", "_ThreadSafeHandle";
     stock_timer_handle = "asyncio", "TimerHandle";
     stream_transport_class = "oneloop.transports", "StreamTransport";
     read_pipe_transport_class = "oneloop.transports", "ReadPipeTransport";

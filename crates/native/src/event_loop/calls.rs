@@ -5,6 +5,7 @@ use super::LoopCore;
 use super::handle::{Cancel, Handle};
 use super::ready::{Ready, Timer};
 use super::timer_handle::{CancelTimer, TimerHandle};
+use super::turnstile::Turnstile;
 use super::work::{Args, Call, Work};
 use crate::errors;
 use crate::ffi::method::{self, Arguments, FastMethod};
@@ -77,7 +78,10 @@ impl FastMethod for CallSoon {
         if this.get().is_debug() {
             return debug(this, "call_soon", 0, &arguments);
         }
-        let handle = recycled::make(py, Handle { work: work(py, "call_soon", 0, &arguments)? })?;
+        let handle = recycled::make(
+            py,
+            Handle { work: work(py, "call_soon", 0, &arguments)?, turnstile: Turnstile::open() },
+        )?;
         let queued = handle.clone().unbind();
         this.get().ready.with(py, |ready| ready.push_back(Ready::Handle(queued)));
         Ok(handle.into_any())
@@ -101,7 +105,7 @@ impl FastMethod for CallSoonThreadsafe {
             return debug(this, "call_soon_threadsafe", 0, &arguments);
         }
         let work = work(py, "call_soon_threadsafe", 0, &arguments)?;
-        let handle = recycled::make(py, Handle { work })?;
+        let handle = recycled::make(py, Handle { work, turnstile: Turnstile::shared() })?;
         let queued = handle.clone().unbind();
         this.get().ready.with(py, |ready| ready.push_back(Ready::Handle(queued)));
         this.get().wake()?;

@@ -1,6 +1,7 @@
 //! `Handle`: what `call_soon` returns.
 
 use super::LoopCore;
+use super::turnstile::Turnstile;
 use super::work::{Args, Call, Work};
 use crate::ffi::method::{Arguments, FastMethod};
 use crate::ffi::recycled::{self, Pool, Recycled};
@@ -15,6 +16,7 @@ use std::ffi::CStr;
 #[pyclass(frozen, module = "oneloop")]
 pub struct Handle {
     pub work: Work,
+    pub turnstile: Turnstile,
 }
 
 impl Handle {
@@ -31,12 +33,13 @@ impl Handle {
         };
         let context = Object::new(context::copy_current(py)?);
         let work = Work::new(Call { callback: callback.into(), args }, context);
-        recycled::make(py, Self { work }).map(Bound::unbind)
+        recycled::make(py, Self { work, turnstile: Turnstile::open() }).map(Bound::unbind)
     }
 
     #[inline]
     pub fn run(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
-        slf.get().work.run(owner, slf.as_any())
+        let this = slf.get();
+        this.turnstile.pass(|| this.work.run(owner, slf.as_any()))
     }
 }
 
@@ -52,11 +55,15 @@ impl Handle {
     /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.turnstile.is_shared() {
+            return imports::stock_threadsafe_handle(py);
+        }
         imports::stock_handle(py)
     }
 
     /// True if the callback was cancelled.
-    fn cancelled(&self) -> bool {
+    fn cancelled(&self, py: Python<'_>) -> bool {
+        self.turnstile.wait(py);
         self.work.is_cancelled()
     }
 
@@ -106,6 +113,7 @@ impl FastMethod for Cancel {
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         arguments.none("cancel")?;
+        slf.get().turnstile.wait(slf.py());
         slf.get().work.cancel(slf.py());
         Ok(slf.py().None().into_bound(slf.py()))
     }

@@ -13,6 +13,7 @@ mod ready;
 mod registry;
 mod tick;
 mod timer_handle;
+mod turnstile;
 mod work;
 
 pub use core::LoopCore;

@@ -100,7 +100,8 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     match sent {
         Ok(sent) => this.owner().get().meter.with(py, |meter| meter.bytes_out += sent as u64),
         Err(e) => {
-            return this.send_failed(slf, errors::os_error_on("send", this.descriptor().fd(py), &e));
+            return this
+                .send_failed(slf, errors::os_error_on("send", this.descriptor().fd(py), &e));
         }
     }
     let changed = this.outgoing(py, |out| {
