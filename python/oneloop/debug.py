@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Python 3.14 has a kind of its own, whose cancel() waits for a running callback.
 _ThreadSafeHandle: Any = getattr(asyncio.events, "_ThreadSafeHandle", asyncio.Handle)
 
+_THREADSAFE_DEPTH = 1 if _ThreadSafeHandle is asyncio.Handle else 2
+
 
 class DebugMixin:
     """What `LoopCore` calls in debug mode."""

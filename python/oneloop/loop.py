@@ -156,7 +156,11 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
     # -- BaseEventLoop's hooks: connections ------------------------------------------------------
 
     async def _connect_sock(self, *args: Any, **kwargs: Any) -> socket.socket:
-        sock: socket.socket = await super()._connect_sock(*args, **kwargs)  # type: ignore[misc]
+        try:
+            sock: socket.socket = await super()._connect_sock(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            # They lead to the exceptions of this attempt, whose traceback leads here.
+            del args, kwargs
         self._connecting.add(sock)
         return sock
 

@@ -33,7 +33,7 @@ struct State {
 /// The reading end of a pipe; has the interface of `asyncio.ReadTransport`.
 ///
 /// Loop's thread only. Made by `connect_read_pipe` and for subprocesses.
-#[pyclass(frozen, weakref, module = "oneloop")]
+#[pyclass(frozen, dict, weakref, module = "oneloop")]
 pub struct ReadPipeTransport {
     body: Body,
     extra: Py<PyDict>,

@@ -31,7 +31,7 @@ struct State {
 ///
 /// Loop's thread only. Made by `connect_write_pipe` and for subprocesses. Other than in asyncio,
 /// small writes leave together at the end of the tick.
-#[pyclass(frozen, weakref, module = "oneloop")]
+#[pyclass(frozen, dict, weakref, module = "oneloop")]
 pub struct WritePipeTransport {
     body: Body,
     kind: PipeKind,
