@@ -130,7 +130,7 @@ def _overview(doc: Document) -> str:
             if "ratio" in row:
                 count[row["rival"]] = count.get(row["rival"], 0) + 1
     rivals = [name for name in count if " on " not in name]
-    rivals = sorted(rivals, key=lambda name: -count[name])[:14]
+    rivals = sorted(rivals, key=lambda name: -count[name])[:24]
     head = "".join(f"<th>{escape(name)}</th>" for name in rivals)
     body = []
     for number, case in enumerate(doc["cases"]):

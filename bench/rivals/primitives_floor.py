@@ -1,4 +1,4 @@
-"""What the same Python callbacks and coroutines cost with no loop at all: a deque, a heap, `coroutine.send`.
+"""What the same Python callbacks and coroutines cost with no loop at all: a deque, `coroutine.send`.
 
 The floor of the primitives: no clock is read, no kernel asked, no handle, context or exception kept. There is none
 for threads and executors, whose cost is the kernel's.
@@ -7,19 +7,12 @@ for threads and executors, whose cost is the kernel's.
 from __future__ import annotations
 
 import argparse
-import heapq
 import time
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 
 from bench.rivals.report_line import hand_over
-
-PENDING = 100_000
-
-
-def _never() -> None:
-    return
 
 
 def call_soon(count: int) -> None:
@@ -35,23 +28,6 @@ def call_soon(count: int) -> None:
     ready.append(step)
     while ready:
         ready.popleft()()
-
-
-def call_later(count: int) -> None:
-    heap: list[tuple[float, int, Callable[[], None]]] = []
-    for number in range(PENDING):
-        heapq.heappush(heap, (3600.0 + number, number, _never))
-    left = count
-
-    def step() -> None:
-        nonlocal left
-        left -= 1
-        if left:
-            heapq.heappush(heap, (0.0, PENDING + left, step))
-
-    heapq.heappush(heap, (0.0, PENDING, step))
-    while left:
-        heapq.heappop(heap)[2]()
 
 
 @types.coroutine
@@ -91,7 +67,6 @@ def create_task(count: int) -> None:
 
 OPERATIONS: dict[str, Callable[[int], None]] = {
     "call_soon": call_soon,
-    "call_later": call_later,
     "sleep_zero": sleep_zero,
     "create_task": create_task,
 }

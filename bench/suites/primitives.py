@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.catalogue import FLOOR, missing_reason
 from bench.model import Case, RivalMissingError, Sample, Settings
+from bench.process import native
 from bench.rivals.primitives import OPERATIONS
 from bench.suites.options import LOOP_RIVALS, Options
 from bench.timed import measure_program, python_module
@@ -21,7 +22,12 @@ TITLES = {
     "executor": "executor round trip",
     "make_close": "make, run once and close a loop",
 }
-HAS_FLOOR = frozenset({"call_soon", "call_later", "sleep_zero", "create_task"})
+FLOORS = {
+    "call_soon": "the floor: the same callbacks, a Python deque, no loop",
+    "call_later": "the floor: a heap, a clock and closures in Rust, no Python",
+    "sleep_zero": "the floor: the same coroutines, driven by send, no loop and no tasks",
+    "create_task": "the floor: the same coroutines, driven by send, no loop and no tasks",
+}
 #: Several threads: what counts is when the answer comes. All others are one thread's work, whose CPU time does not
 #: depend on what else the machine does.
 THREADED = frozenset({"call_soon_threadsafe", "executor"})
@@ -33,6 +39,8 @@ def _case(options: Options, operation: str, count: int) -> Case:
     def measure(rival: str, settings: Settings) -> Sample:
         times = settings.scaled(count)
         args = ["--operation", operation, "--count", str(times)]
+        if rival == FLOOR and operation == "call_later":
+            return measure_program([native("floor"), "timers", "--count", str(times)], settings)
         if rival == FLOOR:
             return measure_program(python_module("primitives_floor", *args), settings)
         reason = missing_reason(rival)
@@ -41,7 +49,7 @@ def _case(options: Options, operation: str, count: int) -> Case:
         argv = python_module("primitives", "--loop", rival, *args)
         return measure_program(argv, settings)
 
-    rivals = (FLOOR, *LOOP_RIVALS) if operation in HAS_FLOOR else LOOP_RIVALS
+    rivals = (FLOOR, *LOOP_RIVALS) if operation in FLOORS else LOOP_RIVALS
     return Case(
         suite="primitives",
         name=TITLES[operation],
@@ -50,6 +58,7 @@ def _case(options: Options, operation: str, count: int) -> Case:
         unit="time per operation" if operation in THREADED else "CPU time per operation",
         rivals=options.pick_rivals(rivals),
         measure=measure,
+        remark=FLOORS.get(operation, ""),
     )
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import subprocess
+import warnings
 from pathlib import Path
 
 import pytest
 
 from bench.model import Settings
 from bench.process import NATIVE, ROOT
+
+# With trio, a rival, installed, Hypothesis warns while it is imported, which its pytest plugin does at the very end,
+# where a warning counts as an error of the session.
+with warnings.catch_warnings(), contextlib.suppress(ImportError):
+    warnings.simplefilter("ignore")
+    importlib.import_module("hypothesis")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,6 +6,7 @@ pub mod http;
 pub mod listen;
 pub mod spawn;
 pub mod stream;
+pub mod timers;
 pub mod uring;
 
 use std::io::{self, Write};

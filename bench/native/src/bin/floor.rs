@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use oneloop_bench_native::floor::stream::{self, Manner};
-use oneloop_bench_native::floor::{datagram, files, http, spawn, uring};
+use oneloop_bench_native::floor::{datagram, files, http, spawn, timers, uring};
 use oneloop_bench_native::tls;
 
 #[derive(Debug, Parser)]
@@ -43,6 +43,11 @@ enum Work {
         #[arg(long, default_value_t = 0)]
         parent_mib: usize,
     },
+    /// Run due timers while 100,000 are pending.
+    Timers {
+        #[arg(long, default_value_t = 100_000)]
+        count: u32,
+    },
     /// Look a name up many times.
     Resolve {
         #[arg(long, default_value_t = 1000)]
@@ -70,6 +75,7 @@ fn run(work: &Work) -> io::Result<()> {
         Work::Udp => datagram::serve(),
         Work::Http => http::serve(),
         Work::Spawn { count, parent_mib } => hand_over(&spawn::measure(*count, *parent_mib)?),
+        Work::Timers { count } => hand_over(&timers::measure(*count)),
         Work::Resolve { count, host } => hand_over(&spawn::resolve(host, *count)?),
         Work::Files { rounds, paths } => hand_over(&files::measure(paths, *rounds)?),
     }
