@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 # Python 3.14 has a kind of its own, whose cancel() waits for a running callback.
 _ThreadSafeHandle: Any = getattr(asyncio.events, "_ThreadSafeHandle", asyncio.Handle)
 
-_THREADSAFE_DEPTH = 1 if _ThreadSafeHandle is asyncio.Handle else 2
-
 
 class DebugMixin:
     """What `LoopCore` calls in debug mode."""
@@ -51,8 +49,10 @@ class DebugMixin:
         else:
             handle = _ThreadSafeHandle(callback, args, self, context)
             self._push_threadsafe(handle)
-        if handle._source_traceback:  # type: ignore[attr-defined]
-            del handle._source_traceback[-1]  # type: ignore[attr-defined]
+        trace = handle._source_traceback  # type: ignore[attr-defined]
+        # The frames in between are nobody's business: this one, and that of a second __init__.
+        while trace and trace[-1].filename in (__file__, asyncio.events.__file__):
+            del trace[-1]
         return handle
 
     def _run_debug_handle(self: Any, handle: asyncio.Handle) -> None:
