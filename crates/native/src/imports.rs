@@ -17,7 +17,7 @@ macro_rules! imports {
     ($($(#[$doc:meta])* $function:ident = $module:literal, $name:literal;)*) => {
         $(
             $(#[$doc])*
-            pub fn $function<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            pub fn $function(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
                 static CELL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
                 cached(py, &CELL, $module, $name)
             }

@@ -46,7 +46,7 @@ fn agrees_with_a_sorted_vector() {
     for id in 0..5000u64 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let deadline = (seed >> 33) % 1000;
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             model.sort_unstable();
             let expected = if model.first().is_some_and(|(d, _)| *d <= deadline) {
                 Some(model.remove(0).1)

@@ -32,7 +32,7 @@ fn work(
     let context =
         arguments.only_keyword(function, intern!(py, "context"))?.filter(|given| !given.is_none());
     let context = match context {
-        Some(given) => Object::new((*given).to_owned()),
+        Some(given) => Object::new((*given).clone()),
         None => Object::new(context::copy_current(py)?),
     };
     let args = Args::from_slice(py, &arguments.positional()[skip + 1..])?;
@@ -58,7 +58,7 @@ fn debug<'py>(
     let first = arguments.positional()[..skip].first().map(|a| (*a).to_owned());
     this.call_method1(
         intern!(py, "_debug_call"),
-        (method, first, (*callback).to_owned(), args, context.map(|c| c.to_owned())),
+        (method, first, (*callback).to_owned(), args, context.map(pyo3::Borrowed::to_owned)),
     )
 }
 

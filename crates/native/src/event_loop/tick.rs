@@ -39,9 +39,9 @@ fn stop_for_ever() {
 
 impl LoopCore {
     /// How long the poll may sleep; `None` for ever.
-    fn timeout_ns(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+    fn timeout_ns(&self, py: Python<'_>) -> Option<u64> {
         if self.stopping.load(Ordering::SeqCst) || !self.ready.with(py, |ready| ready.is_empty()) {
-            return Ok(Some(0));
+            return Some(0);
         }
         // Cancelled timers on top would wake the loop for nothing.
         loop {
@@ -60,12 +60,12 @@ impl LoopCore {
             }
         }
         let deadline = self.timers.with(py, |timers| timers.next_deadline_ns());
-        Ok(deadline.map(|deadline| deadline.saturating_sub(self.now_ns(py))))
+        deadline.map(|deadline| deadline.saturating_sub(self.now_ns(py)))
     }
 
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
         self.sweep_timers(py)?;
-        let timeout_ns = self.timeout_ns(py)?;
+        let timeout_ns = self.timeout_ns(py);
         self.meter.with(py, |meter| meter.polls += 1);
         let result = match timeout_ns {
             Some(0) => self.with_poller(py, |poller| poller.wait(Some(0))).and_then(|r| r),
@@ -141,7 +141,9 @@ impl LoopCore {
         let count = self.ready.with(py, |ready| ready.len());
         for _ in 0..count {
             // Fewer may be left: a nested close clears the queue.
-            let Some(ready) = self.ready.with(py, |ready| ready.pop_front()) else { break };
+            let Some(ready) = self.ready.with(py, std::collections::VecDeque::pop_front) else {
+                break;
+            };
             ready.run(owner)?;
         }
         if !may_skip {

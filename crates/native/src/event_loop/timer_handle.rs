@@ -121,8 +121,9 @@ impl TimerHandle {
         let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
         let other = other.get();
         let equal = || -> PyResult<bool> {
-            if self.when_s != other.when_s || self.work.is_cancelled() != other.work.is_cancelled()
-            {
+            #[expect(clippy::float_cmp, reason = "the same time, as asyncio compares it")]
+            let same_time = self.when_s == other.when_s;
+            if !same_time || self.work.is_cancelled() != other.work.is_cancelled() {
                 return Ok(false);
             }
             match (self.work.parts(py)?, other.work.parts(py)?) {

@@ -45,8 +45,10 @@ impl BytesRoom {
             }
         }
         let object = std::mem::replace(&mut self.0, std::ptr::null_mut());
-        // SAFETY: a new reference to a bytes object, whose ownership passes on.
-        Ok(unsafe { Bound::from_owned_ptr(py, object).cast_into_unchecked() })
+        // SAFETY: a new reference, whose ownership passes on.
+        let object = unsafe { Bound::from_owned_ptr(py, object) };
+        // SAFETY: `new` has made a bytes object.
+        Ok(unsafe { object.cast_into_unchecked() })
     }
 }
 
@@ -59,11 +61,11 @@ impl Drop for BytesRoom {
 
 /// Receives into a new bytes object of at most `capacity` bytes; `receive` returns how many of the
 /// bytes it has written.
-pub fn filled<'py>(
-    py: Python<'py>,
+pub fn filled(
+    py: Python<'_>,
     capacity: usize,
     receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> std::io::Result<usize>,
-) -> PyResult<std::io::Result<Bound<'py, PyBytes>>> {
+) -> PyResult<std::io::Result<Bound<'_, PyBytes>>> {
     let mut room = BytesRoom::new(py, capacity)?;
     match receive(room.as_mut_slice(py)) {
         // SAFETY: `receive` is one of the engine's calls, which return what the kernel wrote.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 /// The result of a call: the object, or the exception that it raised.
 #[inline]
-fn finish<'py>(py: Python<'py>, result: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
+fn finish(py: Python<'_>, result: *mut ffi::PyObject) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: a vectorcall returns a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, result) }
 }
@@ -46,11 +46,12 @@ fn vectorcall<'py, const N: usize>(
     // (PEP 590, PY_VECTORCALL_ARGUMENTS_OFFSET); no call here has more than two arguments.
     let mut stack = [std::ptr::null_mut(); 3];
     stack[1..=N].copy_from_slice(&args);
+    let arguments = stack[1..].as_ptr();
     // SAFETY: the N arguments are borrowed from live `Bound`s, and the slot before them is ours.
     let result = unsafe {
         ffi::PyObject_Vectorcall(
             callable.as_ptr(),
-            stack.as_ptr().add(1),
+            arguments,
             N | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
             std::ptr::null_mut(),
         )

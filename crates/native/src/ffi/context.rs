@@ -6,21 +6,24 @@ use pyo3::prelude::*;
 /// `contextvars.copy_context()`
 #[inline]
 pub fn copy_current(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    // SAFETY: returns a new reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }
+    // SAFETY: needs no more than an attached thread, of which `py` is the proof.
+    let copy = unsafe { ffi::PyContext_CopyCurrent() };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, copy) }
 }
 
 /// `context.copy()`
 pub fn copy(context: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-    // SAFETY: a TypeError is set when it is no context; otherwise a new reference is returned.
-    unsafe { Bound::from_owned_ptr_or_err(context.py(), ffi::PyContext_Copy(context.as_ptr())) }
-        .map(Bound::unbind)
+    // SAFETY: the object is alive; it is checked to be a context.
+    let copy = unsafe { ffi::PyContext_Copy(context.as_ptr()) };
+    // SAFETY: null with a TypeError set when it was no context; otherwise a new reference.
+    unsafe { Bound::from_owned_ptr_or_err(context.py(), copy) }.map(Bound::unbind)
 }
 
 /// `context.run(f)`, without a frame of its own. A RuntimeError if the context is entered already,
 /// a TypeError if it is none.
 #[inline]
-pub fn run<'py, R>(context: &Bound<'py, PyAny>, f: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+pub fn run<R>(context: &Bound<'_, PyAny>, f: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     let py = context.py();
     // SAFETY: the object is alive; it is checked to be a context before anything happens.
     if unsafe { ffi::PyContext_Enter(context.as_ptr()) } != 0 {

@@ -53,7 +53,7 @@ impl<'a, 'py> Arguments<'a, 'py> {
                 .bind(py)
                 .clone(),
             Some(names) => {
-                let given = names.iter_borrowed().map(|given| (*given).to_owned());
+                let given = names.iter_borrowed().map(|given| (*given).clone());
                 PyTuple::new(py, given.chain([name()]).collect::<Vec<_>>())?
             }
         };
@@ -217,11 +217,8 @@ pub fn add<M: FastMethod>(py: Python<'_>) -> PyResult<()> {
         ml_doc: M::DOC.as_ptr(),
     }));
     // SAFETY: the type and the leaked definition are alive.
-    let descriptor = unsafe {
-        Bound::from_owned_ptr_or_err(
-            class.py(),
-            ffi::PyDescr_NewMethod(class.as_ptr().cast(), definition),
-        )
-    }?;
+    let descriptor = unsafe { ffi::PyDescr_NewMethod(class.as_ptr().cast(), definition) };
+    // SAFETY: a new reference, or null with an exception set.
+    let descriptor = unsafe { Bound::from_owned_ptr_or_err(class.py(), descriptor) }?;
     class.setattr(PyString::new(class.py(), &M::NAME.to_string_lossy()), descriptor)
 }

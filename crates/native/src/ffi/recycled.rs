@@ -53,7 +53,9 @@ pub fn make<T: Recycled>(py: Python<'_>, value: T) -> PyResult<Bound<'_, T>> {
     // SAFETY: the value's place in a dead instance: aligned, ours, and nothing is overwritten.
     unsafe { contents.write(value) };
     // SAFETY: a new reference to what is a complete instance now.
-    Ok(unsafe { Bound::from_owned_ptr(py, object).cast_into_unchecked() })
+    let object = unsafe { Bound::from_owned_ptr(py, object) };
+    // SAFETY: PyObject_Init has given it the type of `T`.
+    Ok(unsafe { object.cast_into_unchecked() })
 }
 
 /// Drops the value and keeps the memory.
@@ -64,7 +66,9 @@ unsafe extern "C" fn dealloc<T: Recycled>(object: *mut ffi::PyObject) {
     // SAFETY: objects are deallocated by attached threads.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the object has no references left, but its value is still alive.
-    let borrowed = unsafe { Borrowed::<PyAny>::from_ptr(py, object).cast_unchecked::<T>() };
+    let borrowed = unsafe { Borrowed::<PyAny>::from_ptr(py, object) };
+    // SAFETY: this is the `tp_dealloc` of `T` alone.
+    let borrowed = unsafe { borrowed.cast_unchecked::<T>() };
     let value = std::ptr::from_ref(borrowed.get()).cast_mut();
     let offset = value.addr() - object.addr();
     // SAFETY: nobody refers to the value any more, and it is not used again.

@@ -43,8 +43,8 @@ pub fn check_layout(py: Python<'_>) -> PyResult<()> {
 #[inline]
 pub fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
     let class = SOCKET_TYPE.load(Ordering::Relaxed);
-    // SAFETY: both are alive; before `check_layout` has stored the type, the flag is false.
     if LAYOUT_HOLDS.load(Ordering::Relaxed)
+        // SAFETY: both are alive; before `check_layout` has stored the type, the flag is false.
         && unsafe { ffi::PyObject_TypeCheck(socket.as_ptr(), class) } != 0
     {
         return Ok(read_field(socket));

@@ -104,7 +104,7 @@ impl Endpoint {
     }
 }
 
-fn name_or_none<'py>(name: PyResult<Bound<'py, PyAny>>) -> PyResult<Option<Bound<'py, PyAny>>> {
+fn name_or_none(name: PyResult<Bound<'_, PyAny>>) -> PyResult<Option<Bound<'_, PyAny>>> {
     match name {
         Ok(name) => Ok(Some(name)),
         Err(e) if Python::attach(|py| e.is_instance_of::<PyOSError>(py)) => Ok(None),

@@ -31,15 +31,13 @@ impl Registration {
     ) -> io::Result<()> {
         let py = transport.py();
         let interest = if interest == Interest::NONE { Interest::EDGE } else { interest };
-        match self.0.get(py) {
-            Some(token) => owner.change_interest(py, token, interest),
-            None => {
-                let object = transport.clone().unbind();
-                let token = owner.register(py, fd, interest, object, on_ready)?;
-                self.0.set(py, Some(token));
-                Ok(())
-            }
+        if let Some(token) = self.0.get(py) {
+            return owner.change_interest(py, token, interest);
         }
+        let object = transport.clone().unbind();
+        let token = owner.register(py, fd, interest, object, on_ready)?;
+        self.0.set(py, Some(token));
+        Ok(())
     }
 
     /// Ends it; the descriptor stays open. If somebody else has closed that, the number may be

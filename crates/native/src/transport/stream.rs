@@ -426,9 +426,9 @@ impl StreamTransport {
         self.endpoint.info(name, default, &self.descriptor)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let fd = self.descriptor.fd(py).unwrap_or(-1);
-        Ok(self.state.with(py, |s| {
+        self.state.with(py, |s| {
             let life = s.life.describe();
             let read = if s.life == Life::Open && !s.reading_paused && !s.read_eof {
                 "polling"
@@ -438,7 +438,7 @@ impl StreamTransport {
             let write = if s.out.blocked { "polling" } else { "idle" };
             let len = s.out.queue.len_bytes();
             format!("<StreamTransport{life} fd={fd} read={read} write=<{write}, bufsize={len}>>")
-        }))
+        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
