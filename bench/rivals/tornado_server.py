@@ -18,7 +18,7 @@ from bench.rivals.endpoint import Endpoint
 READ = 1 << 18
 
 
-class EchoServer(TCPServer):
+class EchoServer(TCPServer):  # type: ignore[misc,unused-ignore]
     form = "protocol"
     size = 64
 
@@ -45,7 +45,7 @@ class EchoServer(TCPServer):
             return
 
 
-class Pages(RequestHandler):
+class Pages(RequestHandler):  # type: ignore[misc,unused-ignore]
     def get(self, size: str) -> None:
         self.set_header("Content-Type", "text/plain")
         self.finish(b"x" * int(size))

@@ -212,9 +212,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         ssl_protocol = sslproto.SSLProtocol(
             self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts
         )
-        self._make_socket_transport(
-            rawsock, ssl_protocol, extra=extra, server=server, context=context
-        )
+        self._make_socket_transport(rawsock, ssl_protocol, extra=extra, server=server, context=context)
         return ssl_protocol._app_transport
 
     def _make_datagram_transport(
@@ -254,9 +252,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             def hand_over(conn: socket.socket, address: Any) -> None:
                 # Python 3.15 gives every connection a copy of the server's context.
                 own = context.copy() if context is not None else None
-                accepting = self._accept_tls(
-                    protocol_factory, conn, address, sslcontext, context=own, **keywords
-                )
+                accepting = self._accept_tls(protocol_factory, conn, address, sslcontext, context=own, **keywords)
                 self.create_task(accepting, context=own)
 
         listener = _native.Listener(self, sock, protocol_factory, server, hand_over, context)
@@ -304,7 +300,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
                 raise
         except (SystemExit, KeyboardInterrupt):
             raise
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: BLE001 - reported, or raised again above
             if transport is None:
                 conn.close()
             if self._debug:

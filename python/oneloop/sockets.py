@@ -140,11 +140,9 @@ class SocketMixin:
             if err != 0:
                 raise OSError(err, f"Connect call failed {address}") from None
 
-    async def _sock_sendfile_native(
-        self: Any, sock: socket.socket, file: Any, offset: int, count: int | None
-    ) -> int:
+    async def _sock_sendfile_native(self: Any, sock: socket.socket, file: Any, offset: int, count: int | None) -> int:
         """BaseEventLoop.sock_sendfile()'s hook: sendfile(2), from a regular file to a stream socket."""
-        return await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock))
+        return int(await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock)))
 
     async def _sendfile_native(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
         """BaseEventLoop.sendfile()'s hook: what is queued goes first, then the file."""

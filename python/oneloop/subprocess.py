@@ -7,6 +7,7 @@ large parent as from a small one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -106,10 +107,8 @@ def _returncode(pid: int) -> int:
 
 def _wait_in_thread(loop: Any, pid: int, transport: Any) -> None:
     # Without reaping: the pid stays the child's until the loop has taken its status.
-    try:
+    with contextlib.suppress(ChildProcessError):  # somebody else has waited for it; `_returncode` says so
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    except ChildProcessError:
-        pass  # somebody else has waited for it; `_returncode` says so
     if loop.is_closed():
         logger.warning("Loop %r that handles pid %r is closed", loop, pid)
     else:

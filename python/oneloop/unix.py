@@ -31,8 +31,8 @@ class UnixMixin:
         path = sock.getsockname()
         try:
             # Somebody else may have put another socket there since.
-            if os.stat(path).st_ino == inode:
-                os.unlink(path)
+            if os.stat(path).st_ino == inode:  # noqa: PTH116 - the name may be bytes, in the abstract namespace too
+                os.unlink(path)  # noqa: PTH108
         except FileNotFoundError:
             pass
         except OSError as err:

@@ -65,6 +65,8 @@ def test_a_loop_can_be_subclassed() -> None:
     import oneloop
 
     class Own(oneloop.Loop):
+        extra: str
+
         def __init__(self) -> None:
             super().__init__()
             self.created = 0

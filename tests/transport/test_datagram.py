@@ -203,9 +203,7 @@ def test_unix_by_name(run: Any, tmp_path: pathlib.Path) -> None:
     async def main() -> None:
         names = [str(tmp_path / "server"), str(tmp_path / "client")]
         _, echo = await endpoint(Echo, family=socket.AF_UNIX, local_addr=names[0])
-        client, recorder = await endpoint(
-            family=socket.AF_UNIX, local_addr=names[1], remote_addr=names[0]
-        )
+        client, recorder = await endpoint(family=socket.AF_UNIX, local_addr=names[1], remote_addr=names[0])
         client.sendto(b"hello")
         assert await recorder.wait_received(1) == [(b"hello", names[0])]
         assert client.get_extra_info("peername") == names[0]
@@ -247,9 +245,7 @@ def test_broadcast(run: Any) -> None:
         sock = server.get_extra_info("socket")
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)
         port = server.get_extra_info("sockname")[1]
-        client, other = await endpoint(
-            remote_addr=("127.255.255.255", port), allow_broadcast=True
-        )
+        client, other = await endpoint(remote_addr=("127.255.255.255", port), allow_broadcast=True)
         assert client.get_extra_info("peername") is None
         client.sendto(b"to all")
         with pytest.raises(ValueError, match="Invalid address: must be None or"):
@@ -421,7 +417,7 @@ def test_flow_control_and_order(run: Any) -> None:
             count += 1
         assert recorder.flow == ["pause"]
         assert transport.get_write_buffer_size() == 6 * (1000 + HEADER_BYTES)
-        numbers = []
+        numbers: list[int] = []
         while len(numbers) < count:
             numbers += drain(peer)
             await asyncio.sleep(0)
@@ -444,7 +440,7 @@ def test_close_sends_what_is_queued(run: Any) -> None:
         assert transport.is_closing()
         await asyncio.sleep(0)
         assert not recorder.lost.done()
-        numbers = []
+        numbers: list[int] = []
         while not recorder.lost.done():
             numbers += drain(peer)
             await asyncio.sleep(0)
@@ -605,9 +601,7 @@ def test_a_flood_is_received_whole_and_in_order(run: Any) -> None:
             for number in range(burst):
                 client.sendto(number.to_bytes(4, "big"))
             await recorder.wait_received(start + burst)
-            assert [int.from_bytes(d, "big") for d, _ in recorder.received[start:]] == list(
-                range(burst)
-            )
+            assert [int.from_bytes(d, "big") for d, _ in recorder.received[start:]] == list(range(burst))
         await finish(recorder, other)
 
     run(main)

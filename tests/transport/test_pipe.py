@@ -193,7 +193,7 @@ def test_kinds_of_data_and_order(run: Any) -> None:
 def test_only_pipes_sockets_and_devices(run: Any, tmp_path: pathlib.Path) -> None:
     async def main() -> None:
         with open(tmp_path / "file", "wb+") as file:
-            with pytest.raises(ValueError, match="Pipe transport is for pipes/sockets only."):
+            with pytest.raises(ValueError, match="Pipe transport is for pipes/sockets only"):
                 await reading(file)
             text = "Pipe transport is only for pipes, sockets and character devices"
             with pytest.raises(ValueError, match=text):
