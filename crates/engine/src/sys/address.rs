@@ -107,6 +107,22 @@ impl Address {
         Some(Self::of(&raw, offset + path.len() + usize::from(!is_abstract && !path.is_empty())))
     }
 
+    /// The inverse of `as_bytes`; what does not fit is cut.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut address = Self::room();
+        let len = bytes.len().min(size_of::<libc::sockaddr_storage>());
+        // SAFETY: source and target are live, apart, and at least `len` bytes long.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                (&raw mut address.storage).cast::<u8>(),
+                len,
+            );
+        }
+        address.len = len as libc::socklen_t;
+        address
+    }
+
     pub fn family(&self) -> i32 {
         i32::from(self.storage.ss_family)
     }
@@ -210,6 +226,7 @@ mod tests {
         for path in [&b"/tmp/x"[..], b"\0abstract", b""] {
             let address = Address::unix(path).expect("short enough");
             assert_eq!(address.decode(), Decoded::Unix(path));
+            assert_eq!(Address::from_bytes(address.as_bytes()), address);
         }
         assert!(Address::unix(&[b'x'; 108]).is_none());
     }

@@ -12,19 +12,21 @@ use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 use std::os::fd::RawFd;
 
+#[derive(Default)]
 struct Names {
-    /// As the kernel gave it; becomes a Python address when somebody asks.
-    peer: Option<Address>,
-    local: Option<Address>,
+    /// As the kernel gave it, in as many bytes as it has; becomes a Python address when somebody
+    /// asks.
+    peer: Option<Box<[u8]>>,
+    local: Option<Box<[u8]>>,
     /// What has been asked for, and what the maker of the transport added.
     extra: Option<Py<PyDict>>,
 }
 
-pub struct Endpoint(LoopCell<Box<Names>>);
+pub struct Endpoint(LoopCell<Names>);
 
 impl Endpoint {
     pub fn accepted(peer: Address) -> Self {
-        Self(LoopCell::new(Box::new(Names { peer: Some(peer), local: None, extra: None })))
+        Self(LoopCell::new(Names { peer: Some(peer.as_bytes().into()), ..Names::default() }))
     }
 
     /// Asks the socket for its names at once, as CPython's transports do.
@@ -42,7 +44,7 @@ impl Endpoint {
             known.set_item(intern!(py, "peername"), peer)?;
         }
         let extra = Some(known.unbind());
-        Ok(Self(LoopCell::new(Box::new(Names { peer: None, local: None, extra }))))
+        Ok(Self(LoopCell::new(Names { extra, ..Names::default() })))
     }
 
     /// Keeps the local name for questions after the close.
@@ -50,7 +52,7 @@ impl Endpoint {
         self.0.with(py, |names| {
             if names.extra.is_none() && names.local.is_none() {
                 // Unknown stays unknown: `get_extra_info` then gives its default.
-                names.local = socket::local_address(fd).ok();
+                names.local = socket::local_address(fd).ok().map(|local| local.as_bytes().into());
             }
         });
     }
@@ -81,7 +83,10 @@ impl Endpoint {
 
     fn fill<'py>(&self, py: Python<'py>, descriptor: &Descriptor) -> PyResult<Bound<'py, PyDict>> {
         let extra = PyDict::new(py);
-        let (peer, mut local) = self.0.with(py, |names| (names.peer, names.local));
+        let (peer, mut local) = self.0.with(py, |names| {
+            let address = |bytes: &Option<Box<[u8]>>| bytes.as_deref().map(Address::from_bytes);
+            (address(&names.peer), address(&names.local))
+        });
         if local.is_none()
             && let Ok(fd) = descriptor.fd(py)
         {
