@@ -34,16 +34,20 @@ ecosystem-test: setup
 
 rust-test:
 	cargo test --locked --quiet -p oneloop-engine
+	cargo test --locked --quiet --release --manifest-path bench/native/Cargo.toml
 
 lint: setup-dev
 	cargo fmt --all --check
 	PYO3_PYTHON=$(CURDIR)/$(PYTHON) CARGO_TARGET_DIR=target/lint cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo fmt --manifest-path bench/native/Cargo.toml --check
+	cargo clippy --locked --manifest-path bench/native/Cargo.toml --all-targets -- -D warnings
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy python/oneloop tests $(wildcard bench)
 
 format:
 	cargo fmt --all
+	cargo fmt --manifest-path bench/native/Cargo.toml
 	@scripts/venv.sh $(PY) dev
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
@@ -75,11 +79,11 @@ setup-dev:
 
 setup-core:
 	@scripts/system-packages.sh
-	@scripts/venv.sh $(PY) dev test
+	@scripts/venv.sh $(PY) dev test bench-tools
 	@scripts/build.sh $(PY)
 
 setup: setup-core
-	@scripts/venv.sh $(PY) ecosystem bench-tools
+	@scripts/venv.sh $(PY) ecosystem
 	@scripts/anyio-tests.sh $(PY)
 
 clean:
