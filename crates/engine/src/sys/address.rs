@@ -127,6 +127,15 @@ impl Address {
         i32::from(self.storage.ss_family)
     }
 
+    /// An internet address that stands for all of the machine's.
+    pub fn is_wildcard(&self) -> bool {
+        match self.family() {
+            libc::AF_INET => self.view::<libc::sockaddr_in>().sin_addr.s_addr == 0,
+            libc::AF_INET6 => self.view::<libc::sockaddr_in6>().sin6_addr.s6_addr == [0; 16],
+            _ => false,
+        }
+    }
+
     pub fn as_bytes(&self) -> &[u8] {
         let len = (self.len as usize).min(size_of::<libc::sockaddr_storage>());
         // SAFETY: the storage was zeroed in full and `len` is capped by its size, so that the
@@ -229,5 +238,8 @@ mod tests {
             assert_eq!(Address::from_bytes(address.as_bytes()), address);
         }
         assert!(Address::unix(&[b'x'; 108]).is_none());
+        assert!(Address::v4(Ipv4Addr::UNSPECIFIED, 1).is_wildcard());
+        assert!(Address::v6(Ipv6Addr::UNSPECIFIED, 1, 0, 0).is_wildcard());
+        assert!(!Address::v4(Ipv4Addr::LOCALHOST, 1).is_wildcard());
     }
 }

@@ -11,13 +11,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 #[derive(Default)]
 struct Names {
     /// As the kernel gave it, in as many bytes as it has; becomes a Python address when somebody
     /// asks.
     peer: Option<Box<[u8]>>,
-    local: Option<Box<[u8]>>,
+    local: Option<Arc<[u8]>>,
     /// What has been asked for, and what the maker of the transport added.
     extra: Option<Py<PyDict>>,
 }
@@ -25,8 +26,9 @@ struct Names {
 pub struct Endpoint(LoopCell<Names>);
 
 impl Endpoint {
-    pub fn accepted(peer: Address) -> Self {
-        Self(LoopCell::new(Names { peer: Some(peer.as_bytes().into()), ..Names::default() }))
+    /// `local`: the listener's own name, where every connection has it.
+    pub fn accepted(peer: &Address, local: Option<Arc<[u8]>>) -> Self {
+        Self(LoopCell::new(Names { peer: Some(peer.as_bytes().into()), local, extra: None }))
     }
 
     /// Asks the socket for its names at once, as CPython's transports do.
@@ -83,15 +85,12 @@ impl Endpoint {
 
     fn fill<'py>(&self, py: Python<'py>, descriptor: &Descriptor) -> PyResult<Bound<'py, PyDict>> {
         let extra = PyDict::new(py);
-        let (peer, mut local) = self.0.with(py, |names| {
-            let address = |bytes: &Option<Box<[u8]>>| bytes.as_deref().map(Address::from_bytes);
-            (address(&names.peer), address(&names.local))
+        let (peer, known) = self.0.with(py, |names| {
+            let address = |bytes: Option<&[u8]>| bytes.map(Address::from_bytes);
+            (address(names.peer.as_deref()), address(names.local.as_deref()))
         });
-        if local.is_none()
-            && let Ok(fd) = descriptor.fd(py)
-        {
-            local = socket::local_address(fd).ok();
-        }
+        // An open socket knows best: behind a transparent proxy its name is not the listener's.
+        let local = descriptor.fd(py).and_then(socket::local_address).ok().or(known);
         if let Some(peer) = peer {
             extra.set_item(intern!(py, "peername"), address::to_python(py, &peer)?)?;
         }

@@ -1,10 +1,10 @@
 //! `Listener`: accepts connections for a server.
 //!
-//! One accept per readiness while connections come singly; as long as every allowed accept
-//! succeeds the allowance doubles, so that a storm is taken in large steps and a lone connection
-//! costs no second system call. When descriptors run out (EMFILE, ENFILE, ENOBUFS, ENOMEM) the
+//! As many accepts per readiness as `Appetite` expects connections, so that a storm is taken in large
+//! steps and a lone connection costs no second system call. When descriptors run out (EMFILE, ENFILE, ENOBUFS, ENOMEM) the
 //! listener reports it once, rests, and tries again: it neither spins nor forgets.
 
+use super::appetite::Appetite;
 use super::descriptor::Descriptor;
 use super::endpoint::Endpoint;
 use super::stream::StreamTransport;
@@ -19,15 +19,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-
-/// Most accepts per readiness, whatever the backlog.
-const ALLOWANCE_MAX: u32 = 64;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
 
 #[derive(Default)]
 struct State {
     token: Option<Token>,
-    allowance: u32,
+    appetite: Appetite,
     /// Out of descriptors was reported and nothing has been accepted since.
     starved: bool,
 }
@@ -41,7 +39,8 @@ pub struct Listener {
     server: Option<Py<PyAny>>,
     /// For TLS: a callable that gets the socket and the peer's address in place of a transport.
     hand_over: Option<Py<PyAny>>,
-    is_tcp: bool,
+    /// The local name of every connection, unless the listener is bound to any address.
+    local: Option<Arc<[u8]>>,
     context: Py<PyAny>,
     state: LoopCell<State>,
 }
@@ -56,8 +55,8 @@ impl Listener {
 
     fn accept_some(&self, owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
-        let allowance = self.state.with(py, |s| s.allowance.max(1));
-        for done in 0..allowance {
+        let helping = self.state.with(py, |s| s.appetite.helping());
+        for count in 0..helping {
             // A callback may have stopped the listener.
             if self.state.with(py, |s| s.token.is_none()) {
                 return Ok(());
@@ -68,14 +67,11 @@ impl Listener {
                     self.connect(owner, fd, peer)?;
                 }
                 Err(e) => {
-                    if done <= allowance / 2 {
-                        self.state.with(py, |s| s.allowance = 1);
-                    }
+                    self.state.with(py, |s| s.appetite.emptied(count));
                     return self.accept_failed(owner, slf, &e);
                 }
             }
         }
-        self.state.with(py, |s| s.allowance = (allowance * 2).min(ALLOWANCE_MAX));
         Ok(())
     }
 
@@ -123,10 +119,6 @@ impl Listener {
     /// Makes protocol and transport for one accepted connection.
     fn connect(&self, owner: &Bound<'_, LoopCore>, fd: OwnedFd, peer: Address) -> PyResult<()> {
         let py = owner.py();
-        if self.is_tcp {
-            // A peer that is gone already makes this fail; reading will tell.
-            let _gone = socket::set_nodelay(fd.as_raw_fd());
-        }
         if let Some(hand_over) = &self.hand_over {
             let handed = Descriptor::bare(fd)
                 .socket(py)
@@ -141,7 +133,7 @@ impl Listener {
                     Descriptor::bare(fd),
                     &protocol,
                     context,
-                    Endpoint::accepted(peer),
+                    Endpoint::accepted(&peer, self.local.clone()),
                     self.server.as_ref().map(|server| server.clone_ref(py)),
                 )
             });
@@ -182,16 +174,22 @@ impl Listener {
         let fd = socket_object::fileno(sock)?;
         let (family, kind, protocol) =
             socket::kind(fd).map_err(|e| errors::os_error("getsockopt", &e))?;
-        let is_tcp = matches!(family, libc::AF_INET | libc::AF_INET6)
+        if matches!(family, libc::AF_INET | libc::AF_INET6)
             && kind == libc::SOCK_STREAM
-            && protocol == libc::IPPROTO_TCP;
+            && protocol == libc::IPPROTO_TCP
+        {
+            // Accepted sockets inherit it: asyncio sets it on each.
+            socket::set_nodelay(fd).map_err(|e| errors::os_error_on("setsockopt", Ok(fd), &e))?;
+        }
+        let local = socket::local_address(fd)
+            .map_err(|e| errors::os_error_on("getsockname", Ok(fd), &e))?;
         Ok(Self {
             owner: owner.clone().unbind(),
             sock: sock.clone().unbind(),
             protocol_factory,
             server,
             hand_over,
-            is_tcp,
+            local: (!local.is_wildcard()).then(|| local.as_bytes().into()),
             context: match context {
                 Some(context) => context,
                 None => context::copy_current(py)?.unbind(),

@@ -17,10 +17,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
+use std::io::ErrorKind;
 
 /// Queued bytes that are sent without waiting for the end of the tick: copying them later would
 /// cost more than the system call that gathering saves.
 const AT_ONCE: usize = 64 * 1024;
+/// Mutable data from this length on are sent from where they are instead of being copied first.
+const SEND_MUTABLE: usize = 16 * 1024;
 /// asyncio warns about writes to a lost connection from this many on.
 const WARN_AFTER: u32 = 5;
 
@@ -68,12 +71,7 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
             out.queue.len_bytes()
         })
     } else {
-        buffer::with_bytes(data, |bytes| {
-            this.outgoing(py, |out| {
-                out.queue.push_copy(bytes);
-                out.queue.len_bytes()
-            })
-        })?
+        push_mutable(slf, data)?
     };
     if queued == 0 {
         return Ok(());
@@ -87,6 +85,41 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
         owner.flush_later(py, Object::new(slf.clone().into_any()), flush::<T>);
     }
     maybe_pause_protocol(slf)
+}
+
+/// Queues what the caller may change after the call, and therefore copies it; of a long one only what
+/// the descriptor does not take at once. Returns the length of the queue.
+fn push_mutable<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let py = slf.py();
+    let this = slf.get();
+    let mut sent = Ok(0);
+    let queued = buffer::with_bytes(data, |bytes| {
+        let direct = bytes.len() >= SEND_MUTABLE
+            && this.outgoing(py, |out| !out.blocked && out.queue.is_empty());
+        if direct {
+            sent = this.descriptor().fd(py).and_then(|fd| match T::CHANNEL.send(fd, bytes) {
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    Ok(0)
+                }
+                other => other,
+            });
+        }
+        match &sent {
+            Ok(sent) => this.outgoing(py, |out| {
+                out.queue.push_copy(&bytes[*sent..]);
+                out.queue.len_bytes()
+            }),
+            Err(_) => 0,
+        }
+    })?;
+    match sent {
+        Ok(sent) => this.owner().get().meter.with(py, |meter| meter.bytes_out += sent as u64),
+        Err(e) => {
+            let error = errors::os_error_on("send", this.descriptor().fd(py), &e);
+            this.send_failed(slf, error)?;
+        }
+    }
+    Ok(queued)
 }
 
 /// Sends what the descriptor takes, and does what follows from an empty or a blocked queue.

@@ -217,18 +217,22 @@ impl StreamTransport {
 
     pub fn begin_close(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let (close, empty) = self.state.with(py, |s| {
+        let (close, empty, blocked) = self.state.with(py, |s| {
             let close = s.life.is_live();
             if close {
                 s.life = Life::Closing;
             }
-            (close, s.out.queue.is_empty())
+            (close, s.out.queue.is_empty(), s.out.blocked)
         });
         if !close {
             return Ok(());
         }
         if empty {
             return self.lose(slf, None);
+        }
+        if !blocked {
+            // The queue goes out at the end of this tick, most likely all of it.
+            return Ok(());
         }
         match self.update_interest(slf) {
             Ok(()) => Ok(()),

@@ -40,6 +40,16 @@ pub enum Channel {
     Pipe,
 }
 
+impl Channel {
+    /// One system call for one segment.
+    pub fn send(self, fd: RawFd, data: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Socket => socket::send(fd, data),
+            Self::Pipe => socket::write_vectored(fd, &[IoSlice::new(data)]),
+        }
+    }
+}
+
 #[derive(Default)]
 pub struct WriteQueue {
     /// The first segment has a place of its own: most queues never hold a second one, and an
@@ -130,9 +140,9 @@ impl WriteQueue {
         while let Some(head) = &self.head {
             let first = &head.bytes(py)[self.sent..];
             let offered;
-            let result = if self.tail.is_empty() && channel == Channel::Socket {
+            let result = if self.tail.is_empty() {
                 offered = first.len();
-                socket::send(fd, first)
+                channel.send(fd, first)
             } else {
                 let mut segments = [IoSlice::new(&[]); SEGMENTS];
                 segments[0] = IoSlice::new(first);
