@@ -27,14 +27,29 @@ fn sweeping_keeps_order_and_counts() {
     for _ in 0..500 {
         timers.note_cancelled();
     }
-    assert!(!timers.wants_sweep(), "half is not more than half");
+    assert!(!timers.wants_sweep(true), "half is not more than half");
     timers.note_cancelled();
-    assert!(timers.wants_sweep(), "more than half is cancelled");
+    assert!(timers.wants_sweep(true), "more than half is cancelled");
+    assert!(!timers.wants_sweep(false), "a busy loop sweeps later");
     let removed = timers.sweep(|n| n % 2 == 0);
     assert_eq!(removed.len(), 500);
     assert_eq!(timers.pending(), 500);
     let order: Vec<u64> = std::iter::from_fn(|| timers.pop_due(u64::MAX)).collect();
     assert!(order.windows(2).all(|pair| pair[0] > pair[1]));
+}
+
+#[test]
+fn a_timer_that_is_due_at_once_leaves_the_heap_alone() {
+    let mut timers = Timers::default();
+    for n in 0..100 {
+        timers.push(1000 + n, n);
+    }
+    for _ in 0..3 {
+        timers.push(1, 7777);
+        assert_eq!(timers.pop_due(1), Some(7777));
+    }
+    assert_eq!(timers.pop_due(1), None);
+    assert_eq!(timers.pop_due(1000), Some(0));
 }
 
 /// The plain twin: a sorted vector.

@@ -131,9 +131,9 @@ impl LoopCore {
         self.timers.with(py, Timers::note_cancelled);
     }
 
-    /// Frees cancelled timers when they are more than half of all.
-    pub(super) fn sweep_timers(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.timers.with(py, |timers| timers.wants_sweep()) {
+    /// Frees cancelled timers, in a quiet moment if it can wait.
+    pub(super) fn sweep_timers(&self, py: Python<'_>, idle: bool) -> PyResult<()> {
+        if !self.timers.with(py, |timers| timers.wants_sweep(idle)) {
             return Ok(());
         }
         // Stock handles are asked outside of the cell: that is Python code.

@@ -1,7 +1,6 @@
 //! Serves what the poll brought, what fell due, and what wants to be written out.
 
 use super::LoopCore;
-use super::ready::Timer;
 use super::work::report_native;
 use crate::errors;
 use pyo3::prelude::*;
@@ -40,8 +39,13 @@ impl LoopCore {
         }
     }
 
-    /// Runs the timers that are due, in order of their deadlines.
-    pub(super) fn run_due_timers(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
+    /// Runs the timers that are due, in order of their deadlines. `now_ns`: the time, if this tick
+    /// has read it already.
+    pub(super) fn run_due_timers(
+        &self,
+        owner: &Bound<'_, Self>,
+        now_ns: Option<u64>,
+    ) -> PyResult<()> {
         let py = owner.py();
         let none = self.timers.with(py, |timers| timers.is_empty());
         if none && self.due.with(py, |due| due.is_empty()) {
@@ -49,10 +53,8 @@ impl LoopCore {
         }
         // All that are due at this moment, and no others: a callback that schedules for the past
         // waits for the next tick like everybody. What an exception leaves stays in the queue.
-        let now = self.now_ns(py);
-        let due: Vec<Timer> =
-            self.timers.with(py, |timers| std::iter::from_fn(|| timers.pop_due(now)).collect());
-        for timer in due {
+        let now = now_ns.unwrap_or_else(|| self.now_ns(py));
+        while let Some(timer) = self.timers.with(py, |timers| timers.pop_due(now)) {
             timer.popped(py)?;
             if timer.is_cancelled(py) {
                 self.timers.with(py, oneloop_engine::Timers::note_cancelled_popped);

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// Ticks with ready handles between two polls. asyncio polls every tick.
+/// Ticks with ready handles or due timers between two polls. asyncio polls every tick.
 const BURST_TICKS: u32 = 64;
 /// And no longer than this without a poll, on the cycle counter (some 20 µs): slow callbacks are
 /// followed by a poll each, quick ones share it.
@@ -64,7 +64,8 @@ impl LoopCore {
     }
 
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
-        self.sweep_timers(py)?;
+        let idle = self.ready.with(py, |ready| ready.is_empty());
+        self.sweep_timers(py, idle)?;
         let timeout_ns = self.timeout_ns(py);
         self.meter.with(py, |meter| meter.polls += 1);
         let result = match timeout_ns {
@@ -117,12 +118,22 @@ impl LoopCore {
         Ok(())
     }
 
+    /// True if a timer is due; leaves the time that it has read for the rest of the tick.
+    fn is_timer_due(&self, py: Python<'_>, now_ns: &mut Option<u64>) -> bool {
+        let Some(deadline) = self.timers.with(py, |timers| timers.next_deadline_ns()) else {
+            return false;
+        };
+        deadline <= *now_ns.insert(self.now_ns(py))
+    }
+
     fn tick(&self, owner: &Bound<'_, Self>, burst: &mut Burst) -> PyResult<()> {
         let py = owner.py();
         let mark = self.meter.with(py, |meter| meter.mark());
+        let mut now_ns = None;
         let may_skip = burst.ticks_left > 0
             && mark.wrapping_sub(burst.began) < BURST_CYCLES
-            && !self.ready.with(py, |ready| ready.is_empty());
+            && (!self.ready.with(py, |ready| ready.is_empty())
+                || self.is_timer_due(py, &mut now_ns));
         if may_skip {
             burst.ticks_left -= 1;
         } else {
@@ -149,7 +160,7 @@ impl LoopCore {
         if !may_skip {
             self.serve_events(owner)?;
         }
-        self.run_due_timers(owner)?;
+        self.run_due_timers(owner, now_ns)?;
         self.flush_dirty(owner)?;
         self.meter.with(py, super::meter::Meter::end_tick);
         Ok(())
