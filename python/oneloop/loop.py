@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from oneloop import _native, daemons
 from oneloop.debug import DebugMixin
+from oneloop.serving import ServingMixin
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
 from oneloop.statistics import Statistics
@@ -37,6 +38,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
     DebugMixin,
     SignalMixin,
     SocketMixin,
+    ServingMixin,
     UnixMixin,
     SubprocessMixin,
     asyncio.BaseEventLoop,

@@ -7,6 +7,7 @@ an address with each message is here, on the native waits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import weakref
@@ -188,7 +189,7 @@ class SocketMixin:
                 offset += sent
             return offset - start
         finally:
-            if offset > start:
+            with contextlib.suppress(OSError):  # a pipe has no position
                 os.lseek(source, offset, os.SEEK_SET)
 
     def _check_sock(self: Any, sock: socket.socket) -> None:

@@ -12,12 +12,11 @@ _Stock: Any = unix_events._UnixSelectorEventLoop
 
 
 class UnixMixin:
-    """`create_unix_connection` and `create_unix_server` of `oneloop.Loop`."""
+    """`create_unix_connection` of `oneloop.Loop`."""
 
     __slots__ = ()
 
     create_unix_connection = _Stock.create_unix_connection
-    create_unix_server = _Stock.create_unix_server
 
     def _init_unix(self: Any) -> None:
         # Python 3.13 removes the socket's file when the server stops: socket -> its inode.

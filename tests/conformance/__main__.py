@@ -82,6 +82,8 @@ def print_details(results: dict[str, LoopResults], *, verbose: bool) -> None:
         for name, result in sorted(loop_results.outcomes.items()):
             if result.is_retried:
                 print(f"note: {loop}: {name} passed only when run again alone")
+                if verbose:
+                    print(result.detail)
             elif result.outcome == "failed":
                 last = result.detail.strip().splitlines()[-1:] or ["no message"]
                 print(f"note: {loop}: {name} failed: {last[0][:200]}")

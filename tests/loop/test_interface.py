@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.loops import LoopFactory
+
 METHODS = sorted(
     name
     for name, value in vars(asyncio.AbstractEventLoop).items()

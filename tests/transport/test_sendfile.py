@@ -116,3 +116,13 @@ async def test_a_closing_transport(loop: asyncio.AbstractEventLoop, path: Path) 
         await loop.sendfile(transport, file)
     await protocol.wait_lost()
     await ended(server, transport, sink)
+
+
+@pytest.mark.oneloop_only("asyncio moves the position so since its newest patch releases")
+async def test_the_position_is_moved_even_when_nothing_was_left(loop: asyncio.AbstractEventLoop, path: Path) -> None:
+    server, transport, _, sink = await connected(loop, tls=False)
+    with path.open("rb") as file:
+        file.seek(7)
+        assert await loop.sendfile(transport, file, len(CONTENT)) == 0
+        assert file.tell() == len(CONTENT)
+    await ended(server, transport, sink)

@@ -1,0 +1,37 @@
+"""Servers: the standard library's code for its own version, of which a cancelled call leaves nothing behind.
+
+`create_server()` starts to listen and then gives the loop a turn. Cancelled in that turn, asyncio leaves a server that
+listens and that nobody can close.
+"""
+
+from __future__ import annotations
+
+from asyncio import base_events, unix_events
+from typing import Any
+
+_Stock: Any = unix_events._UnixSelectorEventLoop
+
+
+class ServingMixin:
+    """`create_server` and `create_unix_server` of `oneloop.Loop`."""
+
+    __slots__ = ()
+
+    async def create_server(self: Any, *args: Any, start_serving: bool = True, **kwargs: Any) -> base_events.Server:
+        return await _started(_Stock.create_server(self, *args, start_serving=False, **kwargs), start_serving)
+
+    async def create_unix_server(
+        self: Any, *args: Any, start_serving: bool = True, **kwargs: Any
+    ) -> base_events.Server:
+        return await _started(_Stock.create_unix_server(self, *args, start_serving=False, **kwargs), start_serving)
+
+
+async def _started(making: Any, start_serving: bool) -> base_events.Server:
+    server: base_events.Server = await making
+    if start_serving:
+        try:
+            await server.start_serving()
+        except BaseException:
+            server.close()
+            raise
+    return server
