@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+import oneloop
+from tests import descriptors
 from tests.protocols import Recorder
 
 KINDS = ("unix", "tcp")
@@ -54,3 +57,31 @@ def connect(kind: str) -> Connect:
                 await asyncio.sleep(0)
 
     return connected
+
+
+@pytest.fixture(params=["asyncio", "oneloop"])
+def run(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Run a coroutine function on a new loop; afterwards no descriptor and no error may be left."""
+    factory = asyncio.SelectorEventLoop if request.param == "asyncio" else oneloop.Loop
+    before = descriptors.open_descriptors()
+    loop = factory()
+    errors: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _loop, context: errors.append(context))
+
+    def runner(main: Callable[..., Any], *, errors_expected: int = 0) -> Any:
+        try:
+            result = loop.run_until_complete(asyncio.wait_for(main(), 20))
+            loop.run_until_complete(asyncio.sleep(0))
+        finally:
+            loop.close()
+        assert len(errors) == errors_expected, errors
+        return result
+
+    runner.loop = loop  # type: ignore[attr-defined]
+    runner.errors = errors  # type: ignore[attr-defined]
+    runner.is_ours = request.param == "oneloop"  # type: ignore[attr-defined]
+    yield runner
+    loop.close()
+    gc.collect()
+    left = descriptors.opened_since(before)
+    assert not left, left

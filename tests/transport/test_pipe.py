@@ -15,51 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import oneloop
-
 if TYPE_CHECKING:
     import pathlib
-    from collections.abc import Callable, Iterator
-
-
-def open_descriptors() -> dict[str, str]:
-    """Number and target of each open descriptor but the loops' own, which live as long as these."""
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{number}")
-        except FileNotFoundError:
-            continue  # the listing's own
-        if not target.startswith("anon_inode:"):
-            found[number] = target
-    return found
-
-
-@pytest.fixture(params=["asyncio", "oneloop"])
-def run(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Run a coroutine function on a new loop; afterwards no descriptor and no error may be left."""
-    factory = asyncio.SelectorEventLoop if request.param == "asyncio" else oneloop.Loop
-    before = open_descriptors()
-    loop = factory()
-    errors: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _loop, context: errors.append(context))
-
-    def runner(main: Callable[..., Any], *, errors_expected: int = 0) -> Any:
-        try:
-            result = loop.run_until_complete(asyncio.wait_for(main(), 20))
-            loop.run_until_complete(asyncio.sleep(0))
-        finally:
-            loop.close()
-        assert len(errors) == errors_expected, errors
-        return result
-
-    runner.loop = loop  # type: ignore[attr-defined]
-    runner.errors = errors  # type: ignore[attr-defined]
-    runner.is_ours = request.param == "oneloop"  # type: ignore[attr-defined]
-    yield runner
-    loop.close()
-    gc.collect()
-    assert open_descriptors() == before
 
 
 class Recorder(asyncio.Protocol):

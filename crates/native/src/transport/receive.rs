@@ -16,7 +16,7 @@ use std::os::fd::RawFd;
 /// The most that one receive takes; asyncio's `max_size`.
 pub const READ_MAX: usize = 256 * 1024;
 /// Reads from this length on predict a long one.
-const LONG: usize = 32 * 1024;
+const LONG: usize = 8 * 1024;
 
 /// One system call that fills a buffer from its start on.
 pub type Call = fn(RawFd, &mut [MaybeUninit<u8>]) -> io::Result<usize>;
@@ -31,7 +31,9 @@ pub fn receive<'py>(
     let py = owner.py();
     if last >= LONG {
         memory::keep_large_blocks();
-        return bytes::filled(py, READ_MAX, |room| call(fd, room));
+        // Twice as much as came last: growth is seen, and little has to be given back.
+        let capacity = (last * 2).clamp(LONG, READ_MAX);
+        return bytes::filled(py, capacity, |room| call(fd, room));
     }
     Ok(with_shared(owner, |shared| {
         let len = call(fd, shared)?;

@@ -19,11 +19,12 @@ use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 use std::io::ErrorKind;
 
-/// Queued bytes that are sent without waiting for the end of the tick: copying them later would
-/// cost more than the system call that gathering saves.
-const AT_ONCE: usize = 64 * 1024;
-/// Mutable data from this length on are sent from where they are instead of being copied first.
-const SEND_MUTABLE: usize = 16 * 1024;
+/// A write of this length is sent at once, with what is queued before it: at the end of the tick its
+/// bytes would have left the processor's cache, which costs more than the system call that
+/// gathering saves.
+const LONG_WRITE: usize = 8 * 1024;
+/// So much gathered is sent without waiting for the end of the tick.
+const GATHERED: usize = 64 * 1024;
 /// asyncio warns about writes to a lost connection from this many on.
 const WARN_AFTER: u32 = 5;
 
@@ -65,20 +66,22 @@ pub fn is_bytes_like(data: &Bound<'_, PyAny>) -> bool {
 pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
-    let queued = if let Ok(bytes) = data.cast_exact::<PyBytes>() {
+    let (length, queued) = if let Ok(bytes) = data.cast_exact::<PyBytes>() {
         this.outgoing(py, |out| {
             out.queue.push_object(bytes, 0);
-            out.queue.len_bytes()
+            (bytes.as_bytes().len(), out.queue.len_bytes())
         })
     } else {
-        push_mutable(slf, data)?
+        // What is left of a long one has been refused already.
+        (0, push_mutable(slf, data)?)
     };
     if queued == 0 {
         return Ok(());
     }
     let owner = this.owner().get();
     let (blocked, dirty) = this.outgoing(py, |out| (out.blocked, out.dirty));
-    if !blocked && (queued >= AT_ONCE || !owner.is_in_tick()) {
+    let at_once = length >= LONG_WRITE || queued >= GATHERED || !owner.is_in_tick();
+    if !blocked && at_once {
         send(slf)?;
     } else if !blocked && !dirty {
         this.outgoing(py, |out| out.dirty = true);
@@ -94,7 +97,7 @@ fn push_mutable<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyRe
     let this = slf.get();
     let mut sent = Ok(0);
     let queued = buffer::with_bytes(data, |bytes| {
-        let direct = bytes.len() >= SEND_MUTABLE
+        let direct = bytes.len() >= LONG_WRITE
             && this.outgoing(py, |out| !out.blocked && out.queue.is_empty());
         if direct {
             sent = this.descriptor().fd(py).and_then(|fd| match T::CHANNEL.send(fd, bytes) {
