@@ -33,13 +33,20 @@ def in_thread(function: Callable[[], Any]) -> Any:
 
 
 async def echo_once(loop: asyncio.AbstractEventLoop, text: bytes) -> bytes:
-    server = await asyncio.start_server(_echo, "127.0.0.1", 0)
+    ended = asyncio.Event()  # before Python 3.12 the server's wait_closed() does not wait for its connections
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _echo(reader, writer)
+        ended.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(text)
         received = await reader.readexactly(len(text))
         writer.close()
         await writer.wait_closed()
+        await ended.wait()
     return received
 
 
