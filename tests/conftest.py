@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -44,6 +45,12 @@ class Reported:
         (context,) = self.take()
         assert isinstance(context.get("exception"), error), context
         return context
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell's background job ignores Ctrl-C, and so would every program that the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ Exit status 0 when every test that stock asyncio passes here passes on oneloop t
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 
@@ -21,6 +22,8 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=45.0, help="seconds that one test may take")
     parser.add_argument("--verbose", action="store_true", help="print why each differing test failed")
     arguments = parser.parse_args()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     modules = tuple(arguments.modules) or catalogue.MODULES
     exceptions = catalogue.load()
     loops = bootstrap.LOOPS if arguments.loop == "both" else (arguments.loop,)
