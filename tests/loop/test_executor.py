@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import inspect
 import contextvars
+import inspect
 import sys
 import threading
 from typing import Any
