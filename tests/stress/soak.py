@@ -91,8 +91,8 @@ class Load:
             Answers, remote_addr=self.udp.get_extra_info("sockname")
         )
         try:
-            # Before Python 3.12 asyncio does not send empty datagrams.
-            for size in (0, 1, 1000, 8000) if sys.version_info >= (3, 12) else (1, 1000, 8000):
+            # Before Python 3.13 asyncio does not send empty datagrams.
+            for size in (0, 1, 1000, 8000) if sys.version_info >= (3, 13) else (1, 1000, 8000):
                 data = os.urandom(size)
                 transport.sendto(data)
                 assert await protocol.answers.get() == data

@@ -57,7 +57,7 @@ async def closed(*endpoints: tuple[Any, Recorder]) -> None:
 async def test_unconnected(loop: asyncio.AbstractEventLoop, host: str) -> None:
     one, two = await endpoint(local_addr=(host, 0)), await endpoint(local_addr=(host, 0))
     addresses = [each[0].get_extra_info("sockname") for each in (one, two)]
-    for size in (0, 1, 64, 1400, 8192, 65000) if sys.version_info >= (3, 12) else (1, 64, 1400, 8192, 65000):
+    for size in (0, 1, 64, 1400, 8192, 65000) if sys.version_info >= (3, 13) else (1, 64, 1400, 8192, 65000):
         data = os.urandom(size)
         one[0].sendto(data, addresses[1])
         assert await two[1].datagrams.get() == (data, addresses[0])
