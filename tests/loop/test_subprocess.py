@@ -34,11 +34,11 @@ async def test_shell(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def test_signals_and_exit_statuses(loop: asyncio.AbstractEventLoop) -> None:
-    for act, status in (("kill", -signal.SIGKILL), ("terminate", -signal.SIGTERM), ("send_signal", -signal.SIGHUP)):
+    for act, status in (("kill", -signal.SIGKILL), ("terminate", -signal.SIGTERM), ("send_signal", -signal.SIGUSR1)):
         process = await asyncio.create_subprocess_exec("sleep", "1000")
         assert process.returncode is None
         if act == "send_signal":
-            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGUSR1)
         else:
             getattr(process, act)()
         assert await process.wait() == status
