@@ -266,6 +266,7 @@ async def test_a_client_that_left_before_accept(loop: asyncio.AbstractEventLoop)
     await server.wait_closed()
 
 
+@pytest.mark.oneloop_only("stock asyncio tries to serve on, a second later, on a server that was closed meanwhile")
 async def test_descriptors_run_out_at_accept(loop: asyncio.AbstractEventLoop, caplog: Any, reported: Any) -> None:
     """EMFILE: the server waits, says so, and serves on when descriptors return."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
