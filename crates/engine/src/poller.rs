@@ -65,11 +65,6 @@ impl Readiness {
     pub fn is_writable(self) -> bool {
         self.0 & (libc::EPOLLOUT.cast_unsigned() | Self::BROKEN) != 0
     }
-
-    /// Nothing but an error or a hang-up: reported even to a registration that asked for nothing.
-    pub fn is_only_broken(self) -> bool {
-        self.0 & Self::BROKEN != 0 && self.0 & (libc::EPOLLIN | libc::EPOLLOUT).cast_unsigned() == 0
-    }
 }
 
 /// One registration: a descriptor number and the generation of its slot.
@@ -306,10 +301,6 @@ impl Poller {
     /// Events dropped because their registration had ended.
     pub fn stale_events(&self) -> u64 {
         self.stale
-    }
-
-    pub fn live_registrations(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.interest.is_some()).count()
     }
 
     pub fn raw_fd(&self) -> RawFd {

@@ -100,13 +100,6 @@ pub fn accept(fd: RawFd) -> io::Result<(OwnedFd, Address)> {
     Ok((unsafe { OwnedFd::from_raw_fd(fd) }, from))
 }
 
-/// connect(2): EINPROGRESS means to wait for writability and then ask `take_error`.
-pub fn connect(fd: RawFd, to: &Address) -> io::Result<()> {
-    // SAFETY: the address is live through the call, with its true size.
-    checked(unsafe { libc::connect(fd, (&raw const to.storage).cast(), to.len) })?;
-    Ok(())
-}
-
 pub fn shutdown_write(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointers are passed.
     checked(unsafe { libc::shutdown(fd, libc::SHUT_WR) })?;
@@ -129,14 +122,6 @@ fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::
     // SAFETY: value and length are live through the call, with their true sizes.
     checked(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) })?;
     Ok(value)
-}
-
-/// SO_ERROR: the outcome of a connect, or of an asynchronous network error. Zero is `Ok`.
-pub fn take_error(fd: RawFd) -> io::Result<()> {
-    match option(fd, libc::SOL_SOCKET, libc::SO_ERROR)? {
-        0 => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(errno)),
-    }
 }
 
 /// Family, type and protocol of a socket, as `socket.socket(fileno=…)` wants them.
