@@ -66,6 +66,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         "_default_executor",
         "_exception_handler",
         "_executor_shutdown_called",
+        "_files",
         "_internal_fds",
         "_listeners",
         "_old_agen_hooks",
@@ -88,6 +89,8 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self._init_sockets()
         self._init_subprocesses()
         self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        # Made by the first use of oneloop.files.
+        self._files: _native.Files | None = None
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -128,6 +131,8 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             return
         self._close_signals()
         self._close_pidfds()
+        if self._files is not None:
+            self._files.shut()
         self._clear()
         super().close()
         self._close_poller()
