@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from oneloop.files.binary import BinaryFile
 from oneloop.files.opening import Opening, open  # noqa: A004 - the built-in's other half
+from oneloop.files.temporary import NamedTemporaryFile, SpooledTemporaryFile, TemporaryDirectory, TemporaryFile
 from oneloop.files.text import TextFile
 from oneloop.files.unbuffered import UnbufferedFile
 
-__all__ = ["BinaryFile", "Opening", "TextFile", "UnbufferedFile", "open"]
+__all__ = [
+    "BinaryFile",
+    "NamedTemporaryFile",
+    "Opening",
+    "SpooledTemporaryFile",
+    "TemporaryDirectory",
+    "TemporaryFile",
+    "TextFile",
+    "UnbufferedFile",
+    "open",
+]

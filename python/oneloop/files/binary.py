@@ -66,6 +66,8 @@ class BinaryFile(PositionalFile):
         self._check_reading("read")
         if size < -1:
             raise ValueError("read length must be non-negative or -1")
+        if size == 0:
+            return b""
         await self._begin_reading()
         try:
             return await (self._read_all() if size < 0 else self._read(size))

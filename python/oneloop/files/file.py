@@ -257,11 +257,12 @@ class File:
     async def _read_all(self) -> bytes:
         """All that is left, what is read ahead included; an error or a cancelled wait loses nothing."""
         pieces: list[bytes] = []
+        total = 0
         status = os.fstat(self._descriptor.number)
         is_regular = stat.S_ISREG(status.st_mode) and status.st_size > 0
         try:
             while True:
-                size = max(UNKNOWN_SIZE_BYTES, sum(map(len, pieces)))
+                size = max(UNKNOWN_SIZE_BYTES, total)
                 if is_regular and (missing := status.st_size - self._raw_tell()) >= 0:
                     # One more than there should be shows that it was all.
                     size = missing + 1
@@ -271,6 +272,7 @@ class File:
                 if not data:
                     break
                 pieces.append(data)
+                total += len(data)
                 if is_regular and len(data) < size and self._raw_tell() == status.st_size:
                     break
         except BaseException:

@@ -373,7 +373,12 @@ class TextFile:
         """Decode a chunk, of that many bytes at least. False at the end of the file."""
         decoder = self._decoder or self._make_decoder()
         state = decoder.getstate()
-        data = await self._held(self._binary._read1(self._step(missing)))
+        step = self._step(missing)
+        # What is read ahead must be all that was asked for where a write may follow.
+        reading = (
+            self._binary._read(step) if self._is_exact and self._binary._is_seekable else self._binary._read1(step)
+        )
+        data = await self._held(reading)
         try:
             text = decoder.decode(data, not data)
         except UnicodeDecodeError:
