@@ -11,9 +11,11 @@ pub mod address;
 pub mod clock;
 pub mod epoll;
 pub mod eventfd;
+pub mod file;
 pub mod fork;
 pub mod memory;
 pub mod socket;
+pub mod transfer;
 
 use std::io;
 

@@ -1,0 +1,15 @@
+//! File I/O for Python: the operations of one loop, on the engine's engines.
+//!
+//! Stands on `event_loop`; knows no transport. What a path was called in the program, cursors,
+//! buffering and text are Python's matter (`oneloop.files`).
+
+mod budget;
+mod call;
+mod cancel;
+mod content;
+mod files;
+mod names;
+mod pending;
+mod whole;
+
+pub use files::Files;
