@@ -4,6 +4,7 @@
 use super::request::{Place, Request};
 use crate::sys::file;
 use std::io;
+use std::os::fd::RawFd;
 
 /// The result as the kernel gives it: a descriptor, a number of bytes, or 0. EINTR is tried again.
 pub fn execute(request: &Request) -> io::Result<usize> {
@@ -42,4 +43,18 @@ fn attempt(request: &Request) -> io::Result<usize> {
         }
         Request::Symlink { target, at } => file::symlink(target, entry(at)).map(nothing),
     }
+}
+
+/// The same for what may wait for ever. ECANCELED once `stop` is readable, with nothing moved; only
+/// opening a FIFO cannot be stopped.
+pub fn execute_until(request: &Request, stop: RawFd) -> io::Result<usize> {
+    let is_ready = match request {
+        Request::Read(transfer) => file::wait_ready(transfer.fd, false, stop)?,
+        Request::Write(transfer) => file::wait_ready(transfer.fd, true, stop)?,
+        _ => true,
+    };
+    if !is_ready {
+        return Err(io::Error::from_raw_os_error(libc::ECANCELED));
+    }
+    execute(request)
 }

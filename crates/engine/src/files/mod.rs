@@ -106,7 +106,7 @@ impl<T> Engines<T> {
         self.pool.raw_fd()
     }
 
-    /// Readable when the ring has something to reap.
+    /// Has an edge whenever the ring has something to reap.
     pub fn ring_fd(&self) -> Option<RawFd> {
         self.ring.as_ref().map(Ring::raw_fd)
     }
@@ -126,6 +126,7 @@ impl<T> Engines<T> {
             Some(ring) if ring.is_supported(&request) => {
                 Ok(Ticket::Ring(ring.submit(request, owner)))
             }
+            _ if request.may_wait_for_ever() => self.submit_alone(request, owner),
             _ => self.pool.submit(Work::Request(request), owner).map(Ticket::Threads),
         }
     }

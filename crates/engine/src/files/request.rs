@@ -32,6 +32,12 @@ pub enum Request {
 }
 
 impl Request {
+    /// Transfers at the descriptor's own position: those of pipes and terminals, whose other end
+    /// may take its time.
+    pub fn may_wait_for_ever(&self) -> bool {
+        matches!(self, Self::Read(transfer) | Self::Write(transfer) if transfer.offset < 0)
+    }
+
     /// The system call that does the same, for error messages (S8).
     pub fn name(&self) -> &'static str {
         match self {

@@ -19,12 +19,12 @@ use super::entry;
 use super::request::Request;
 use super::slots::{Key, Slots};
 use super::{Completion, Outcome, Segment, Transfer};
-use crate::sys::{fork, memory};
+use crate::sys::{eventfd, fork, memory};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,10 @@ struct Record<T> {
 
 pub struct Ring<T> {
     ring: ManuallyDrop<IoUring>,
+    /// Rung by the kernel for every completion, and for what it puts off until this thread comes by
+    /// (DEFER_TASKRUN): that the ring's own descriptor does not tell a poll. Never read: an edge
+    /// is all that it is for.
+    bell: OwnedFd,
     probe: Probe,
     records: Slots<Box<Record<T>>>,
     unsent: VecDeque<Key>,
@@ -68,13 +72,13 @@ fn build() -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.dontfork().setup_clamp().setup_cqsize(COMPLETIONS);
     let mut modern = builder.clone();
-    modern.setup_single_issuer().setup_defer_taskrun().setup_submit_all();
+    modern.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
     match modern.build(SUBMISSIONS) {
         Err(e) if refused(&e) => {}
         result => return result,
     }
     let mut cooperative = builder.clone();
-    cooperative.setup_coop_taskrun().setup_submit_all();
+    cooperative.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
     match cooperative.build(SUBMISSIONS) {
         Err(e) if refused(&e) => builder.build(SUBMISSIONS),
         result => result,
@@ -92,8 +96,11 @@ impl<T> Ring<T> {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
             result => result?,
         }
+        let bell = eventfd::create()?;
+        ring.submitter().register_eventfd(bell.as_raw_fd())?;
         Ok(Self {
             ring: ManuallyDrop::new(ring),
+            bell,
             probe,
             records: Slots::default(),
             unsent: VecDeque::new(),
@@ -105,9 +112,9 @@ impl<T> Ring<T> {
         })
     }
 
-    /// Readable when there is something to reap.
+    /// Has an edge whenever there is something to reap.
     pub fn raw_fd(&self) -> RawFd {
-        self.ring.as_raw_fd()
+        self.bell.as_raw_fd()
     }
 
     pub fn is_supported(&self, request: &Request) -> bool {
@@ -221,10 +228,15 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Hands over what has completed.
+    /// Hands over what has completed. Costs no system call if that was handed over before.
     pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         self.push_some(completions);
-        self.enter()?;
+        let submission = self.ring.submission();
+        let is_put_off = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        if self.untaken > 0 || is_put_off {
+            self.enter()?;
+        }
         self.take_completions(completions);
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::request::Request;
 use super::slots::{Key, Slots};
 use super::{Completion, Outcome};
 use crate::sys::{eventfd, file};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -77,6 +77,10 @@ impl Shared {
                 Outcome { request: None, result: Ok(0) }
             }
         };
+        self.hand_over(key, outcome);
+    }
+
+    fn hand_over(&self, key: Key, outcome: Outcome) {
         let mut state = self.lock();
         if state.abandoned {
             drop(state);
@@ -88,9 +92,7 @@ impl Shared {
         drop(state);
         self.finished.notify_all();
         if is_first {
-            // Only a full counter fails, and that rings already.
-            let rung = eventfd::signal(self.bell.as_fd());
-            debug_assert!(rung.is_ok(), "eventfd: {rung:?}");
+            ring(&self.bell);
         }
     }
 
@@ -121,6 +123,12 @@ impl Shared {
     }
 }
 
+fn ring(bell: &OwnedFd) {
+    // Only a full counter fails, and that rings already.
+    let rung = eventfd::signal(bell.as_fd());
+    debug_assert!(rung.is_ok(), "eventfd: {rung:?}");
+}
+
 /// A descriptor that was opened for nobody.
 fn close_late(outcome: &Outcome) {
     if let (Some(Request::Open { .. }), Ok(fd)) = (&outcome.request, &outcome.result) {
@@ -132,6 +140,8 @@ fn close_late(outcome: &Outcome) {
 pub struct Pool<T> {
     shared: Arc<Shared>,
     owners: Slots<T>,
+    /// Written to stop an operation with a thread of its own.
+    stops: HashMap<Key, Arc<OwnedFd>>,
 }
 
 impl<T> Pool<T> {
@@ -143,7 +153,7 @@ impl<T> Pool<T> {
             finished: Condvar::new(),
             bell: eventfd::create()?,
         };
-        Ok(Self { shared: Arc::new(shared), owners: Slots::default() })
+        Ok(Self { shared: Arc::new(shared), owners: Slots::default(), stops: HashMap::new() })
     }
 
     /// Readable when there is something to reap.
@@ -179,25 +189,38 @@ impl<T> Pool<T> {
         if self.shared.lock().loners >= LONERS {
             return self.submit(Work::Request(request), owner);
         }
+        let stop = match eventfd::create() {
+            Ok(stop) => Arc::new(stop),
+            Err(e) => return Err((e, owner)),
+        };
         let key = self.owners.insert(owner);
+        self.stops.insert(key, Arc::clone(&stop));
         let shared = Arc::clone(&self.shared);
         shared.lock().loners += 1;
-        let made = Builder::new().name("oneloop-fifo".into()).spawn(move || {
-            shared.run(key, Work::Request(request));
+        let made = Builder::new().name("oneloop-waits".into()).spawn(move || {
+            let result = blocking::execute_until(&request, stop.as_raw_fd());
+            shared.hand_over(key, Outcome { request: Some(request), result });
             shared.lock().loners -= 1;
+            shared.finished.notify_all();
         });
         match made {
             Ok(_) => Ok(key),
             Err(e) => {
                 self.shared.lock().loners -= 1;
+                self.stops.remove(&key);
                 let owner = self.owners.remove(key).expect("inserted above");
                 Err((e, owner))
             }
         }
     }
 
-    /// Ends what no thread has taken yet: its completion says ECANCELED.
+    /// Asks that an operation end soon: what no thread has begun, and what waits for a pipe's other
+    /// end. Its completion says ECANCELED then.
     pub fn cancel(&mut self, key: Key) {
+        if let Some(stop) = self.stops.get(&key) {
+            ring(stop);
+            return;
+        }
         let mut state = self.shared.lock();
         let Some(index) = state.queue.iter().position(|(queued, _)| *queued == key) else {
             return;
@@ -205,20 +228,24 @@ impl<T> Pool<T> {
         if let Some((_, work)) = state.queue.remove(index) {
             state.done.push((key, work.cancelled()));
             drop(state);
-            let rung = eventfd::signal(self.shared.bell.as_fd());
-            debug_assert!(rung.is_ok(), "eventfd: {rung:?}");
+            ring(&self.shared.bell);
+        }
+    }
+
+    fn take_done(&mut self, completions: &mut Vec<Completion<T>>) {
+        let done = std::mem::take(&mut self.shared.lock().done);
+        for (key, outcome) in done {
+            self.stops.remove(&key);
+            if let Some(owner) = self.owners.remove(key) {
+                completions.push(Completion { owner, outcome });
+            }
         }
     }
 
     /// Hands over what is done.
     pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         eventfd::drain(self.shared.bell.as_fd())?;
-        let done = std::mem::take(&mut self.shared.lock().done);
-        for (key, outcome) in done {
-            if let Some(owner) = self.owners.remove(key) {
-                completions.push(Completion { owner, outcome });
-            }
-        }
+        self.take_done(completions);
         Ok(())
     }
 
@@ -240,6 +267,7 @@ impl<T> Pool<T> {
                 completions.push(Completion { owner, outcome: work.cancelled() });
             }
         }
+        self.stops.values().for_each(|stop| ring(stop));
         let mut state = self.shared.lock();
         while self.owners.len() > state.done.len() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -254,14 +282,9 @@ impl<T> Pool<T> {
                 .0;
         }
         state.abandoned = true;
-        let done = std::mem::take(&mut state.done);
         drop(state);
         self.shared.wanted.notify_all();
-        for (key, outcome) in done {
-            if let Some(owner) = self.owners.remove(key) {
-                completions.push(Completion { owner, outcome });
-            }
-        }
+        self.take_done(completions);
         self.wait_for_idle_threads(deadline);
         let left = self.owners.len();
         std::mem::forget(std::mem::take(&mut self.owners));

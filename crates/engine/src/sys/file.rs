@@ -148,3 +148,18 @@ pub fn symlink(target: &CStr, at: Entry<'_>) -> io::Result<()> {
     // SAFETY: both paths are live through the call.
     checked(unsafe { libc::symlinkat(target.as_ptr(), at.0, at.1.as_ptr()) }).map(drop)
 }
+
+/// Waits until `fd` is ready for reading (or writing), or `stop` is readable: poll(2). False: it
+/// was stopped.
+pub fn wait_ready(fd: RawFd, writes: bool, stop: RawFd) -> io::Result<bool> {
+    let events = if writes { libc::POLLOUT } else { libc::POLLIN };
+    let wanted = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    let mut fds = [wanted(fd, events), wanted(stop, libc::POLLIN)];
+    loop {
+        // SAFETY: two live structures are read and written during the call.
+        match checked(unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) }) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result.map(|_| fds[1].revents == 0),
+        }
+    }
+}

@@ -8,7 +8,7 @@ use super::budget::Budget;
 use super::cancel::Canceller;
 use super::pending::{Pending, Want};
 use crate::errors;
-use crate::event_loop::LoopCore;
+use crate::event_loop::{LoopCore, OnReady};
 use crate::ffi::{LoopCell, Object};
 use oneloop_engine::files::{Choice, Completion, Engines, Request, Ticket, probe, ring};
 use oneloop_engine::{Interest, Readiness, Token};
@@ -171,14 +171,15 @@ impl Files {
             None => (None, None),
         });
         let owner = self.owner.get();
+        let edge = Interest::READ | Interest::EDGE;
         let wanted = [
-            (ring_fd, &self.ring_token, reap_ring as crate::event_loop::OnReady),
-            (pool_fd, &self.pool_token, reap_pool),
+            (ring_fd, &self.ring_token, edge, reap_ring as OnReady),
+            (pool_fd, &self.pool_token, Interest::READ, reap_pool),
         ];
-        for (fd, token, on_ready) in wanted {
+        for (fd, token, interest, on_ready) in wanted {
             let (Some(fd), None) = (fd, token.get(py)) else { continue };
             let object = slf.clone().into_any().unbind();
-            let made = owner.register(py, fd, Interest::READ, object, on_ready);
+            let made = owner.register(py, fd, interest, object, on_ready);
             token.set(py, Some(made.map_err(|e| errors::os_error("epoll_ctl", &e))?));
         }
         Ok(())
