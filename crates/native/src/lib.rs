@@ -26,6 +26,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::Listener>()?;
     module.add_class::<sockets::SockOperation>()?;
     module.add_class::<file::Files>()?;
+    module.add_function(wrap_pyfunction!(file::wait_for_file_calls, module)?)?;
     transport::add_methods(module.py())?;
     event_loop::add_methods(module.py())
 }

@@ -178,6 +178,11 @@ impl<T> Engines<T> {
         self.ring.as_ref().map_or(0, Ring::under_way) + self.pool.under_way()
     }
 
+    /// O_DIRECT transfers that wait for `flush`.
+    pub fn unsent_direct(&self) -> usize {
+        self.ring.as_ref().map_or(0, Ring::unsent_direct)
+    }
+
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }

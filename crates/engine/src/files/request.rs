@@ -38,6 +38,11 @@ impl Request {
         matches!(self, Self::Read(transfer) | Self::Write(transfer) if transfer.offset < 0)
     }
 
+    /// A transfer of a file that was opened with O_DIRECT.
+    pub fn is_direct(&self) -> bool {
+        matches!(self, Self::Read(transfer) | Self::Write(transfer) if transfer.direct)
+    }
+
     /// The system call that does the same, for error messages (S8).
     pub fn name(&self) -> &'static str {
         match self {

@@ -56,6 +56,7 @@ pub struct Ring<T> {
     probe: Probe,
     records: Slots<Box<Record<T>>>,
     unsent: VecDeque<Key>,
+    unsent_direct: usize,
     cancellations: Vec<Key>,
     /// Entries in the submission queue that the kernel has not taken: it had no memory for them.
     untaken: u32,
@@ -104,6 +105,7 @@ impl<T> Ring<T> {
             probe,
             records: Slots::default(),
             unsent: VecDeque::new(),
+            unsent_direct: 0,
             cancellations: Vec::new(),
             untaken: 0,
             in_flight: 0,
@@ -126,6 +128,11 @@ impl<T> Ring<T> {
         self.thread == thread::current().id() && self.born == fork::generation()
     }
 
+    /// O_DIRECT transfers among the unsent.
+    pub fn unsent_direct(&self) -> usize {
+        self.unsent_direct
+    }
+
     pub fn under_way(&self) -> usize {
         self.records.len()
     }
@@ -137,6 +144,7 @@ impl<T> Ring<T> {
 
     /// Queues a request; `flush` sends it.
     pub fn submit(&mut self, request: Request, owner: T) -> Key {
+        self.unsent_direct += usize::from(request.is_direct());
         let record = Record { request, owner, is_sent: false, is_cancelled: false };
         let key = self.records.insert(Box::new(record));
         self.unsent.push_back(key);
@@ -183,14 +191,17 @@ impl<T> Ring<T> {
             let Some(key) = self.unsent.pop_front() else { break };
             let Some(record) = self.records.get_mut(key) else { continue };
             if record.is_cancelled {
+                self.unsent_direct -= usize::from(record.request.is_direct());
                 self.complete(key, -libc::ECANCELED, completions);
                 continue;
             }
             record.is_sent = true;
+            let is_direct = record.request.is_direct();
             let entry = entry::of(&record.request).user_data(key.as_u64());
             // SAFETY: request and memory stay until the completion: the record is boxed and
             // removed only by `complete` (S1, S3).
             unsafe { self.push(&entry) };
+            self.unsent_direct -= usize::from(is_direct);
         }
     }
 
@@ -257,6 +268,7 @@ impl<T> Ring<T> {
         let Some(record) = self.records.get_mut(key) else { return };
         if result == -libc::EINTR && !record.is_cancelled {
             record.is_sent = false;
+            self.unsent_direct += usize::from(record.request.is_direct());
             self.unsent.push_back(key);
             return;
         }

@@ -1,6 +1,7 @@
 //! `call`: a Python callable on a thread of the pool, for what has no request.
 
 use super::Files;
+use super::exit::Running;
 use super::files::Way;
 use super::pending::{Answer, Want};
 use pyo3::exceptions::PyRuntimeError;
@@ -49,7 +50,9 @@ impl Files {
         };
         let answer: Answer = Arc::new(Mutex::new(None));
         let theirs = Arc::clone(&answer);
+        let running = Running::begin();
         let work = move || {
+            let _running = running;
             // A panic would end the thread and leave the future waiting (S7).
             let caught = catch_unwind(AssertUnwindSafe(|| callable.run(&theirs)));
             if caught.is_err() {

@@ -19,6 +19,8 @@ use pyo3::types::PyDict;
 use std::io;
 use std::time::{Duration, Instant};
 
+/// O_DIRECT transfers that are sent together; all other requests wait for the end of the tick.
+const BATCH: usize = 4;
 /// How long `shut` waits for what is under way.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -97,6 +99,11 @@ impl Files {
             Ok(Ok(ticket)) => {
                 if matches!(ticket, Ticket::Ring(_)) {
                     this.ask_for_flush(slf);
+                    // A device must not wait for the end of the tick (design 0008).
+                    let is_batch = |engines: &Engines<Pending>| engines.unsent_direct() >= BATCH;
+                    if this.engines.with(py, |engines| engines.as_ref().is_some_and(is_batch)) {
+                        this.drive(py, Engines::flush)?;
+                    }
                 }
                 Ok((future, ticket))
             }

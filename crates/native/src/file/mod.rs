@@ -7,9 +7,11 @@ mod budget;
 mod call;
 mod cancel;
 mod content;
+mod exit;
 mod files;
 mod names;
 mod pending;
 mod whole;
 
+pub use exit::wait_for_file_calls;
 pub use files::Files;
