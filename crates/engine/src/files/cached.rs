@@ -20,7 +20,8 @@ pub enum AtOnce<T> {
 }
 
 /// Flags with which openat2(2) never answers from the cache: they change something.
-const CHANGING: libc::c_int = libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY);
+const CHANGING: libc::c_int =
+    libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY);
 
 /// openat2(2) or its RESOLVE_CACHED is missing (Linux before 5.12), or a sandbox forbids it.
 static MISSING: AtomicBool = AtomicBool::new(false);
@@ -32,16 +33,15 @@ fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtO
     match file::open_cached(dir_fd, path, flags) {
         Ok(fd) => Ok(AtOnce::Done(fd)),
         Err(e) => match e.raw_os_error() {
-            Some(libc::EAGAIN | libc::EINTR) => Ok(AtOnce::WouldBlock),
             // A FIFO that nobody reads, or a socket: open(2) tells them apart.
             Some(libc::ENXIO) => Ok(AtOnce::Fifo),
             Some(libc::ENOSYS) => {
                 MISSING.store(true, Ordering::Relaxed);
                 Ok(AtOnce::WouldBlock)
             }
-            // Flags that only open(2) forgives, a kernel without RESOLVE_CACHED, or a sandbox's
-            // answer to an unknown call: open(2) gives the answer that counts.
-            Some(libc::EINVAL | libc::EPERM) => Ok(AtOnce::WouldBlock),
+            // Not cached. Or flags that only open(2) forgives, a kernel without RESOLVE_CACHED, a
+            // sandbox's answer to an unknown call: open(2) gives the answer that counts.
+            Some(libc::EAGAIN | libc::EINTR | libc::EINVAL | libc::EPERM) => Ok(AtOnce::WouldBlock),
             _ => Err(e),
         },
     }
@@ -51,11 +51,7 @@ fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtO
 ///
 /// Never blocks, whatever the path is: FIFOs and devices are opened with O_NONBLOCK, which is
 /// taken off again unless it was asked for.
-pub fn open(
-    dir_fd: RawFd,
-    path: &CStr,
-    flags: libc::c_int,
-) -> io::Result<AtOnce<(OwnedFd, Kind)>> {
+pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce<(OwnedFd, Kind)>> {
     if flags & CHANGING != 0 {
         // Only to find out what must not be waited for in a shared thread.
         return Ok(match open_cached(dir_fd, path, libc::O_PATH) {
@@ -106,9 +102,9 @@ pub fn read(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<
         Err(e) => match e.raw_os_error() {
             // EOPNOTSUPP, and EINVAL of older kernels: the file cannot say, such as those of /proc;
             // ESPIPE: it has no offsets. The plain call gives the answer that counts.
-            Some(
-                libc::EAGAIN | libc::EOPNOTSUPP | libc::EINVAL | libc::EINTR | libc::ESPIPE,
-            ) => Ok(AtOnce::WouldBlock),
+            Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::EINVAL | libc::EINTR | libc::ESPIPE) => {
+                Ok(AtOnce::WouldBlock)
+            }
             _ => Err(e),
         },
     }

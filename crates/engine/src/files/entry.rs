@@ -78,24 +78,20 @@ fn single(transfer: &Transfer) -> Option<(*mut u8, u32)> {
 
 fn read(transfer: &Transfer) -> Entry {
     let (fd, offset) = (Fd(transfer.fd), offset(transfer));
-    match single(transfer) {
-        Some((pointer, len)) => opcode::Read::new(fd, pointer, len).offset(offset).build(),
-        None => {
-            let vectors = transfer.vectors();
-            opcode::Readv::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(offset).build()
-        }
+    if let Some((pointer, len)) = single(transfer) {
+        return opcode::Read::new(fd, pointer, len).offset(offset).build();
     }
+    let vectors = transfer.vectors();
+    opcode::Readv::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(offset).build()
 }
 
 fn write(transfer: &Transfer) -> Entry {
     let (fd, offset) = (Fd(transfer.fd), offset(transfer));
-    match single(transfer) {
-        Some((pointer, len)) => opcode::Write::new(fd, pointer, len).offset(offset).build(),
-        None => {
-            let vectors = transfer.vectors();
-            opcode::Writev::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(offset).build()
-        }
+    if let Some((pointer, len)) = single(transfer) {
+        return opcode::Write::new(fd, pointer, len).offset(offset).build();
     }
+    let vectors = transfer.vectors();
+    opcode::Writev::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(offset).build()
 }
 
 fn shaped(transfer: &Transfer, entry: Entry) -> Entry {

@@ -23,8 +23,8 @@ pub mod ring;
 pub mod slots;
 pub mod threads;
 
-pub use entry::LONG;
 pub use crate::sys::transfer::{Segment, Transfer};
+pub use entry::LONG;
 pub use request::{Place, Request};
 pub use slots::Key;
 pub use threads::Work;
@@ -137,11 +137,7 @@ impl<T> Engines<T> {
     }
 
     /// Something to be called on a thread.
-    pub fn call(
-        &mut self,
-        call: Box<dyn FnOnce() + Send>,
-        owner: T,
-    ) -> Result<Ticket, Refused<T>> {
+    pub fn call(&mut self, call: Box<dyn FnOnce() + Send>, owner: T) -> Result<Ticket, Refused<T>> {
         self.pool.submit(Work::Call(call), owner).map(Ticket::Threads)
     }
 
@@ -205,3 +201,6 @@ impl<T> Engines<T> {
         Ok(left)
     }
 }
+
+#[cfg(test)]
+mod tests;

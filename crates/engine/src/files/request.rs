@@ -17,18 +17,52 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub enum Request {
     /// O_CLOEXEC goes without saying. The result is the descriptor.
-    Open { at: Place, flags: libc::c_int, mode: libc::mode_t },
-    Close { fd: RawFd },
+    Open {
+        at: Place,
+        flags: libc::c_int,
+        mode: libc::mode_t,
+    },
+    Close {
+        fd: RawFd,
+    },
     Read(Transfer),
     Write(Transfer),
-    Sync { fd: RawFd, datasync: bool },
-    Truncate { fd: RawFd, len: i64 },
-    Allocate { fd: RawFd, mode: libc::c_int, offset: i64, len: i64 },
-    Rename { from: Place, to: Place, flags: libc::c_uint },
-    Unlink { at: Place, flags: libc::c_int },
-    Mkdir { at: Place, mode: libc::mode_t },
-    Link { from: Place, to: Place, flags: libc::c_int },
-    Symlink { target: CString, at: Place },
+    Sync {
+        fd: RawFd,
+        datasync: bool,
+    },
+    Truncate {
+        fd: RawFd,
+        len: i64,
+    },
+    Allocate {
+        fd: RawFd,
+        mode: libc::c_int,
+        offset: i64,
+        len: i64,
+    },
+    Rename {
+        from: Place,
+        to: Place,
+        flags: libc::c_uint,
+    },
+    Unlink {
+        at: Place,
+        flags: libc::c_int,
+    },
+    Mkdir {
+        at: Place,
+        mode: libc::mode_t,
+    },
+    Link {
+        from: Place,
+        to: Place,
+        flags: libc::c_int,
+    },
+    Symlink {
+        target: CString,
+        at: Place,
+    },
 }
 
 impl Request {

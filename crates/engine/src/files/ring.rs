@@ -48,7 +48,7 @@ struct Record<T> {
 }
 
 pub struct Ring<T> {
-    ring: ManuallyDrop<IoUring>,
+    uring: ManuallyDrop<IoUring>,
     /// Rung by the kernel for every completion, and for what it puts off until this thread comes by
     /// (DEFER_TASKRUN): that the ring's own descriptor does not tell a poll. Never read: an edge
     /// is all that it is for.
@@ -100,7 +100,7 @@ impl<T> Ring<T> {
         let bell = eventfd::create()?;
         ring.submitter().register_eventfd(bell.as_raw_fd())?;
         Ok(Self {
-            ring: ManuallyDrop::new(ring),
+            uring: ManuallyDrop::new(ring),
             bell,
             probe,
             records: Slots::default(),
@@ -209,7 +209,7 @@ impl<T> Ring<T> {
     /// What the entry points to lives until its completion.
     unsafe fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: as this function demands.
-        let pushed = unsafe { self.ring.submission().push(entry) };
+        let pushed = unsafe { self.uring.submission().push(entry) };
         pushed.expect("no more than SUBMISSIONS entries are untaken");
         self.untaken += 1;
         self.in_flight += 1;
@@ -221,7 +221,7 @@ impl<T> Ring<T> {
         loop {
             // SAFETY: no argument structure is passed.
             let result = unsafe {
-                let submitter = self.ring.submitter();
+                let submitter = self.uring.submitter();
                 submitter.enter::<libc::sigset_t>(self.untaken, 0, ENTER_GETEVENTS, None)
             };
             match result {
@@ -242,7 +242,7 @@ impl<T> Ring<T> {
     /// Hands over what has completed. Costs no system call if that was handed over before.
     pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         self.push_some(completions);
-        let submission = self.ring.submission();
+        let submission = self.uring.submission();
         let is_put_off = submission.taskrun() || submission.cq_overflow();
         drop(submission);
         if self.untaken > 0 || is_put_off {
@@ -254,7 +254,7 @@ impl<T> Ring<T> {
 
     fn take_completions(&mut self, completions: &mut Vec<Completion<T>>) {
         loop {
-            let next = self.ring.completion().next();
+            let next = self.uring.completion().next();
             let Some(event) = next else { return };
             self.in_flight -= 1;
             if event.user_data() == CANCELLATION {
@@ -287,7 +287,9 @@ impl<T> Ring<T> {
     ) -> io::Result<usize> {
         if self.is_ours() {
             let keys: Vec<_> = self.records.keys().collect();
-            keys.into_iter().for_each(|key| self.cancel(key));
+            for key in keys {
+                self.cancel(key);
+            }
             while !self.records.is_empty() && Instant::now() < deadline {
                 thread::sleep(Duration::from_micros(200));
                 self.reap(completions)?;
@@ -306,7 +308,7 @@ impl<T> Drop for Ring<T> {
         if self.born == fork::generation() {
             // SAFETY: dropped once, here. In a child of the process that made it, it is left
             // alone: its memory was never mapped there (S6).
-            unsafe { ManuallyDrop::drop(&mut self.ring) }
+            unsafe { ManuallyDrop::drop(&mut self.uring) }
         }
     }
 }
@@ -336,3 +338,6 @@ pub fn trial() -> io::Result<()> {
         n => Err(io::Error::other(format!("a read of 8 bytes brought {n}, or wrong ones"))),
     }
 }
+
+#[cfg(test)]
+mod tests;

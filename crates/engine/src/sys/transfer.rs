@@ -23,7 +23,7 @@ impl Segment {
     /// # Safety
     /// The memory stays where it is until the completion of the operation has been handed back,
     /// and nobody else writes it meanwhile (nor reads it, if the operation is a read).
-        pub unsafe fn new(pointer: *mut u8, len: usize) -> Self {
+    pub unsafe fn new(pointer: *mut u8, len: usize) -> Self {
         Self(IoVec { iov_base: pointer.cast(), iov_len: len })
     }
 

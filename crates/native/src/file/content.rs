@@ -134,11 +134,7 @@ impl Files {
     }
 
     #[pyo3(signature = (fd, size, /))]
-    fn ftruncate<'py>(
-        slf: &Bound<'py, Self>,
-        fd: RawFd,
-        size: i64,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn ftruncate<'py>(slf: &Bound<'py, Self>, fd: RawFd, size: i64) -> PyResult<Bound<'py, PyAny>> {
         Self::begin(slf, Way::Engine(Request::Truncate { fd, len: size }), Want::Nothing)
     }
 

@@ -156,9 +156,9 @@ impl Files {
     /// The loop may run in another thread than before, where its ring is of no use.
     fn follow_thread(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let old = self.engines.with(py, |engines| {
-            engines.as_mut().map_or(Ok(None), Engines::follow_thread)
-        });
+        let old = self
+            .engines
+            .with(py, |engines| engines.as_mut().map_or(Ok(None), Engines::follow_thread));
         let old = old.map_err(|e| errors::os_error("io_uring_setup", &e))?;
         let Some(old) = old else { return Ok(()) };
         if let Some(token) = self.ring_token.take(py) {
@@ -335,9 +335,9 @@ impl Files {
     /// What `oneloop.files.engine_info()` tells.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
-        let (under_way, threads) = self.engines.with(py, |engines| {
-            engines.as_ref().map_or((0, 0), |e| (e.under_way(), e.threads()))
-        });
+        let (under_way, threads) = self
+            .engines
+            .with(py, |engines| engines.as_ref().map_or((0, 0), |e| (e.under_way(), e.threads())));
         let refused = PyDict::new(py);
         for (choice, why) in &self.refused {
             refused.set_item(choice.name(), why)?;

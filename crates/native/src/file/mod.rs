@@ -9,9 +9,11 @@ mod cancel;
 mod content;
 mod exit;
 mod files;
+mod lines;
 mod names;
 mod pending;
 mod whole;
 
 pub use exit::wait_for_file_calls;
 pub use files::Files;
+pub use lines::{Line, Lines, ReadAhead};

@@ -66,7 +66,7 @@ impl Pending {
 }
 
 impl Want {
-    fn value<'py>(self, py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyAny>> {
+    fn value(self, py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, PyAny>> {
         if let Self::Answer(answer) = self {
             let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(answer) = answer {
