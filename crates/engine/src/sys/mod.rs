@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 pub mod address;
+pub mod aio;
 pub mod clock;
 pub mod epoll;
 pub mod eventfd;

@@ -1,0 +1,5 @@
+//! Engines of file I/O: ways to hand an operation to the kernel and to hear of its completion.
+
+pub mod aio;
+pub mod operation;
+pub mod slots;
