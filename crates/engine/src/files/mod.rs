@@ -2,4 +2,9 @@
 
 pub mod aio;
 pub mod operation;
+pub mod polled;
+pub mod polled_ring;
 pub mod slots;
+
+#[cfg(test)]
+mod fixtures;

@@ -81,6 +81,10 @@ impl<R> Slots<R> {
         self.len() == 0
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = &R> {
+        self.slots.iter().filter_map(|slot| slot.record.as_ref())
+    }
+
     /// Of all operations under way.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         let live = self.slots.iter().enumerate().filter(|(_, slot)| slot.record.is_some());

@@ -10,6 +10,7 @@
 pub mod address;
 pub mod aio;
 pub mod clock;
+pub mod descriptor;
 pub mod epoll;
 pub mod eventfd;
 pub mod fork;
