@@ -1,6 +1,7 @@
 //! The extension module `oneloop._native`: exports only.
 
 mod address;
+mod aio;
 mod errors;
 mod event_loop;
 mod ffi;
@@ -24,6 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::WritePipeTransport>()?;
     module.add_class::<transport::Listener>()?;
     module.add_class::<sockets::SockOperation>()?;
+    aio::add_classes(module)?;
     transport::add_methods(module.py())?;
     event_loop::add_methods(module.py())
 }

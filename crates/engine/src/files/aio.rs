@@ -271,7 +271,7 @@ impl<T> AioContext<T> {
 
     /// Gives up what is in flight: its memory is never freed (S1), and the kernel's context stays
     /// until the process ends, because io_destroy(2) would wait. Returns how many.
-    fn leak(&mut self) -> usize {
+    pub(super) fn leak(&mut self) -> usize {
         let leaked = self.records.len();
         if leaked > 0 {
             std::mem::forget(std::mem::take(&mut self.records));

@@ -112,6 +112,14 @@ impl<T> Polled<T> {
             Self::Aio(context) => context.drain(limit),
         }
     }
+
+    /// Ends it at once. Returns how many operations were still in flight: they are leaked (S1).
+    pub fn abandon(mut self) -> usize {
+        match &mut self {
+            Self::Ring(ring) => ring.leak(),
+            Self::Aio(context) => context.leak(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -16,11 +16,13 @@
 // The rings are one of the engine's rooms for `unsafe`; see SAFETY.md.
 #![allow(unsafe_code)]
 
-use super::operation::{Completion, Opcode, Operation, Submission};
+mod entry;
+
+use super::operation::{Completion, Memory, Opcode, Operation, Submission};
 use super::slots::{Key, Slots};
-use crate::sys::{descriptor, eventfd, fork};
+use crate::sys::{eventfd, fork};
 use io_uring::squeue::{Entry, Flags};
-use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -34,8 +36,6 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 const SUBMISSIONS: u32 = 256;
 /// The user data of entries that are no operation: cancellations, and writes to eventfds.
 const NOBODY: u64 = u64::MAX;
-/// What is written to an eventfd when its operation completes.
-static ONE: u64 = 1;
 
 struct Kernel {
     ring: ManuallyDrop<IoUring>,
@@ -162,7 +162,7 @@ impl<T> PolledRing<T> {
             return Err((operation, full()));
         }
         let resfd = operation.resfd;
-        if let Err(e) = check(&operation) {
+        if let Err(e) = entry::check(&operation) {
             return Err((operation, e));
         }
         let key = self.records.insert(Box::new(Record { operation, is_cancelled: false }));
@@ -176,11 +176,10 @@ impl<T> PolledRing<T> {
     /// False: the queue is full, and the kernel takes nothing at this moment.
     fn push(&mut self, key: Key, resfd: Option<RawFd>) -> bool {
         let Some(record) = self.records.get_mut(key) else { return false };
-        let entry = describe(&record.operation).user_data(key.as_u64());
+        let entry = entry::of(&record.operation).user_data(key.as_u64());
         let Some(fd) = resfd else { return self.push_all(&[entry]) };
-        let one = (&raw const ONE).cast();
-        let write = opcode::Write::new(Fd(fd), one, 8).build().user_data(NOBODY);
-        self.push_all(&[entry.flags(Flags::IO_HARDLINK), write])
+        let raise = entry::raise(fd).user_data(NOBODY);
+        self.push_all(&[entry.flags(Flags::IO_HARDLINK), raise])
     }
 
     fn push_all(&mut self, entries: &[Entry]) -> bool {
@@ -188,7 +187,7 @@ impl<T> PolledRing<T> {
             // SAFETY: `&mut self`: nobody else has the queue; a `Waiter` only lets the kernel read it.
             let mut queue = unsafe { self.kernel.ring.submission_shared() };
             // SAFETY: S1: the record, and with it the owner of the memory (`Memory::new`), stays in
-            // its slot until `complete` has seen the completion; `ONE` is static.
+            // its slot until `complete` has seen the completion.
             if unsafe { queue.push_multiple(entries) }.is_ok() {
                 return true;
             }
@@ -271,17 +270,33 @@ impl<T> PolledRing<T> {
         Err(io::Error::from_raw_os_error(libc::EAGAIN))
     }
 
-    /// Cancels everything and waits for it, at most for `limit`. Returns the completions; what is in
-    /// flight after that is left to `drop`.
+    /// Cancels what only waits, lets the rest end, at most for `limit`, and cancels it then. Returns
+    /// the completions; what is in flight after that is left to `drop`.
     pub fn drain(&mut self, limit: Duration) -> Vec<Completion<T>> {
         if self.kernel.refuse_foreign().is_err() {
             return self.disown();
         }
+        self.cancel_all(|opcode| matches!(opcode, Opcode::Read | Opcode::Poll { .. }));
+        let mut completions = self.wait_for_all(limit);
+        if !self.records.is_empty() {
+            self.cancel_all(|_| true);
+            completions.extend(self.wait_for_all(LAST_WAIT));
+        }
+        completions
+    }
+
+    fn cancel_all(&mut self, wanted: impl Fn(Opcode) -> bool) {
         let keys: Vec<Key> = self.records.keys().collect();
         for key in keys {
-            // What cannot be cancelled ends by itself, or is leaked.
-            let _unsent = self.cancel(key);
+            let record = self.records.get_mut(key);
+            if record.is_some_and(|record| wanted(record.operation.opcode)) {
+                // What cannot be cancelled ends by itself, or is leaked.
+                let _unsent = self.cancel(key);
+            }
         }
+    }
+
+    fn wait_for_all(&mut self, limit: Duration) -> Vec<Completion<T>> {
         let end = Instant::now() + limit;
         let mut completions = Vec::new();
         loop {
@@ -315,7 +330,7 @@ impl<T> PolledRing<T> {
     }
 
     /// Leaves what is in flight in memory for ever (S1), and says how much that is.
-    fn leak(&mut self) -> usize {
+    pub(super) fn leak(&mut self) -> usize {
         let leaked = self.records.len();
         std::mem::forget(std::mem::take(&mut self.records));
         leaked
@@ -331,63 +346,6 @@ impl<T> Drop for PolledRing<T> {
     }
 }
 
-/// What kernel AIO refuses at the submission is refused here too, so that both engines say it at the
-/// same place: a descriptor that is not open, not for this direction, or no eventfd.
-fn check<T>(operation: &Operation<T>) -> io::Result<()> {
-    let flags = descriptor::open_flags(operation.fd)?;
-    let is_wrong = match operation.opcode {
-        Opcode::Read => flags & libc::O_ACCMODE == libc::O_WRONLY,
-        Opcode::Write => flags & libc::O_ACCMODE == libc::O_RDONLY,
-        _ => false,
-    };
-    if is_wrong || flags & libc::O_PATH != 0 {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
-    }
-    if let Some(fd) = operation.resfd
-        && !descriptor::is_anonymous(fd)?
-    {
-        // The ring would write into any file.
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    Ok(())
-}
-
-/// An operation in the ring's words.
-fn describe<T>(operation: &Operation<T>) -> Entry {
-    let fd = Fd(operation.fd);
-    let segments = operation.memory.segments();
-    let count = segments.len() as u32;
-    let offset = operation.offset.cast_unsigned();
-    let (flags, priority) = (operation.rw_flags, operation.priority);
-    // A length of 32 bits is the ring's; longer transfers are short ones, as the kernel's are anyway.
-    let scalar = |segment: &libc::iovec| u32::try_from(segment.iov_len).unwrap_or(i32::MAX as u32);
-    match (operation.opcode, segments) {
-        (Opcode::Read, [one]) => opcode::Read::new(fd, one.iov_base.cast(), scalar(one))
-            .offset(offset)
-            .rw_flags(flags)
-            .ioprio(priority)
-            .build(),
-        (Opcode::Write, [one]) => opcode::Write::new(fd, one.iov_base.cast(), scalar(one))
-            .offset(offset)
-            .rw_flags(flags)
-            .ioprio(priority)
-            .build(),
-        (Opcode::Read, many) => opcode::Readv::new(fd, many.as_ptr(), count)
-            .offset(offset)
-            .rw_flags(flags)
-            .ioprio(priority)
-            .build(),
-        (Opcode::Write, many) => opcode::Writev::new(fd, many.as_ptr(), count)
-            .offset(offset)
-            .rw_flags(flags)
-            .ioprio(priority)
-            .build(),
-        (Opcode::Fsync, _) => opcode::Fsync::new(fd).build(),
-        (Opcode::Fdsync, _) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
-        (Opcode::Poll { mask }, _) => opcode::PollAdd::new(fd, u32::from(mask)).build(),
-    }
-}
-
 /// Whether a ring works here: reads from an eventfd through one.
 pub fn trial() -> io::Result<()> {
     let mut ring = PolledRing::<Box<[u8; 8]>>::new(1)?;
@@ -400,7 +358,7 @@ pub fn trial() -> io::Result<()> {
         fd: source.as_raw_fd(),
         offset: 0,
         // SAFETY: the box is the owner; its content does not move with it.
-        memory: unsafe { super::operation::Memory::new(Box::new([segment])) },
+        memory: unsafe { Memory::new(Box::new([segment])) },
         rw_flags: 0,
         priority: 0,
         resfd: None,
@@ -411,7 +369,7 @@ pub fn trial() -> io::Result<()> {
     }
     ring.waiter().wait(1, Some(LAST_WAIT.as_nanos() as u64))?;
     match ring.collect(1)?.pop() {
-        Some(done) if done.result == 8 && *done.owner == ONE.to_ne_bytes() => Ok(()),
+        Some(done) if done.result == 8 && *done.owner == 1u64.to_ne_bytes() => Ok(()),
         Some(done) if done.result < 0 => Err(io::Error::from_raw_os_error(-done.result as i32)),
         _ => Err(io::Error::from_raw_os_error(libc::EIO)),
     }

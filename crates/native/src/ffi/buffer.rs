@@ -35,6 +35,15 @@ impl View {
         self.0.len.cast_unsigned()
     }
 
+    pub fn is_readonly(&self) -> bool {
+        self.0.readonly != 0
+    }
+
+    /// Where the memory lies: valid until the view is dropped.
+    pub fn segment(&self) -> libc::iovec {
+        libc::iovec { iov_base: self.0.buf, iov_len: self.len() }
+    }
+
     /// The bytes, which Python code may change; so no call into Python while the slice lives.
     pub fn as_slice(&self, _py: Python<'_>) -> &[u8] {
         if self.len() == 0 {
