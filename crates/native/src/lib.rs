@@ -4,6 +4,7 @@ mod address;
 mod errors;
 mod event_loop;
 mod ffi;
+mod file;
 mod imports;
 mod sockets;
 mod transport;
@@ -24,6 +25,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::WritePipeTransport>()?;
     module.add_class::<transport::Listener>()?;
     module.add_class::<sockets::SockOperation>()?;
+    module.add_function(wrap_pyfunction!(file::direct_alignment, module)?)?;
+    module.add_function(wrap_pyfunction!(file::inotify_init, module)?)?;
+    module.add_function(wrap_pyfunction!(file::inotify_add_watch, module)?)?;
+    module.add_function(wrap_pyfunction!(file::inotify_rm_watch, module)?)?;
     transport::add_methods(module.py())?;
     event_loop::add_methods(module.py())
 }

@@ -12,8 +12,10 @@ pub mod clock;
 pub mod epoll;
 pub mod eventfd;
 pub mod fork;
+pub mod inotify;
 pub mod memory;
 pub mod socket;
+pub mod statx;
 
 use std::io;
 
