@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    import asyncio
+
     from oneloop._native import Files
 
 __all__ = ["AnyPath", "FdOrPath", "at", "encoded", "named", "opened"]
@@ -57,16 +59,30 @@ def named(error: OSError, path: FdOrPath, path2: AnyPath | None = None) -> OSErr
     return error
 
 
-async def opened(files: Files, path: AnyPath, flags: int, mode: int = 0o666, dir_fd: int | None = None) -> int:
+async def opened(
+    files: Files, path: AnyPath, flags: int, mode: int = 0o666, dir_fd: int | None = None, *, function: str = "open"
+) -> int:
     """A new descriptor, which is the caller's to close.
 
     Raises:
         OSError: with `filename`, as `os.open` raises it.
     """
-    name = encoded(path)
+    name = encoded(path, function)
     try:
         fd = files.open(name, flags | os.O_CLOEXEC, mode, at(dir_fd))
-        return fd if isinstance(fd, int) else await fd
+        if isinstance(fd, int):
+            return fd
+        try:
+            return await fd
+        except BaseException:
+            # Opened and cancelled in the same tick: nobody else would close it.
+            fd.add_done_callback(_close_late)
+            raise
     except OSError as error:
         named(error, path)
         raise
+
+
+def _close_late(opening: asyncio.Future[int]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        os.close(opening.result())

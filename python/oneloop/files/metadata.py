@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from oneloop.files.deadline import bounded
 from oneloop.files.engine import current
-from oneloop.files.kernel_path import at, encoded, named, opened
+from oneloop.files.kernel_path import named, opened
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -50,7 +50,6 @@ __all__ = [
     "utime",
 ]
 
-_LOOK = os.O_PATH | os.O_CLOEXEC
 # os.stat needs no descriptor, so it must not fail for want of one.
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
@@ -61,15 +60,12 @@ async def status(path: FdOrPath, dir_fd: int | None, follow_symlinks: bool) -> o
         # No path to look up; os refuses the other arguments where they make no sense.
         return os.stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     files = current()
-    name = encoded(path, "stat")
+    flags = os.O_PATH if follow_symlinks else os.O_PATH | os.O_NOFOLLOW
     try:
-        fd = files.open(name, _LOOK if follow_symlinks else _LOOK | os.O_NOFOLLOW, 0, at(dir_fd))
-        if not isinstance(fd, int):
-            fd = await fd
+        fd = await opened(files, path, flags, 0, dir_fd, function="stat")
     except OSError as error:
         if error.errno in _NO_DESCRIPTORS:
             return await files.call(os.stat, path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
-        named(error, path)
         raise
     try:
         return os.fstat(fd)
