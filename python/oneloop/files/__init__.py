@@ -7,6 +7,7 @@ oneloop loop.
 
 from __future__ import annotations
 
+from oneloop.files.binary import BinaryFile
 from oneloop.files.copying import copy, copy2, copyfile, copymode, copystat, copytree, move
 from oneloop.files.direct import DirectAlignment, aligned_buffer, direct_alignment
 from oneloop.files.entry import DirEntry
@@ -52,21 +53,28 @@ from oneloop.files.naming import (
     symlink,
     unlink,
 )
+from oneloop.files.opening import Opening, open  # noqa: A004 - the built-in's other half
 from oneloop.files.path import Path
 from oneloop.files.path_info import PathInfo
+from oneloop.files.text import TextFile
 from oneloop.files.tree import ScandirIterator, glob, listdir, rmtree, scandir
+from oneloop.files.unbuffered import UnbufferedFile
 from oneloop.files.walking import walk
 from oneloop.files.watching import Change, Event, Watch, watch
 from oneloop.files.whole import read_file, read_text, write_file, write_text
 
 __all__ = [
+    "BinaryFile",
     "Change",
     "DirEntry",
     "DirectAlignment",
     "Event",
+    "Opening",
     "Path",
     "PathInfo",
     "ScandirIterator",
+    "TextFile",
+    "UnbufferedFile",
     "Watch",
     "access",
     "aligned_buffer",
@@ -100,6 +108,7 @@ __all__ = [
     "makedirs",
     "mkdir",
     "move",
+    "open",
     "read_file",
     "read_text",
     "readlink",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from oneloop.files import jobs, metadata, naming, tree, whole
 from oneloop.files.deadline import bounded
 from oneloop.files.engine import current
+from oneloop.files.opening import open as open_file
 from oneloop.files.path_copying import copy_path, move_path
 from oneloop.files.path_info import PathInfo
 from oneloop.files.walking import walk_path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from _typeshed import ReadableBuffer, StrPath
+
+    from oneloop.files.opening import Opening
 
 __all__ = ["Path"]
 
@@ -193,13 +196,11 @@ class Path(pathlib.PurePosixPath):
         newline: str | None = None,
         *,
         timeout: float | None = None,
-    ) -> Any:
+    ) -> Opening[Any]:
         """Open the file: an awaitable and async context manager, as `oneloop.files.open` gives it."""
-        from oneloop.files.opening import open as open_file
-
         if "b" not in mode:
             encoding = io.text_encoding(encoding)
-        return open_file(self, mode, buffering, encoding, errors, newline, timeout=timeout)
+        return open_file(str(self), mode, buffering, encoding, errors, newline, timeout=timeout)
 
     @bounded
     async def read_bytes(self, *, timeout: float | None = None) -> bytes:

@@ -7,7 +7,7 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from oneloop.files.binary import BinaryFile
 from oneloop.files.engine import current
@@ -26,7 +26,6 @@ __all__ = [
     "wrap",
 ]
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 # Files whose methods are coroutines already.
@@ -42,11 +41,11 @@ def call(loop: Any, executor: Any, function: Callable[..., T], *args: Any, **kwa
     return chosen
 
 
-def wrap(func: Callable[P, T]) -> Callable[..., Coroutine[Any, Any, T]]:
+def wrap(func: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
     """A coroutine function that runs `func` on the pool; it also takes `loop` and `executor`."""
 
     @wraps(func)
-    async def run(*args: Any, loop: Any = None, executor: Any = None, **kwargs: Any) -> T:
+    async def run(*args: Any, loop: Any = None, executor: Any = None, **kwargs: Any) -> Any:
         return await call(loop, executor, func, *args, **kwargs)
 
     return run

@@ -48,7 +48,7 @@ async def _named(loop: Any, executor: Any, options: dict[str, Any], *args: Any) 
     # Its methods are those of the file inside, and closing it removes the name.
     result = wrap(file.file, file, loop=loop, executor=executor)
     if _HAS_DELETE_ON_CLOSE:
-        result._closer = file._closer  # type: ignore[attr-defined]
+        result._closer = file._closer
     else:
         result.delete = file.delete
     return result
