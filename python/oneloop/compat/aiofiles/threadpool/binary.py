@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
-from oneloop.compat.aiofiles.base import OURS, AsyncBase, AsyncIndirectBase
+from oneloop.compat.aiofiles.base import AsyncBase, AsyncIndirectBase
+from oneloop.compat.aiofiles.detaching import detach
 from oneloop.compat.aiofiles.threadpool.utils import (
     delegate_to_executor,
     proxy_method_directly,
@@ -46,10 +46,8 @@ class AsyncBufferedIOBase(AsyncBase):
     """A file that is open for writing in binary, buffered."""
 
     def detach(self) -> Any:
-        """The raw file of a file of io's; UnsupportedOperation for what `open` gave."""
-        if isinstance(self._file, OURS):
-            raise io.UnsupportedOperation("detach")
-        return self._file.detach()
+        """The raw file inside, as io's; this one is of no use any more."""
+        return detach(self)
 
 
 @delegate_to_executor("peek")

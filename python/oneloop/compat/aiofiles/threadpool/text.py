@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
-from oneloop.compat.aiofiles.base import OURS, AsyncBase, AsyncIndirectBase
+from oneloop.compat.aiofiles.base import AsyncBase, AsyncIndirectBase
+from oneloop.compat.aiofiles.detaching import detach
 from oneloop.compat.aiofiles.threadpool.utils import (
     delegate_to_executor,
     proxy_method_directly,
@@ -40,10 +40,8 @@ class AsyncTextIOWrapper(AsyncBase):
     """A text file."""
 
     def detach(self) -> Any:
-        """The binary file of a file of io's; UnsupportedOperation for what `open` gave."""
-        if isinstance(self._file, OURS):
-            raise io.UnsupportedOperation("detach")
-        return self._file.detach()
+        """The binary file inside, as io's; this one is of no use any more."""
+        return detach(self)
 
 
 @delegate_to_executor(*_METHODS)
