@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from oneloop._native import Files
 
 __all__ = ["current"]
+
+# Threads may still run what a closed loop has left them.
+atexit.register(_native.wait_for_file_calls)
 
 ENVIRONMENT = "ONELOOP_FILES"
 """Names the engine that all loops of the process use: ring, aio or threads."""

@@ -11,11 +11,13 @@ pub mod address;
 pub mod clock;
 pub mod epoll;
 pub mod eventfd;
+pub mod file;
 pub mod fork;
 pub mod inotify;
 pub mod memory;
 pub mod socket;
 pub mod statx;
+pub mod transfer;
 
 use std::io;
 
