@@ -29,6 +29,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::WritePipeTransport>()?;
     module.add_class::<transport::Listener>()?;
     module.add_class::<sockets::SockOperation>()?;
+    module.add_function(wrap_pyfunction!(file::direct_alignment, module)?)?;
+    module.add_function(wrap_pyfunction!(file::inotify_init, module)?)?;
+    module.add_function(wrap_pyfunction!(file::inotify_add_watch, module)?)?;
+    module.add_function(wrap_pyfunction!(file::inotify_rm_watch, module)?)?;
     module.add_class::<file::Files>()?;
     module.add_class::<file::ReadAhead>()?;
     module.add_class::<file::Lines>()?;

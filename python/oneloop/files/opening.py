@@ -229,7 +229,7 @@ class Opening(Generic[F]):
 def _refusal(mode: object, buffering: object, encoding: object, errors: object, newline: object) -> Exception:
     """What the built-in `open()` says to such arguments, in its words for this version of Python."""
     try:
-        builtins.open(  # type: ignore[call-overload]  # noqa: PTH123 - it is the one that knows
+        builtins.open(  # type: ignore[call-overload]
             os.devnull, mode, buffering, encoding, errors, newline
         ).close()
     except (TypeError, ValueError) as exc:

@@ -15,8 +15,10 @@ pub mod epoll;
 pub mod eventfd;
 pub mod file;
 pub mod fork;
+pub mod inotify;
 pub mod memory;
 pub mod socket;
+pub mod statx;
 pub mod transfer;
 
 use std::io;
