@@ -6,12 +6,12 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Self, TypeVar, TypeVarTuple, final, overload
+from typing import Any, AnyStr, Generic, Literal, Self, TypeVar, TypeVarTuple, final, overload
 
-from _typeshed import ReadableBuffer, WriteableBuffer
+from _typeshed import HasFileno, ReadableBuffer, WriteableBuffer
 from typing_extensions import disjoint_base
 
 _T = TypeVar("_T")
@@ -316,3 +316,184 @@ class Files:
     # Runs a Python callable on a thread of the loop's own small pool.
     def call(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> asyncio.Future[_T]: ...
     def shut(self) -> None: ...
+
+# What direct I/O on a descriptor must be aligned to, as (memory, offset) in bytes, zeros where the
+# file has none; None if the kernel does not tell.
+def direct_alignment(fd: int, /) -> tuple[int, int] | None: ...
+def inotify_init() -> int: ...
+def inotify_add_watch(queue: int, path: bytes, mask: int, /) -> int: ...
+def inotify_rm_watch(queue: int, watch: int, /) -> None: ...
+def wait_for_file_calls() -> None: ...
+
+# The native twins of `oneloop.files.readahead`'s classes, for lines that end with one character.
+@final
+class ReadAhead(Generic[AnyStr]):
+    def __new__(cls, newline: AnyStr) -> Self: ...
+    is_held: bool
+    @property
+    def remaining(self) -> int: ...
+    def feed(self, data: AnyStr) -> None: ...
+    def take(self, size: int = -1) -> AnyStr: ...
+    def take_line(self, limit: int = -1) -> AnyStr | None: ...
+    def peek(self) -> AnyStr: ...
+    def move(self, distance: int) -> bool: ...
+    def clear(self) -> None: ...
+
+@final
+class Lines(Generic[AnyStr]):
+    def __new__(cls, more: Callable[[], Awaitable[AnyStr]], ahead: ReadAhead[AnyStr]) -> Self: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Awaitable[AnyStr]: ...
+
+# `oneloop.aio`: what a program submits and polls for itself. A file is a descriptor's number or an
+# object with `fileno()`; so is `res_fd`, which is an eventfd.
+@disjoint_base
+class AioRequest:
+    @property
+    def file(self) -> int | HasFileno: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def rw_flags(self) -> int: ...
+    @property
+    def priority_class(self) -> int: ...
+    @property
+    def priority_value(self) -> int: ...
+    @property
+    def res_fd(self) -> int | HasFileno | None: ...
+    @property
+    def in_flight(self) -> bool: ...
+
+@final
+class AioRead(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        buffer: WriteableBuffer,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        rw_flags: int = 0,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def buffer(self) -> WriteableBuffer: ...
+    @property
+    def length(self) -> int: ...
+
+@final
+class AioWrite(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        buffer: ReadableBuffer,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        rw_flags: int = 0,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def buffer(self) -> ReadableBuffer: ...
+    @property
+    def length(self) -> int: ...
+
+@final
+class AioReadV(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        buffers: Iterable[WriteableBuffer],
+        offset: int = 0,
+        *,
+        rw_flags: int = 0,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def buffers(self) -> tuple[WriteableBuffer, ...]: ...
+
+@final
+class AioWriteV(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        buffers: Iterable[ReadableBuffer],
+        offset: int = 0,
+        *,
+        rw_flags: int = 0,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def buffers(self) -> tuple[ReadableBuffer, ...]: ...
+
+@final
+class AioFsync(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        *,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+
+@final
+class AioFdsync(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        *,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+
+@final
+class AioPoll(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        events: int,
+        *,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def events(self) -> int: ...
+
+@final
+class AioEvent:
+    @property
+    def request(self) -> AioRequest: ...
+    @property
+    def response(self) -> int: ...
+    @property
+    def response2(self) -> int: ...
+    def result(self) -> int: ...
+
+@final
+class AioContext:
+    def __new__(cls, max_jobs: int, engine: Literal["ring", "aio"] | None = None) -> Self: ...
+    def submit(self, *requests: AioRequest) -> int: ...
+    def get_events(self, min_jobs: int, max_jobs: int, timeout: float | None = None) -> tuple[AioEvent, ...]: ...
+    def cancel(self, request: AioRequest) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def engine(self) -> str: ...
+    @property
+    def max_jobs(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...

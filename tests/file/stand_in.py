@@ -17,6 +17,10 @@ from typing import Any
 POLL_S = 0.001
 
 
+def _at(dir_fd: int) -> int | None:
+    return None if dir_fd == -100 else dir_fd
+
+
 class StandIn:
     engine = "stand-in"
 
@@ -134,8 +138,43 @@ class StandIn:
     def ftruncate(self, fd: int, size: int) -> Any:
         return self._run("truncate", lambda: os.ftruncate(fd, size))
 
+    def read_file(self, path: bytes) -> Any:
+        self.log.append("read_file")
+        if self.mode != "now":
+            return None
+        with open(path, "rb") as file:
+            return file.read()
+
+    def fallocate(self, fd: int, mode: int, offset: int, size: int) -> Any:
+        assert mode == 0
+        return self._run("fallocate", lambda: os.posix_fallocate(fd, offset, size))
+
+    def rename(self, src: bytes, dst: bytes, src_dir_fd: int, dst_dir_fd: int, flags: int) -> Any:
+        at = {"src_dir_fd": _at(src_dir_fd), "dst_dir_fd": _at(dst_dir_fd)}
+        return self._run("rename", lambda: os.rename(src, dst, **at))
+
     def unlink(self, path: bytes, is_dir: bool, dir_fd: int) -> Any:
-        return self._run("unlink", lambda: os.rmdir(path) if is_dir else os.unlink(path))
+        return self._run("unlink", lambda: (os.rmdir if is_dir else os.unlink)(path, dir_fd=_at(dir_fd)))
+
+    def mkdir(self, path: bytes, mode: int, dir_fd: int) -> Any:
+        return self._run("mkdir", lambda: os.mkdir(path, mode, dir_fd=_at(dir_fd)))
+
+    def link(self, src: bytes, dst: bytes, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool) -> Any:
+        # Before Python 3.14 os.link() follows only if it is given a directory's descriptor.
+        here = os.open(".", os.O_PATH) if src_dir_fd == -100 else None
+        at = {"src_dir_fd": src_dir_fd if here is None else here, "dst_dir_fd": _at(dst_dir_fd)}
+
+        def operation() -> None:
+            try:
+                os.link(src, dst, **at, follow_symlinks=follow_symlinks)
+            finally:
+                if here is not None:
+                    os.close(here)
+
+        return self._run("link", operation)
+
+    def symlink(self, target: bytes, path: bytes, dir_fd: int) -> Any:
+        return self._run("symlink", lambda: os.symlink(target, path, dir_fd=_at(dir_fd)))
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         mode, self.mode = self.mode, "later" if self.mode in ("now", "mixed") else self.mode

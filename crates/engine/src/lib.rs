@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod fake;
+pub mod files;
 pub mod poller;
 pub mod sys;
 pub mod timers;

@@ -12,7 +12,21 @@ from importlib import import_module
 __all__ = ["KNOWN", "install"]
 
 # Package: the modules of its facade, parents first.
-_MODULES = {"uvloop": ("uvloop", "uvloop.loop")}
+_MODULES = {
+    "aiofiles": (
+        "aiofiles",
+        "aiofiles.base",
+        "aiofiles.os",
+        "aiofiles.ospath",
+        "aiofiles.tempfile",
+        "aiofiles.tempfile.temptypes",
+        "aiofiles.threadpool",
+        "aiofiles.threadpool.binary",
+        "aiofiles.threadpool.text",
+        "aiofiles.threadpool.utils",
+    ),
+    "uvloop": ("uvloop", "uvloop.loop"),
+}
 
 KNOWN = tuple(sorted(_MODULES))
 """Names of the packages that have a facade."""

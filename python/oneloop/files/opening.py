@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypeV
 
 from oneloop.files import engine
 from oneloop.files.binary import SEEK_TEXT, BinaryFile
-from oneloop.files.file import Origin, limited
+from oneloop.files.deadline import within
+from oneloop.files.file import Origin
 from oneloop.files.mode import Mode, parse
 from oneloop.files.raw import Descriptor, undisturbed
 from oneloop.files.text import Style, TextFile, style_of
@@ -254,7 +255,7 @@ class Opening(Generic[F]):
 def _refusal(mode: object, buffering: object, encoding: object, errors: object, newline: object) -> Exception:
     """What the built-in `open()` says to such arguments, in its words for this version of Python."""
     try:
-        builtins.open(  # type: ignore[call-overload]  # noqa: PTH123 - it is the one that knows
+        builtins.open(  # type: ignore[call-overload]
             os.devnull, mode, buffering, encoding, errors, newline
         ).close()
     except (TypeError, ValueError) as exc:
@@ -285,7 +286,7 @@ def _name_of(file: object) -> str | bytes | int:
 
 async def _opened(request: Request) -> AnyFile:
     if request.timeout_s is not None:
-        return await limited(_opened(request._replace(timeout_s=None)), request.timeout_s)
+        return await within(request.timeout_s, _opened(request._replace(timeout_s=None)))
     files = engine.current()
     name = request.name
     if isinstance(name, int):

@@ -66,7 +66,7 @@ async def _nameless(
             raise
         number, path = await _created(suffix, prefix, where, files)
         try:
-            os.unlink(path)  # noqa: PTH108 - bytes or str
+            os.unlink(path)
         except BaseException:
             os.close(number)
             raise
@@ -147,7 +147,7 @@ class NamedTemporaryFile:
         # In place: no await, at which a cancelled program could leave it behind.
         if self.delete and self.name:
             self.delete = False
-            os.unlink(self.name)  # noqa: PTH108 - bytes or str
+            os.unlink(self.name)
 
     def __del__(self) -> None:
         if self.__dict__.get("file") is not None:
@@ -385,7 +385,7 @@ async def _created(suffix: Affix, prefix: Affix, folder: str | bytes, files: Fil
     for _ in range(tempfile.TMP_MAX):
         middle = secrets.token_hex(4)
         affixes = [os.fsencode(part) for part in (prefix or tempfile.gettempprefix(), middle, suffix or "")]
-        path = os.path.join(os.path.abspath(os.fsencode(folder)), b"".join(affixes))  # noqa: PTH100, PTH118 - bytes
+        path = os.path.join(os.path.abspath(os.fsencode(folder)), b"".join(affixes))
         name = path if is_bytes else os.fsdecode(path)
         try:
             opened = files.open(path, FLAGS, RIGHTS, AT_FDCWD)
@@ -415,7 +415,7 @@ def _close(opened: Future[int], path: bytes | None = None) -> None:
         return
     os.close(opened.result())
     if path is not None:
-        os.unlink(path)  # noqa: PTH108 - bytes
+        os.unlink(path)
 
 
 def _remove_late(made: Future[tempfile.TemporaryDirectory[Any]]) -> None:

@@ -8,12 +8,18 @@
 #![allow(unsafe_code)]
 
 pub mod address;
+pub mod aio;
 pub mod clock;
+pub mod descriptor;
 pub mod epoll;
 pub mod eventfd;
+pub mod file;
 pub mod fork;
+pub mod inotify;
 pub mod memory;
 pub mod socket;
+pub mod statx;
+pub mod transfer;
 
 use std::io;
 
