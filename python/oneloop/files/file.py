@@ -355,6 +355,8 @@ class File:
                 return None
         closing = self._closing
         assert closing is not None
+        if closing.done():
+            return None
         await undisturbed(closing)
         return closing.result()
 
