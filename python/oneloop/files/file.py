@@ -255,14 +255,12 @@ class File:
         """All that is left, what is read ahead included; an error or a cancelled wait loses nothing."""
         pieces: list[bytes] = []
         total = 0
-        status = os.fstat(self._descriptor.number)
-        is_regular = stat.S_ISREG(status.st_mode) and status.st_size > 0
+        end = self._end()
         try:
             while True:
-                size = max(UNKNOWN_SIZE_BYTES, total)
-                if is_regular and (missing := status.st_size - self._raw_tell()) >= 0:
-                    # One more than there should be shows that it was all.
-                    size = missing + 1
+                missing = end - self._raw_tell() if end else -1
+                # One more than there should be shows that it was all.
+                size = missing + 1 if missing >= 0 else max(UNKNOWN_SIZE_BYTES, total)
                 if self._descriptor.is_direct:
                     size += -size % DIRECT_BLOCK_BYTES
                 data = await self._fetch(size)
@@ -270,7 +268,7 @@ class File:
                     break
                 pieces.append(data)
                 total += len(data)
-                if is_regular and len(data) < size and self._raw_tell() == status.st_size:
+                if len(data) == missing:
                     break
         except BaseException:
             self._ahead.feed(b"".join(pieces))
@@ -278,6 +276,18 @@ class File:
         if self._ahead.remaining:
             pieces.insert(0, self._ahead.take())
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _end(self) -> int:
+        """Where the file ends, 0 if it does not tell."""
+        if self._offset < 0:
+            status = os.fstat(self._descriptor.number)
+            return status.st_size if stat.S_ISREG(status.st_mode) else 0
+        try:
+            # Cheaper than fstat(2), and the kernel's position is nobody's.
+            return os.lseek(self._descriptor.number, 0, os.SEEK_END)
+        except OSError:
+            # Some files of the kernel have no end to seek to.
+            return 0
 
     def _launch(self, views: list[memoryview], owed: int) -> int | Flight:
         """Write at the cursor; how much went, or the flight that `_land` waits for."""

@@ -28,11 +28,14 @@ class Turn:
 
     def __init__(self) -> None:
         self.is_taken = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        # Made when there is somebody to wait.
+        self._waiting: deque[asyncio.Future[None]] | None = None
 
     async def wait(self) -> None:
         """Wait for the turn; on return it is the caller's, who must `leave` it."""
         waiter = asyncio.get_running_loop().create_future()
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.append(waiter)
         try:
             await waiter
