@@ -14,7 +14,7 @@ from operator import index
 from typing import TYPE_CHECKING, NamedTuple, Self, final
 
 from oneloop.files import cookie
-from oneloop.files.file import limited
+from oneloop.files.deadline import within
 from oneloop.files.readahead import ReadAhead, lines_of, read_ahead
 from oneloop.files.views import told
 
@@ -184,7 +184,7 @@ class TextFile:
             OSError: the kernel says so.
         """
         if timeout is not None:
-            return await limited(self.read(size), timeout)
+            return await within(timeout, self.read(size))
         size = -1 if size is None else index(size)
         ahead = self._ahead
         if 0 < size <= ahead.remaining and not self._turn.is_taken:
@@ -202,7 +202,7 @@ class TextFile:
     async def readline(self, size: int = -1, /, *, timeout: float | None = None) -> str:
         """One line with its end, or its first `size` characters; "" at the end."""
         if timeout is not None:
-            return await limited(self.readline(size), timeout)
+            return await within(timeout, self.readline(size))
         limit = index(size)
         await self._begin_reading()
         try:
@@ -213,7 +213,7 @@ class TextFile:
     async def readlines(self, hint: int | None = -1, /, *, timeout: float | None = None) -> list[str]:
         """The lines that are left; with a `hint`, only so many that they reach that many characters."""
         if timeout is not None:
-            return await limited(self.readlines(hint), timeout)
+            return await within(timeout, self.readlines(hint))
         wanted = -1 if hint is None else index(hint)
         await self._begin_reading()
         try:
@@ -247,7 +247,7 @@ class TextFile:
             OSError: the kernel says so. What was written before stays in the buffer.
         """
         if timeout is not None:
-            return await limited(self.write(text), timeout)
+            return await within(timeout, self.write(text))
         self._binary._check_writing("not writable")
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {told(text)}")
@@ -261,7 +261,7 @@ class TextFile:
     async def writelines(self, lines: Iterable[str], /, *, timeout: float | None = None) -> None:
         """Write one after the other."""
         if timeout is not None:
-            return await limited(self.writelines(lines), timeout)
+            return await within(timeout, self.writelines(lines))
         self._binary._check_writing("not writable")
         for line in lines:
             await self.write(line)
@@ -284,7 +284,7 @@ class TextFile:
     async def tell(self, *, timeout: float | None = None) -> int:
         """Where the program is: a number for `seek`, with no other meaning."""
         if timeout is not None:
-            return await limited(self.tell(), timeout)
+            return await within(timeout, self.tell())
         self._binary._descriptor.check()
         self._check_seekable()
         await self._binary._begin_plain()
@@ -302,7 +302,7 @@ class TextFile:
             OSError: `tell` never gave this number.
         """
         if timeout is not None:
-            return await limited(self.seek(cookie, whence), timeout)
+            return await within(timeout, self.seek(cookie, whence))
         self._binary._descriptor.check()
         self._check_seekable()
         await self._binary._begin_plain()
@@ -314,7 +314,7 @@ class TextFile:
     async def truncate(self, size: int | None = None, /, *, timeout: float | None = None) -> int:
         """Cut or extend the file to `size` bytes, or to where the cursor is; returns the size."""
         if timeout is not None:
-            return await limited(self.truncate(size), timeout)
+            return await within(timeout, self.truncate(size))
         return await self._binary.truncate(size)
 
     # -- the end ---------------------------------------------------------------------------------
@@ -373,7 +373,12 @@ class TextFile:
         """Decode a chunk, of that many bytes at least. False at the end of the file."""
         decoder = self._decoder or self._make_decoder()
         state = decoder.getstate()
-        data = await self._held(self._binary._read1(self._step(missing)))
+        step = self._step(missing)
+        # What is read ahead must be all that was asked for where a write may follow.
+        reading = (
+            self._binary._read(step) if self._is_exact and self._binary._is_seekable else self._binary._read1(step)
+        )
+        data = await self._held(reading)
         try:
             text = decoder.decode(data, not data)
         except UnicodeDecodeError:
