@@ -3,7 +3,7 @@
 //! Nothing here runs Python code: it may be used while loop state is borrowed (S2).
 
 use super::Object;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -12,6 +12,8 @@ enum Kind {
     Bytes,
     /// A str with ASCII characters alone: a character is a byte.
     Ascii,
+    /// A bytes object with ASCII characters alone, whose pieces are str.
+    Encoded,
     Text,
 }
 
@@ -51,6 +53,42 @@ impl Chunk {
         Ok(Self { object: object.clone().into(), kind, data, len })
     }
 
+    /// Of bytes with ASCII characters alone, whose pieces are str: what decoding would give, without
+    /// the copy. ValueError for others.
+    pub fn of_ascii(bytes: &Bound<'_, PyBytes>) -> PyResult<Self> {
+        if !bytes.as_bytes().is_ascii() {
+            return Err(PyValueError::new_err("ASCII characters expected"));
+        }
+        Ok(Self { kind: Kind::Encoded, ..Self::of(bytes.as_any())? })
+    }
+
+    /// The same with more behind it, if this is a chunk of `of_ascii` from `start` on.
+    pub fn with_more(&self, start: usize, more: &Bound<'_, PyBytes>) -> Option<PyResult<Self>> {
+        if !matches!(self.kind, Kind::Encoded) {
+            return None;
+        }
+        let rest = &self.bytes()[start..];
+        let more = more.as_bytes();
+        let fill = |room: &mut [u8]| {
+            let (head, tail) = room.split_at_mut(rest.len());
+            head.copy_from_slice(rest);
+            tail.copy_from_slice(more);
+            Ok(())
+        };
+        Some(Python::attach(|py| {
+            Self::of_ascii(&PyBytes::new_with(py, rest.len() + more.len(), fill)?)
+        }))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if matches!(self.kind, Kind::Text) {
+            return &[];
+        }
+        // SAFETY: the object lives, never changes, and has that many bytes; the slice ends with
+        // the borrow of this.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+
     /// Bytes or characters.
     pub fn len(&self) -> usize {
         self.len
@@ -62,9 +100,7 @@ impl Chunk {
         if matches!(self.kind, Kind::Text) {
             return self.find_in_text(character, start);
         }
-        // SAFETY: the object lives, never changes, and has that many bytes; the slice ends here.
-        let bytes = unsafe { std::slice::from_raw_parts(self.data, self.len) };
-        Some(start + memchr::memchr(character, &bytes[start..])?)
+        Some(start + memchr::memchr(character, &self.bytes()[start..])?)
     }
 
     fn find_in_text(&self, character: u8, start: usize) -> Option<usize> {
@@ -85,18 +121,31 @@ impl Chunk {
         end: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (start, end) = (start.min(self.len), end.min(self.len));
-        let part = if matches!(self.kind, Kind::Bytes) {
-            let len = end.saturating_sub(start).cast_signed();
-            // SAFETY: `start` is inside the object, or at its end.
-            let data = unsafe { self.data.add(start) };
-            // SAFETY: that many bytes of the object lie there.
-            unsafe { ffi::PyBytes_FromStringAndSize(data.cast(), len) }
-        } else {
-            let (start, end) = (start.cast_signed(), end.cast_signed());
-            // SAFETY: a live str object; the range is inside of it.
-            unsafe { ffi::PyUnicode_Substring(self.object.as_ptr(), start, end) }
+        let part = match self.kind {
+            Kind::Bytes => return Ok(PyBytes::new(py, &self.bytes()[start..end]).into_any()),
+            Kind::Encoded => ascii_text(&self.bytes()[start..end]),
+            Kind::Ascii | Kind::Text => {
+                let (start, end) = (start.cast_signed(), end.cast_signed());
+                // SAFETY: a live str object; the range is inside of it.
+                unsafe { ffi::PyUnicode_Substring(self.object.as_ptr(), start, end) }
+            }
         };
         // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, part) }
     }
+}
+
+/// A str of ASCII characters: a new reference, or null with MemoryError set.
+#[inline]
+fn ascii_text(bytes: &[u8]) -> *mut ffi::PyObject {
+    // SAFETY: 127 makes room for one byte a character.
+    let text = unsafe { ffi::PyUnicode_New(bytes.len().cast_signed(), 127) };
+    // The empty str is shared.
+    if !text.is_null() && !bytes.is_empty() {
+        // SAFETY: a str that was made with one byte a character.
+        let data = unsafe { ffi::PyUnicode_DATA(text) };
+        // SAFETY: nobody else has seen this str, and it has room for the bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast::<u8>(), bytes.len()) };
+    }
+    text
 }

@@ -9,6 +9,7 @@ use crate::ffi::text::Chunk;
 use crate::ffi::{LoopCell, Object, call};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
 
 /// Where the program has got to in the chunk; one owner, `ReadAhead`.
@@ -74,6 +75,16 @@ impl ReadAhead {
         self.state.with(py, |state| state.line(py, self.newline, limit)).transpose()
     }
 
+    /// Puts a chunk that begins with what was left in the place of the old one.
+    fn replace(&self, py: Python<'_>, chunk: Chunk) {
+        let old = self.state.with(py, |state| {
+            state.searched = state.searched.saturating_sub(state.at);
+            state.at = 0;
+            state.chunk.replace(chunk)
+        });
+        drop(old);
+    }
+
     fn empty<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.empty.bind(py).clone()
     }
@@ -113,15 +124,23 @@ impl ReadAhead {
 
     /// Append what was read.
     fn feed(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = data.py();
-        let rest = self.peek(py)?;
+        let rest = self.peek(data.py())?;
         let chunk = if rest.is_truthy()? { Chunk::of(&rest.add(data)?) } else { Chunk::of(data) }?;
-        let old = self.state.with(py, |state| {
-            state.searched = state.searched.saturating_sub(state.at);
-            state.at = 0;
-            state.chunk.replace(chunk)
+        self.replace(data.py(), chunk);
+        Ok(())
+    }
+
+    /// Append text that was read, as the bytes that it is encoded in: ASCII characters alone.
+    fn feed_ascii(&self, data: &Bound<'_, PyBytes>) -> PyResult<()> {
+        let py = data.py();
+        let with_rest = self.state.with(py, |state| match &state.chunk {
+            Some(chunk) if state.at < chunk.len() => chunk.with_more(state.at, data),
+            _ => Some(Chunk::of_ascii(data)),
         });
-        drop(old);
+        match with_rest {
+            Some(chunk) => self.replace(py, chunk?),
+            None => self.feed(&Chunk::of_ascii(data)?.slice(py, 0, data.as_bytes().len())?)?,
+        }
         Ok(())
     }
 
