@@ -196,8 +196,8 @@ class Executor:
     async def read_lines(self, path: str) -> int:
         loop = asyncio.get_running_loop()
         lines = 0
-        with open(path) as file:
-            while lines < FEW_LINES and await loop.run_in_executor(self.pool, file.readline):
+        with open(path) as text:
+            while lines < FEW_LINES and await loop.run_in_executor(self.pool, text.readline):
                 lines += 1
         return lines
 

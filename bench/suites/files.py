@@ -1,7 +1,7 @@
 """files: linux_aio's experiment with its columns; cached small files; cold and O_DIRECT reads; lines; copies.
 
-fio is the floor of the reads from the disk. Where a loop could go on meanwhile, its lag tells how late its timers became. Works in
-a folder of bench/results, for /tmp may be memory.
+fio is the floor of the reads from the disk. Where a loop could go on meanwhile, its lag tells how late its timers
+became. Works in a folder of bench/results, for /tmp may be memory.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _block_case(options: Options, work: str) -> Case:
         "direct": f"O_DIRECT 4 KiB reads, {IN_FLIGHT} in flight",
     }
     remark = "lag: how late a 1 ms timer was meanwhile; fio is the floor"
-    return _case(options, name[work], "ns_per_op", "time per read", ("fio", *READERS), measure, remark)
+    return _case(options, name, "ns_per_op", "time per read", ("fio", *READERS), measure, remark)
 
 
 def _at_once_case(options: Options) -> Case:
