@@ -17,6 +17,8 @@ import pytest
 from oneloop import files
 from tests.file.models import awaited, cancelled_after, outcome, plant
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 @pytest.fixture
 def names(tmp_path: Path) -> list[Any]:

@@ -216,7 +216,7 @@ async def write_text(
     writer = io.TextIOWrapper(buffer, io.text_encoding(encoding, 3), errors, newline)
     count = writer.write(text)
     writer.flush()
-    await write_file(path, buffer.getbuffer(), mode=mode, atomic=atomic)
+    await write_file(path, buffer.getvalue(), mode=mode, atomic=atomic)
     return count
 
 
