@@ -9,9 +9,9 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextvars import Context
 from types import TracebackType
-from typing import Any, AnyStr, Generic, Self, TypeVar, TypeVarTuple, final, overload
+from typing import Any, AnyStr, Generic, Literal, Self, TypeVar, TypeVarTuple, final, overload
 
-from _typeshed import ReadableBuffer, WriteableBuffer
+from _typeshed import HasFileno, ReadableBuffer, WriteableBuffer
 from typing_extensions import disjoint_base
 
 _T = TypeVar("_T")
@@ -344,3 +344,155 @@ class Lines(Generic[AnyStr]):
     def __new__(cls, file: object, ahead: ReadAhead[AnyStr]) -> Self: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[AnyStr]: ...
+# `oneloop.aio`: what a program submits and polls for itself. A file is a descriptor's number or an
+# object with `fileno()`; so is `res_fd`, which is an eventfd.
+@disjoint_base
+class AioRequest:
+    @property
+    def file(self) -> int | HasFileno: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def rw_flags(self) -> int: ...
+    @property
+    def priority_class(self) -> int: ...
+    @property
+    def priority_value(self) -> int: ...
+    @property
+    def res_fd(self) -> int | HasFileno | None: ...
+    @property
+    def in_flight(self) -> bool: ...
+
+@final
+class AioRead(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        buffer: WriteableBuffer,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        rw_flags: int = 0,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def buffer(self) -> WriteableBuffer: ...
+    @property
+    def length(self) -> int: ...
+
+@final
+class AioWrite(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        buffer: ReadableBuffer,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        rw_flags: int = 0,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def buffer(self) -> ReadableBuffer: ...
+    @property
+    def length(self) -> int: ...
+
+@final
+class AioReadV(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        buffers: Iterable[WriteableBuffer],
+        offset: int = 0,
+        *,
+        rw_flags: int = 0,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def buffers(self) -> tuple[WriteableBuffer, ...]: ...
+
+@final
+class AioWriteV(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        buffers: Iterable[ReadableBuffer],
+        offset: int = 0,
+        *,
+        rw_flags: int = 0,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def buffers(self) -> tuple[ReadableBuffer, ...]: ...
+
+@final
+class AioFsync(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        *,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+
+@final
+class AioFdsync(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        *,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+
+@final
+class AioPoll(AioRequest):
+    def __new__(
+        cls,
+        file: int | HasFileno,
+        events: int,
+        *,
+        priority_class: int = 0,
+        priority_value: int = 0,
+        res_fd: int | HasFileno | None = None,
+    ) -> Self: ...
+    @property
+    def events(self) -> int: ...
+
+@final
+class AioEvent:
+    @property
+    def request(self) -> AioRequest: ...
+    @property
+    def response(self) -> int: ...
+    @property
+    def response2(self) -> int: ...
+    def result(self) -> int: ...
+
+@final
+class AioContext:
+    def __new__(cls, max_jobs: int, engine: Literal["ring", "aio"] | None = None) -> Self: ...
+    def submit(self, *requests: AioRequest) -> int: ...
+    def get_events(self, min_jobs: int, max_jobs: int, timeout: float | None = None) -> tuple[AioEvent, ...]: ...
+    def cancel(self, request: AioRequest) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def engine(self) -> str: ...
+    @property
+    def max_jobs(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...

@@ -20,6 +20,14 @@ pub fn os_error(operation: &str, error: &io::Error) -> PyErr {
     })
 }
 
+/// The same with a text that says what was refused, and what can be done about it.
+pub fn os_error_advised(what: &str, error: &io::Error, advice: Option<&str>) -> PyErr {
+    let (Some(errno), Some(advice)) = (error.raw_os_error(), advice) else {
+        return os_error(what, error);
+    };
+    PyOSError::new_err((errno, format!("{what}: {}: {advice}", strerror(errno))))
+}
+
 /// The same, with the descriptor that the operation was on.
 pub fn os_error_on(operation: &str, fd: io::Result<RawFd>, error: &io::Error) -> PyErr {
     match fd {

@@ -1,6 +1,7 @@
 //! The extension module `oneloop._native`: exports only.
 
 mod address;
+mod aio;
 mod errors;
 mod event_loop;
 mod ffi;
@@ -36,6 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::ReadAhead>()?;
     module.add_class::<file::Lines>()?;
     module.add_function(wrap_pyfunction!(file::wait_for_file_calls, module)?)?;
+    aio::add_classes(module)?;
     transport::add_methods(module.py())?;
     event_loop::add_methods(module.py())
 }

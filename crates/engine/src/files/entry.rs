@@ -70,7 +70,7 @@ pub fn of(request: &Request) -> Entry {
 
 /// One segment needs no vector, which the kernel would have to import.
 fn single(transfer: &Transfer) -> Option<(*mut u8, u32)> {
-    match transfer.vectors() {
+    match transfer.memory.segments() {
         [one] => Some((one.iov_base.cast(), u32::try_from(one.iov_len).ok()?)),
         _ => None,
     }
@@ -81,7 +81,7 @@ fn read(transfer: &Transfer) -> Entry {
     if let Some((pointer, len)) = single(transfer) {
         return opcode::Read::new(fd, pointer, len).offset(offset).build();
     }
-    let vectors = transfer.vectors();
+    let vectors = transfer.memory.segments();
     opcode::Readv::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(offset).build()
 }
 
@@ -90,12 +90,12 @@ fn write(transfer: &Transfer) -> Entry {
     if let Some((pointer, len)) = single(transfer) {
         return opcode::Write::new(fd, pointer, len).offset(offset).build();
     }
-    let vectors = transfer.vectors();
+    let vectors = transfer.memory.segments();
     opcode::Writev::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(offset).build()
 }
 
 fn shaped(transfer: &Transfer, entry: Entry) -> Entry {
-    let copies_long = transfer.len() >= LONG && !transfer.direct;
+    let copies_long = transfer.memory.len() >= LONG && !transfer.direct;
     if copies_long { entry.flags(Flags::ASYNC) } else { entry }
 }
 

@@ -14,9 +14,14 @@
 //! Memory behind a request belongs to its owner, which an engine keeps until the completion (S1);
 //! what is under way when the engines are shut keeps its owner for ever.
 
+pub mod aio;
 pub mod blocking;
 pub mod cached;
+mod direct;
 mod entry;
+pub mod operation;
+pub mod polled;
+pub mod polled_ring;
 pub mod probe;
 pub mod request;
 pub mod ring;
@@ -30,6 +35,8 @@ pub use slots::Key;
 pub use threads::Work;
 
 use crate::sys::fork;
+use direct::Direct;
+use operation::Opcode;
 use ring::Ring;
 use std::io;
 use std::os::fd::RawFd;
@@ -77,12 +84,15 @@ pub struct Completion<T> {
 #[derive(Clone, Copy, Debug)]
 pub enum Ticket {
     Ring(Key),
+    /// In kernel AIO, which cancels no disk operation.
+    Direct,
     Threads(Key),
 }
 
 pub struct Engines<T> {
     choice: Choice,
     ring: Option<Ring<T>>,
+    direct: Option<Direct<T>>,
     pool: Pool<T>,
     born: u32,
 }
@@ -94,7 +104,8 @@ impl<T> Engines<T> {
     /// `choice` must have been probed.
     pub fn new(choice: Choice) -> io::Result<Self> {
         let ring = if choice == Choice::Ring { Some(Ring::new()?) } else { None };
-        Ok(Self { choice, ring, pool: Pool::new()?, born: fork::generation() })
+        let direct = if choice == Choice::Aio { Some(Direct::new()?) } else { None };
+        Ok(Self { choice, ring, direct, pool: Pool::new()?, born: fork::generation() })
     }
 
     pub fn choice(&self) -> Choice {
@@ -104,6 +115,11 @@ impl<T> Engines<T> {
     /// Readable when the pool has something to reap.
     pub fn pool_fd(&self) -> RawFd {
         self.pool.raw_fd()
+    }
+
+    /// Readable when kernel AIO has something to reap.
+    pub fn direct_fd(&self) -> Option<RawFd> {
+        self.direct.as_ref().map(Direct::raw_fd)
     }
 
     /// Has an edge whenever the ring has something to reap.
@@ -122,13 +138,25 @@ impl<T> Engines<T> {
 
     /// Queues a request; `flush` sends what has to be sent.
     pub fn submit(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
-        match &mut self.ring {
-            Some(ring) if ring.is_supported(&request) => {
+        match (request, &mut self.ring, &mut self.direct) {
+            (request, Some(ring), _) if ring.is_supported(&request) => {
                 Ok(Ticket::Ring(ring.submit(request, owner)))
             }
-            _ if request.may_wait_for_ever() => self.submit_alone(request, owner),
-            _ => self.pool.submit(Work::Request(request), owner).map(Ticket::Threads),
+            (Request::Read(transfer), _, Some(direct)) if transfer.direct => {
+                direct.submit(Opcode::Read, transfer, owner);
+                Ok(Ticket::Direct)
+            }
+            (Request::Write(transfer), _, Some(direct)) if transfer.direct => {
+                direct.submit(Opcode::Write, transfer, owner);
+                Ok(Ticket::Direct)
+            }
+            (request, ..) if request.may_wait_for_ever() => self.submit_alone(request, owner),
+            (request, ..) => self.hand_to_pool(request, owner),
         }
+    }
+
+    fn hand_to_pool(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
+        self.pool.submit(Work::Request(request), owner).map(Ticket::Threads)
     }
 
     /// A request that may wait for ever, such as opening a FIFO: it gets a thread of its own.
@@ -145,7 +173,7 @@ impl<T> Engines<T> {
     pub fn cancel(&mut self, ticket: Ticket) {
         match (ticket, &mut self.ring) {
             (Ticket::Ring(key), Some(ring)) => ring.cancel(key),
-            (Ticket::Ring(_), None) => {}
+            (Ticket::Ring(_), None) | (Ticket::Direct, _) => {}
             (Ticket::Threads(key), _) => self.pool.cancel(key),
         }
     }
@@ -153,10 +181,14 @@ impl<T> Engines<T> {
     /// True if `flush` has something to do.
     pub fn has_unsent(&self) -> bool {
         self.ring.as_ref().is_some_and(Ring::has_unsent)
+            || self.direct.as_ref().is_some_and(Direct::has_unsent)
     }
 
     /// Sends what was queued in one system call, and hands over what was done at once.
     pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
+        if let Some(direct) = &mut self.direct {
+            direct.flush(completions);
+        }
         self.ring.as_mut().map_or(Ok(()), |ring| ring.flush(completions))
     }
 
@@ -165,18 +197,46 @@ impl<T> Engines<T> {
         self.ring.as_mut().map_or(Ok(()), |ring| ring.reap(completions))
     }
 
+    /// Hands over what kernel AIO has completed. What it could not do without blocking goes on to
+    /// a thread.
+    pub fn reap_direct(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
+        let Some(direct) = &mut self.direct else { return Ok(()) };
+        let mut reaped = Vec::new();
+        direct.reap(&mut reaped)?;
+        for completion in reaped {
+            let Outcome { request, result } = completion.outcome;
+            let would_block = |e: &io::Error| e.kind() == io::ErrorKind::WouldBlock;
+            match (request, result) {
+                (Some(request), Err(e)) if would_block(&e) => {
+                    if let Err((error, owner)) = self.hand_to_pool(request, completion.owner) {
+                        let outcome = Outcome { request: None, result: Err(error) };
+                        completions.push(Completion { owner, outcome });
+                    }
+                }
+                (request, result) => {
+                    let outcome = Outcome { request, result };
+                    completions.push(Completion { owner: completion.owner, outcome });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Hands over what the pool has done.
     pub fn reap_pool(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         self.pool.reap(completions)
     }
 
     pub fn under_way(&self) -> usize {
-        self.ring.as_ref().map_or(0, Ring::under_way) + self.pool.under_way()
+        self.ring.as_ref().map_or(0, Ring::under_way)
+            + self.direct.as_ref().map_or(0, Direct::under_way)
+            + self.pool.under_way()
     }
 
     /// O_DIRECT transfers that wait for `flush`.
     pub fn unsent_direct(&self) -> usize {
         self.ring.as_ref().map_or(0, Ring::unsent_direct)
+            + self.direct.as_ref().map_or(0, Direct::unsent)
     }
 
     pub fn threads(&self) -> usize {
@@ -195,6 +255,10 @@ impl<T> Engines<T> {
             return Ok(0);
         }
         let mut left = self.pool.shut(deadline, completions);
+        if let Some(direct) = &mut self.direct {
+            let limit = deadline.saturating_duration_since(Instant::now());
+            left += direct.shut(limit, completions);
+        }
         if let Some(ring) = &mut self.ring {
             left += ring.shut(deadline, completions)?;
         }
@@ -202,5 +266,7 @@ impl<T> Engines<T> {
     }
 }
 
+#[cfg(test)]
+mod fixtures;
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,7 @@ impl Drop for Folder {
 }
 
 fn engines() -> Vec<Engines<u32>> {
-    let made = [Choice::Ring, Choice::Threads].map(Engines::new);
+    let made = [Choice::Ring, Choice::Aio, Choice::Threads].map(Engines::new);
     let say = |e: &io::Error| eprintln!("left out: an engine that does not work here: {e}");
     made.into_iter().filter_map(|engine| engine.inspect_err(say).ok()).collect()
 }
@@ -39,6 +39,7 @@ fn run(engines: &mut Engines<u32>, request: Request) -> io::Result<usize> {
     while done.is_empty() {
         engines.flush(&mut done)?;
         engines.reap_ring(&mut done)?;
+        engines.reap_direct(&mut done)?;
         engines.reap_pool(&mut done)?;
     }
     let completion = done.pop().expect("the loop has seen one");

@@ -8,7 +8,9 @@
 #![allow(unsafe_code)]
 
 pub mod address;
+pub mod aio;
 pub mod clock;
+pub mod descriptor;
 pub mod epoll;
 pub mod eventfd;
 pub mod file;

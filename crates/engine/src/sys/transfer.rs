@@ -27,8 +27,41 @@ impl Segment {
         Self(IoVec { iov_base: pointer.cast(), iov_len: len })
     }
 
+    /// The first `len` bytes of it, if it is longer.
+    #[must_use]
+    pub fn cut(self, len: usize) -> Self {
+        Self(IoVec { iov_len: self.0.iov_len.min(len), ..self.0 })
+    }
+
     pub fn len(&self) -> usize {
         self.0.iov_len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Segments of memory, as the vectored calls take them. Boxed, so that the kernel may keep a pointer
+/// to the vector.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Box<[IoVec]>);
+
+// SAFETY: as for `Segment`, of which it is made.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    pub fn new(segments: &[Segment]) -> Self {
+        Self(segments.iter().map(|segment| segment.0).collect())
+    }
+
+    pub fn segments(&self) -> &[IoVec] {
+        &self.0
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|segment| segment.iov_len).sum()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -44,36 +77,17 @@ pub struct Transfer {
     pub offset: i64,
     /// The file was opened with O_DIRECT.
     pub direct: bool,
-    /// Boxed, so that the kernel may keep a pointer to it.
-    vectors: Box<[IoVec]>,
-    len: usize,
+    pub memory: Memory,
 }
-
-// SAFETY: as for `Segment`, of which the vectors are made.
-unsafe impl Send for Transfer {}
 
 impl Transfer {
     pub fn new(fd: RawFd, offset: i64, direct: bool, segments: &[Segment]) -> Self {
-        let len = segments.iter().map(Segment::len).sum();
-        let vectors = segments.iter().map(|segment| segment.0).collect();
-        Self { fd, offset, direct, vectors, len }
-    }
-
-    pub fn vectors(&self) -> &[IoVec] {
-        &self.vectors
-    }
-
-    /// Bytes in all.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+        Self { fd, offset, direct, memory: Memory::new(segments) }
     }
 
     fn pointer_and_count(&self) -> (*const IoVec, libc::c_int) {
-        (self.vectors.as_ptr(), self.vectors.len() as libc::c_int)
+        let segments = self.memory.segments();
+        (segments.as_ptr(), segments.len() as libc::c_int)
     }
 
     /// preadv(2), or readv(2) at the descriptor's own position.

@@ -36,6 +36,10 @@ impl View {
         self.0.len.cast_unsigned()
     }
 
+    pub fn is_readonly(&self) -> bool {
+        self.0.readonly != 0
+    }
+
     /// The bytes, which Python code may change; so no call into Python while the slice lives.
     pub fn as_slice(&self, _py: Python<'_>) -> &[u8] {
         if self.len() == 0 {

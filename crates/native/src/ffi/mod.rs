@@ -14,7 +14,7 @@ pub mod context;
 pub mod detach;
 pub mod method;
 pub mod object;
-
+pub mod pinned;
 pub mod recycled;
 pub mod socket_object;
 pub mod text;

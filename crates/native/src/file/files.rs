@@ -33,6 +33,7 @@ pub struct Files {
     budget: LoopCell<Budget>,
     is_flush_due: LoopCell<bool>,
     ring_token: LoopCell<Option<Token>>,
+    direct_token: LoopCell<Option<Token>>,
     pool_token: LoopCell<Option<Token>>,
     /// Engines that do not work here, and why.
     refused: Vec<(Choice, String)>,
@@ -97,7 +98,7 @@ impl Files {
         });
         match submitted {
             Ok(Ok(ticket)) => {
-                if matches!(ticket, Ticket::Ring(_)) {
+                if matches!(ticket, Ticket::Ring(_) | Ticket::Direct) {
                     this.ask_for_flush(slf);
                     // A device must not wait for the end of the tick (design 0008).
                     let is_batch = |engines: &Engines<Pending>| engines.unsent_direct() >= BATCH;
@@ -173,15 +174,16 @@ impl Files {
     /// Puts the engines' descriptors into the poller.
     fn register(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let (ring_fd, pool_fd) = self.engines.with(py, |engines| match engines {
-            Some(engines) => (engines.ring_fd(), Some(engines.pool_fd())),
-            None => (None, None),
+        let fds = self.engines.with(py, |engines| {
+            engines.as_ref().map(|e| (e.ring_fd(), e.direct_fd(), e.pool_fd()))
         });
+        let Some((ring_fd, direct_fd, pool_fd)) = fds else { return Ok(()) };
         let owner = self.owner.get();
         let edge = Interest::READ | Interest::EDGE;
         let wanted = [
             (ring_fd, &self.ring_token, edge, reap_ring as OnReady),
-            (pool_fd, &self.pool_token, Interest::READ, reap_pool),
+            (direct_fd, &self.direct_token, Interest::READ, reap_direct),
+            (Some(pool_fd), &self.pool_token, Interest::READ, reap_pool),
         ];
         for (fd, token, interest, on_ready) in wanted {
             let (Some(fd), None) = (fd, token.get(py)) else { continue };
@@ -257,6 +259,14 @@ fn reap_ring(
     Ok(())
 }
 
+fn reap_direct(
+    owner: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    _readiness: Readiness,
+) -> PyResult<()> {
+    files_of(object)?.get().drive(owner.py(), Engines::reap_direct)
+}
+
 fn reap_pool(
     owner: &Bound<'_, LoopCore>,
     object: &Bound<'_, PyAny>,
@@ -288,17 +298,18 @@ fn forbidden(choice: Choice, error: &io::Error) -> PyErr {
 }
 
 fn chosen(engine: Option<&str>) -> PyResult<(Choice, Vec<(Choice, io::Error)>)> {
-    let (choice, trial) = match engine {
+    let choice = match engine {
         None => return Ok(probe::best()),
-        Some("ring") => (Choice::Ring, ring::trial()),
-        Some("threads") => (Choice::Threads, Ok(())),
+        Some("ring") => Choice::Ring,
+        Some("aio") => Choice::Aio,
+        Some("threads") => Choice::Threads,
         Some(other) => {
             return Err(PyValueError::new_err(format!(
                 "unknown file engine {other:?}: known are \"ring\", \"aio\" and \"threads\""
             )));
         }
     };
-    trial.map_err(|e| forbidden(choice, &e))?;
+    probe::trial(choice).map_err(|e| forbidden(choice, &e))?;
     Ok((choice, Vec::new()))
 }
 
@@ -317,6 +328,7 @@ impl Files {
             budget: LoopCell::default(),
             is_flush_due: LoopCell::new(false),
             ring_token: LoopCell::default(),
+            direct_token: LoopCell::default(),
             pool_token: LoopCell::default(),
             refused: refused.into_iter().map(|(c, e)| (c, e.to_string())).collect(),
             choice,
@@ -354,7 +366,8 @@ impl Files {
         let py = slf.py();
         let this = slf.get();
         let owner = this.owner.get();
-        for token in [this.ring_token.take(py), this.pool_token.take(py)].into_iter().flatten() {
+        let tokens = [&this.ring_token, &this.direct_token, &this.pool_token];
+        for token in tokens.into_iter().filter_map(|token| token.take(py)) {
             owner.deregister(py, token).map_err(|e| errors::os_error("epoll_ctl", &e))?;
         }
         let Some(engines) = this.engines.take(py) else { return Ok(()) };

@@ -1,0 +1,23 @@
+//! What the kernel tells of an open descriptor that somebody else owns.
+
+use super::checked;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+
+/// fcntl(2), F_GETFL: the access mode and the flags that it was opened with. EBADF: not open.
+pub fn open_flags(fd: RawFd) -> io::Result<libc::c_int> {
+    // SAFETY: no pointers are passed; a wrong number is the kernel's error.
+    checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })
+}
+
+/// Whether it is an eventfd, epoll instance or the like: a descriptor without a file behind it,
+/// and so without a type in its mode, fstat(2).
+pub fn is_anonymous(fd: RawFd) -> io::Result<bool> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel fills the structure during the call.
+    checked(unsafe { libc::fstat(fd, status.as_mut_ptr()) })?;
+    // SAFETY: the call has succeeded.
+    let status = unsafe { status.assume_init() };
+    Ok(status.st_mode & libc::S_IFMT == 0)
+}

@@ -1,0 +1,82 @@
+//! Which engine a context gets, and what to do when there is none.
+
+use crate::errors;
+use oneloop_engine::files::polled::Polled;
+use oneloop_engine::files::polled_ring;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A ring has worked in this process.
+static RING_WORKS: AtomicBool = AtomicBool::new(false);
+
+/// The named engine, or the best that works. OSError: the kernel or its sandbox refuses it.
+pub fn open<T>(capacity: u32, name: Option<&str>) -> PyResult<(Polled<T>, &'static str)> {
+    match name {
+        Some("ring") => ring(capacity).map_err(|e| refusal("io_uring", &e, RING_ADVICE)),
+        Some("aio") => aio(capacity).map_err(|e| refusal("kernel AIO", &e, AIO_ADVICE)),
+        None => match ring(capacity) {
+            Err(e) if is_missing(&e) => {
+                aio(capacity).map_err(|e| refusal("kernel AIO", &e, AIO_ADVICE))
+            }
+            opened => opened.map_err(|e| refusal("io_uring", &e, RING_ADVICE)),
+        },
+        Some(other) => {
+            Err(PyValueError::new_err(format!("no engine {other:?}: it is \"ring\" or \"aio\"")))
+        }
+    }
+}
+
+fn ring<T>(capacity: u32) -> io::Result<(Polled<T>, &'static str)> {
+    if !RING_WORKS.load(Ordering::Relaxed) {
+        polled_ring::trial()?;
+        RING_WORKS.store(true, Ordering::Relaxed);
+    }
+    Ok((Polled::ring(capacity)?, "ring"))
+}
+
+fn aio<T>(capacity: u32) -> io::Result<(Polled<T>, &'static str)> {
+    Ok((Polled::aio(capacity)?, "aio"))
+}
+
+/// Whether this says that there is no ring here, rather than that something has run out.
+fn is_missing(error: &io::Error) -> bool {
+    !matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+type Advice = &'static [(i32, &'static str)];
+
+const RING_ADVICE: Advice = &[
+    (
+        libc::EPERM,
+        "a seccomp filter (the default of Docker, Podman and containerd) or the sysctl \
+         kernel.io_uring_disabled forbids it; allow io_uring_setup, io_uring_enter and \
+         io_uring_register there, or leave engine= away to get what works",
+    ),
+    (
+        libc::ENOSYS,
+        "this kernel has no io_uring, or its sandbox hides it; leave engine= away to get what works",
+    ),
+    (libc::EOPNOTSUPP, "Linux 5.11 or later is needed; leave engine= away to get what works"),
+    (libc::ENOMEM, "raise the limit of locked memory (ulimit -l), or take a smaller max_jobs"),
+];
+
+const AIO_ADVICE: Advice = &[
+    (
+        libc::EPERM,
+        "a seccomp filter forbids it; allow io_setup, io_submit, io_getevents, io_cancel and \
+         io_destroy there",
+    ),
+    (libc::ENOSYS, "this kernel is built without it (CONFIG_AIO), or its sandbox hides it"),
+    (
+        libc::EAGAIN,
+        "the machine's contexts together may have fs.aio-max-nr operations: raise that sysctl, or \
+         take a smaller max_jobs",
+    ),
+];
+
+fn refusal(what: &str, error: &io::Error, advice: Advice) -> PyErr {
+    let found = advice.iter().find(|(errno, _)| error.raw_os_error() == Some(*errno));
+    errors::os_error_advised(what, error, found.map(|(_, text)| *text))
+}

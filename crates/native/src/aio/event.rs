@@ -1,0 +1,63 @@
+//! `Event`: how one request ended.
+
+use super::request::Request;
+use crate::errors;
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
+use std::io;
+
+/// How a request ended. Made by `Context.get_events()`.
+#[pyclass(frozen, module = "oneloop.aio")]
+pub struct Event {
+    request: Py<Request>,
+    response: i64,
+    second_response: i64,
+}
+
+impl Event {
+    pub fn new(request: Py<Request>, response: i64, second_response: i64) -> Self {
+        Self { request, response, second_response }
+    }
+}
+
+#[pymethods]
+impl Event {
+    /// The request.
+    #[getter]
+    fn request(&self, py: Python<'_>) -> Py<Request> {
+        self.request.clone_ref(py)
+    }
+
+    /// What the system call would have returned (bytes, a poll mask, 0), or a negative errno.
+    #[getter]
+    fn response(&self) -> i64 {
+        self.response
+    }
+
+    /// The kernel's second word; 0 for every operation that there is.
+    #[getter]
+    fn response2(&self) -> i64 {
+        self.second_response
+    }
+
+    /// The response of a request that has succeeded.
+    ///
+    /// Raises:
+    ///     OSError: it has failed; of the subclass that the errno has.
+    fn result(&self, py: Python<'_>) -> PyResult<i64> {
+        if self.response >= 0 {
+            return Ok(self.response);
+        }
+        let errno = i32::try_from(-self.response).unwrap_or(i32::MAX);
+        let operation = self.request.bind(py).get().operation_name();
+        Err(errors::os_error(operation, &io::Error::from_raw_os_error(errno)))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<Event {} response={}>", self.request.bind(py).repr()?, self.response))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.request)
+    }
+}

@@ -1,0 +1,51 @@
+//! How long `get_events()` waits, and what it has got so far.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::time::{Duration, Instant};
+
+/// The end of a wait.
+#[derive(Clone, Copy)]
+pub enum Deadline {
+    Never,
+    At(Instant),
+}
+
+impl Deadline {
+    /// From seconds; None is for ever, and so is what no clock will reach.
+    pub fn after(timeout_s: Option<f64>) -> PyResult<Self> {
+        let Some(timeout_s) = timeout_s else { return Ok(Self::Never) };
+        if timeout_s.is_nan() || timeout_s < 0.0 {
+            return Err(PyValueError::new_err(format!("no timeout: {timeout_s} seconds")));
+        }
+        let end = Duration::try_from_secs_f64(timeout_s)
+            .ok()
+            .and_then(|timeout| Instant::now().checked_add(timeout));
+        Ok(end.map_or(Self::Never, Self::At))
+    }
+
+    /// Nanoseconds from now on; None: for ever.
+    pub fn left_ns(self) -> Option<u64> {
+        let Self::At(end) = self else { return None };
+        let left = end.saturating_duration_since(Instant::now());
+        Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// How many events a call wants.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    pub min: usize,
+    pub max: usize,
+}
+
+impl Wanted {
+    pub fn new(min: i64, max: i64) -> PyResult<Self> {
+        match (usize::try_from(min), usize::try_from(max)) {
+            (Ok(min), Ok(max)) if min <= max => Ok(Self { min, max }),
+            _ => Err(PyValueError::new_err(format!(
+                "from {min} to {max} events cannot be had: 0 <= min_jobs <= max_jobs"
+            ))),
+        }
+    }
+}

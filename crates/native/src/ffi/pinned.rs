@@ -1,0 +1,56 @@
+//! Operations of the engine on memory of Python objects, which stay pinned until the completion (S1).
+
+use super::buffer::View;
+use oneloop_engine::files::operation::{Memory, Opcode, Operation};
+use std::os::fd::RawFd;
+
+/// The owner of an operation: views of its buffers, and whatever else shall live as long. To be
+/// dropped by an attached thread.
+pub struct Pinned<T> {
+    views: Vec<View>,
+    pub what: T,
+}
+
+/// What an operation is, save its memory.
+pub struct Frame {
+    pub opcode: Opcode,
+    pub fd: RawFd,
+    pub offset: i64,
+    pub rw_flags: i32,
+    pub priority: u16,
+    pub resfd: Option<RawFd>,
+}
+
+/// An operation on the views, of which the first is cut to `limit` bytes. For a read they are views
+/// made by `View::writable`.
+pub fn operation<T>(frame: Frame, views: Vec<View>, limit: usize, what: T) -> Operation<Pinned<T>> {
+    let writes_memory = frame.opcode == Opcode::Read;
+    let mut segments = Vec::with_capacity(views.len());
+    for view in &views {
+        assert!(!(writes_memory && view.is_readonly()), "a read has writable views");
+        segments.push(view.segment());
+    }
+    if let Some(first) = segments.first_mut() {
+        *first = first.cut(limit);
+    }
+    let memory = Memory::new(&segments);
+    let Frame { opcode, fd, offset, rw_flags, priority, resfd } = frame;
+    Operation {
+        opcode,
+        fd,
+        offset,
+        memory,
+        rw_flags,
+        priority,
+        resfd,
+        owner: Pinned { views, what },
+    }
+}
+
+impl<T> Pinned<T> {
+    /// Releases the buffers.
+    pub fn release(self) -> T {
+        drop(self.views);
+        self.what
+    }
+}
