@@ -156,15 +156,18 @@ async def test_directory_that_is_renamed_before_it_is_watched(tmp_path: Path) ->
 @pytest.mark.parametrize("is_file", [False, True])
 async def test_watch_ends_with_its_path(tmp_path: Path, end: str, is_file: bool) -> None:
     top = tmp_path / "top"
-    top.write_text("") if is_file else top.mkdir()
-    told = []
+    if is_file:
+        top.touch()
+    else:
+        top.mkdir()
     async with watch(top, recursive=not is_file) as watching:
         if end == "renamed":
             top.rename(tmp_path / "elsewhere")
+        elif is_file:
+            top.unlink()
         else:
-            os.unlink(top) if is_file else shutil.rmtree(top)
-        async for event in watching:
-            told.append(event)
+            shutil.rmtree(top)
+        told = await drain_all(watching)
     assert told[-1].change is Change.DELETED
     assert told[-1].path == str(top)
 

@@ -58,7 +58,7 @@ async def test_what_is_no_path_is_refused(path: Path) -> None:
     for function in (files.read_file, files.read_text):
         with pytest.raises(ValueError, match="embedded null byte"):
             await function("a\0b")
-        with pytest.raises(TypeError, match="path should be string, bytes or os.PathLike, not float"):
+        with pytest.raises(TypeError, match=r"path should be string, bytes or os\.PathLike, not float"):
             await function(1.5)  # type: ignore[arg-type]
     for atomic in (False, True):
         with pytest.raises(ValueError, match="embedded null byte"):

@@ -29,8 +29,9 @@ NAMES = {
     "": "open stderr stderr_bytes stdin stdin_bytes stdout stdout_bytes tempfile threadpool base",
     "base": "AiofilesContextManager AsyncBase AsyncIndirectBase wrap",
     "os": "access getcwd link listdir makedirs mkdir path readlink remove removedirs rename renames replace rmdir "
-    "scandir sendfile stat statvfs symlink unlink wrap ospath",
-    "ospath": "abspath exists getatime getctime getmtime getsize isdir isfile islink ismount samefile sameopenfile wrap",
+    "scandir sendfile stat statvfs symlink unlink wrap",
+    "ospath": "abspath exists getatime getctime getmtime getsize isdir isfile islink ismount samefile "
+    "sameopenfile wrap",
     "tempfile": "AiofilesContextManager AiofilesContextManagerTempDir AsyncBufferedIOBase AsyncBufferedReader "
     "AsyncFileIO AsyncSpooledTemporaryFile AsyncTemporaryDirectory AsyncTextIOWrapper NamedTemporaryFile "
     "SpooledTemporaryFile TemporaryDirectory TemporaryFile temptypes wrap",
@@ -242,7 +243,7 @@ async def test_standard_streams(capsys: pytest.CaptureFixture[str]) -> None:
 
 async def test_mocking_as_documented() -> None:
     kind = mock.MagicMock
-    threadpool.wrap.register(kind)(lambda *args, **kwargs: threadpool.AsyncBufferedIOBase(*args, **kwargs))
+    threadpool.wrap.register(kind)(threadpool.AsyncBufferedIOBase)
     file = mock.MagicMock(read=lambda *args, **kwargs: "file chunk")
     with mock.patch("oneloop.compat.aiofiles.threadpool.sync_open", return_value=file) as opened:
         async with aiofiles.open("filename", "r") as reader:
