@@ -10,6 +10,7 @@ from __future__ import annotations
 from oneloop.files.binary import BinaryFile
 from oneloop.files.copying import copy, copy2, copyfile, copymode, copystat, copytree, move
 from oneloop.files.direct import DirectAlignment, aligned_buffer, direct_alignment
+from oneloop.files.engine import EngineInfo, engine_info, use_engine
 from oneloop.files.entry import DirEntry
 from oneloop.files.metadata import (
     access,
@@ -68,6 +69,7 @@ __all__ = [
     "Change",
     "DirEntry",
     "DirectAlignment",
+    "EngineInfo",
     "Event",
     "Opening",
     "Path",
@@ -87,6 +89,7 @@ __all__ = [
     "copystat",
     "copytree",
     "direct_alignment",
+    "engine_info",
     "exists",
     "fallocate",
     "getatime",
@@ -129,6 +132,7 @@ __all__ = [
     "symlink",
     "truncate",
     "unlink",
+    "use_engine",
     "utime",
     "walk",
     "watch",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, final
 
 from oneloop.files.file import Origin, limited
 from oneloop.files.positional import PositionalFile
-from oneloop.files.readahead import Lines
+from oneloop.files.readahead import lines_of
 from oneloop.files.views import first, readable, writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -142,11 +142,11 @@ class BinaryFile(PositionalFile):
         finally:
             self._turn.leave()
 
-    def __aiter__(self) -> Lines[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
         self._check_open()
         if self._may_grow:
             self._step_bytes = max(self._step_bytes, LINES_STEP_BYTES)
-        return Lines(self, self._ahead)
+        return lines_of(self, self._ahead)
 
     async def _next_line(self) -> bytes:
         return await self.readline()

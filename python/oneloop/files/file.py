@@ -19,7 +19,7 @@ from asyncio import Future
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from oneloop.files.raw import CLOSED, Descriptor, undisturbed
-from oneloop.files.readahead import ReadAhead
+from oneloop.files.readahead import ReadAhead, read_ahead
 from oneloop.files.turn import Turn
 from oneloop.files.views import advance, first
 
@@ -91,7 +91,7 @@ class File:
 
     def __init__(self, origin: Origin) -> None:
         self._descriptor, self.name, self._mode, self._offset, self._is_seekable, self._is_appending = origin
-        self._ahead: ReadAhead[bytes] = ReadAhead(b"\n")
+        self._ahead: ReadAhead[bytes] = read_ahead(b"\n")
         self._turn = Turn()
         self._flight: Flight | None = None
         self._closing: Future[None] | None = None

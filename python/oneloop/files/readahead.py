@@ -6,11 +6,35 @@ Pure memory: knows neither files nor encodings. What is taken counts as read; wh
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import AnyStr, Generic, Protocol, TypeVar, final
+from functools import partial
+from typing import AnyStr, Generic, Protocol, TypeVar, cast, final
+
+from oneloop import _native
 
 Line = TypeVar("Line", str, bytes, covariant=True)
 
-__all__ = ["LineSource", "Lines", "ReadAhead"]
+__all__ = ["LineSource", "Lines", "ReadAhead", "lines_of", "read_ahead"]
+
+
+def read_ahead(newline: AnyStr) -> ReadAhead[AnyStr]:
+    """A `ReadAhead`, native if lines end with one character: its twin here is for the others."""
+    if len(newline) == 1:
+        return cast("ReadAhead[AnyStr]", _native.ReadAhead(newline))
+    return ReadAhead(newline)
+
+
+def lines_of(file: LineSource[AnyStr], ahead: ReadAhead[AnyStr]) -> AsyncIterator[AnyStr]:
+    """The lines of a file that reads ahead into `ahead`."""
+    if isinstance(ahead, _native.ReadAhead):
+        return _native.Lines(partial(_next_line_or_stop, file), ahead)
+    return Lines(file, ahead)
+
+
+async def _next_line_or_stop(file: LineSource[AnyStr]) -> AnyStr:
+    line = await file._next_line()
+    if not line:
+        raise StopAsyncIteration
+    return line
 
 
 @final
@@ -137,7 +161,5 @@ class Lines(AsyncIterator[AnyStr]):
         ahead = self._ahead
         line = None if ahead.is_held else ahead.take_line()
         if line is None:
-            line = await self._file._next_line()
-            if not line:
-                raise StopAsyncIteration
+            line = await _next_line_or_stop(self._file)
         return line

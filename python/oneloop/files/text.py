@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, Self, final
 
 from oneloop.files import cookie
 from oneloop.files.file import limited
-from oneloop.files.readahead import Lines, ReadAhead
+from oneloop.files.readahead import ReadAhead, lines_of, read_ahead
 from oneloop.files.views import told
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import AsyncIterator, Coroutine, Iterable
     from types import TracebackType
 
     from oneloop.files.binary import BinaryFile
@@ -95,7 +95,7 @@ class TextFile:
         self._is_by_line = line_buffering
         self._turn = binary._turn
         newline = style.newline
-        self._ahead: ReadAhead[str] = ReadAhead("\n" if newline is None else newline)
+        self._ahead: ReadAhead[str] = read_ahead("\n" if newline is None else newline)
         # Chunks that the text ahead was decoded from; None where that is not known.
         self._chunks: list[cookie.Chunk] | None = None
         self._chunk_bytes = CHUNK_BYTES
@@ -226,11 +226,11 @@ class TextFile:
         finally:
             self._turn.leave()
 
-    def __aiter__(self) -> Lines[str]:
+    def __aiter__(self) -> AsyncIterator[str]:
         self._binary._check_open()
         if not self._is_exact and self._chunk_bytes < LINES_CHUNK_BYTES:
             self._chunk_bytes = LINES_CHUNK_BYTES
-        return Lines(self, self._ahead)
+        return lines_of(self, self._ahead)
 
     async def _next_line(self) -> str:
         return await self.readline()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, final
 
 from oneloop.files.file import limited
 from oneloop.files.positional import PositionalFile
-from oneloop.files.readahead import Lines
+from oneloop.files.readahead import lines_of
 from oneloop.files.views import readable, writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -98,9 +98,9 @@ class UnbufferedFile(PositionalFile):
         finally:
             self._turn.leave()
 
-    def __aiter__(self) -> Lines[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
         self._check_open()
-        return Lines(self, self._ahead)
+        return lines_of(self, self._ahead)
 
     async def _next_line(self) -> bytes:
         return await self.readline()

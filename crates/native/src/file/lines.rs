@@ -7,7 +7,6 @@ use crate::ffi::awaitable::{Iterate, Ready};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call, text};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use pyo3::{PyTraverseError, PyVisit};
@@ -251,7 +250,8 @@ impl Line {
 /// The lines of a file, most of them straight out of what was read ahead.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct Lines {
-    file: Py<PyAny>,
+    /// Called when there is no line: an awaitable of the next, or of StopAsyncIteration.
+    more: Py<PyAny>,
     ahead: Py<ReadAhead>,
 }
 
@@ -265,15 +265,15 @@ impl Iterate for Lines {
             let line = Line(LoopCell::new(Some(Object::new(line))));
             return Ok(recycled::make(py, line)?.into_any());
         }
-        this.file.bind(py).call_method0(intern!(py, "_next_line_or_stop"))
+        this.more.bind(py).call0()
     }
 }
 
 #[pymethods]
 impl Lines {
     #[new]
-    fn new(file: Py<PyAny>, ahead: Py<ReadAhead>) -> Self {
-        Self { file, ahead }
+    fn new(more: Py<PyAny>, ahead: Py<ReadAhead>) -> Self {
+        Self { more, ahead }
     }
 
     fn __aiter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -285,6 +285,6 @@ impl Lines {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.file)
+        visit.call(&self.more)
     }
 }
