@@ -37,7 +37,9 @@ class StandIn:
 
     # -- when ------------------------------------------------------------------------------------
 
-    def _run(self, name: str, operation: Callable[[], Any], late: Callable[[Any], None] | None = None) -> Any:
+    def _run(  # noqa: C901 - what happens when, in one place
+        self, name: str, operation: Callable[[], Any], late: Callable[[Any], None] | None = None
+    ) -> Any:
         self.log.append(name)
 
         def act() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -97,7 +98,7 @@ async def test_every_way_copies_everything(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     for name in refused:
-        monkeypatch.setattr(transfer.fcntl if name == "ioctl" else transfer.os, name, refuse)
+        monkeypatch.setattr(fcntl if name == "ioctl" else os, name, refuse)
     monkeypatch.setattr(transfer, "PIECE_BYTES", 100_000)
     content = os.urandom(1_234_567)
     (tmp_path / "source").write_bytes(content)
@@ -123,7 +124,8 @@ async def test_mode_and_status_are_copied(tmp_path: Path) -> None:
 
 
 async def test_copytree_is_shutils(tmp_path: Path) -> None:
-    plant(tmp_path / "src" if (tmp_path / "src").mkdir() is None else tmp_path)
+    (tmp_path / "src").mkdir()
+    plant(tmp_path / "src")
     (tmp_path / "src/broken").unlink()
     for symlinks in (False, True):
         for function in ("copy2", "copyfile"):
@@ -139,7 +141,8 @@ async def test_copytree_is_shutils(tmp_path: Path) -> None:
 
 
 async def test_errors_of_copytree(tmp_path: Path) -> None:
-    plant(tmp_path / "src" if (tmp_path / "src").mkdir() is None else tmp_path)
+    (tmp_path / "src").mkdir()
+    plant(tmp_path / "src")
     told = await awaited(lambda: files.copytree(tmp_path / "src", tmp_path / "x"))
     shutil.rmtree(tmp_path / "x")
     assert told == outcome(lambda: shutil.copytree(tmp_path / "src", tmp_path / "x"))
@@ -156,7 +159,7 @@ async def test_errors_of_copytree(tmp_path: Path) -> None:
 async def test_move_is_shutils(tmp_path: Path, elsewhere: Path, name: str) -> None:
     results = []
     for side in (files, shutil):
-        told = []
+        told: list[Any] = []
         for place in (tmp_path, elsewhere):
             shutil.rmtree(tmp_path / "t", ignore_errors=True)
             (tmp_path / "t").mkdir()

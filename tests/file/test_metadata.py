@@ -100,9 +100,9 @@ async def test_stat_without_a_descriptor_to_spare(path: Path) -> None:
 async def test_what_is_no_path_is_refused() -> None:
     for function in (files.stat, files.lstat, files.getsize):
         with pytest.raises(TypeError, match=r"stat: path should be string, bytes or os\.PathLike, not NoneType"):
-            await function(None)  # type: ignore[operator]
+            await function(None)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="embedded null byte"):
-            await function("\0")  # type: ignore[operator]
+            await function("\0")
     assert not await files.exists("\0")
     assert not await files.isdir("\0")
 

@@ -141,7 +141,14 @@ async def test_walk_is_os_walk(
 ) -> None:
     monkeypatch.setattr(walking, "BATCH", batch)
     plant(tmp_path)
-    for top in (str(tmp_path), os.fsencode(tmp_path), tmp_path, str(tmp_path / "missing"), str(tmp_path / "file")):
+    tops: list[Any] = [
+        str(tmp_path),
+        os.fsencode(tmp_path),
+        tmp_path,
+        str(tmp_path / "missing"),
+        str(tmp_path / "file"),
+    ]
+    for top in tops:
         told: list[OSError] = []
         expected: list[OSError] = []
         found = await collect(files.walk(top, topdown, told.append, followlinks))
@@ -230,7 +237,9 @@ async def test_glob_of_many(large: Path) -> None:
 
 @pytest.mark.parametrize("kind", [Path, str, os.fsencode])
 async def test_rmtree_removes_the_tree_and_nothing_behind_links(tmp_path: Path, kind: Any) -> None:
-    outside = plant(tmp_path / "outside" if (tmp_path / "outside").mkdir() is None else tmp_path)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    plant(outside)
     top = tmp_path / "top"
     top.mkdir()
     plant(top)

@@ -29,7 +29,7 @@ QUIET_S = 0.05
 
 async def drain(watching: Any, top: Path, *kinds: Change) -> list[tuple[Any, ...]]:
     """What is reported until nothing more comes: change and relative path, and where it was."""
-    told = []
+    told: list[tuple[Any, ...]] = []
     while True:
         try:
             async with asyncio.timeout(QUIET_S):

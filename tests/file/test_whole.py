@@ -227,8 +227,6 @@ STEPS = ["write", "fchmod", "fsync", "link", "rename"]
 async def test_failed_atomic_write_leaves_the_old_file_alone(
     path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_named: bool
 ) -> None:
-    from oneloop.files import replacing
-
     if is_named:
         if step == "link":
             pytest.skip("a named file needs no link")
@@ -238,7 +236,7 @@ async def test_failed_atomic_write_leaves_the_old_file_alone(
     def fail(*args: object, **kwargs: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(replacing.os, step, fail)
+    monkeypatch.setattr(os, step, fail)
     with pytest.raises(OSError, match="Input/output error") as caught:
         await files.write_file(path, b"new", atomic=True)
     monkeypatch.undo()
@@ -286,8 +284,6 @@ async def test_cancelled_atomic_write_leaves_old_or_new_and_nothing_else(
 async def test_job_that_is_given_up_before_the_rename_changes_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    from oneloop.files import replacing
-
     if engine in ("now", "later", "mixed"):
         pytest.skip("the stand-in has no threads")
     path.write_text("old")
@@ -297,7 +293,7 @@ async def test_job_that_is_given_up_before_the_rename_changes_nothing(
         has_begun.set()
         may_end.wait(10)
 
-    monkeypatch.setattr(replacing.os, "fsync", slow_fsync)
+    monkeypatch.setattr(os, "fsync", slow_fsync)
     task = asyncio.ensure_future(files.write_file(path, b"new", atomic=True))
     while not has_begun.is_set():
         await asyncio.sleep(0.001)

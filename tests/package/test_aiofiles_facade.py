@@ -22,6 +22,7 @@ import oneloop
 from oneloop.compat import aiofiles
 from oneloop.compat.aiofiles import base, ospath, tempfile, threadpool
 from oneloop.compat.aiofiles import os as aios
+from oneloop.compat.aiofiles.threadpool import binary, text
 from tests.conftest import Reported, close_audited
 
 # What dir() shows of each module of aiofiles 25.1.0, without underscores and without what it imports.
@@ -124,12 +125,12 @@ async def test_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "buffering", "kind"),
     [
-        ("r", -1, threadpool.AsyncTextIOWrapper),
-        ("w+", -1, threadpool.AsyncTextIOWrapper),
-        ("rb", -1, threadpool.AsyncBufferedReader),
-        ("wb", -1, threadpool.AsyncBufferedIOBase),
-        ("rb+", -1, threadpool.AsyncBufferedReader),
-        ("rb", 0, threadpool.AsyncFileIO),
+        ("r", -1, text.AsyncTextIOWrapper),
+        ("w+", -1, text.AsyncTextIOWrapper),
+        ("rb", -1, binary.AsyncBufferedReader),
+        ("wb", -1, binary.AsyncBufferedIOBase),
+        ("rb+", -1, binary.AsyncBufferedReader),
+        ("rb", 0, binary.AsyncFileIO),
     ],
 )
 async def test_kinds_of_files(tmp_path: Path, mode: str, buffering: int, kind: type) -> None:
@@ -233,17 +234,19 @@ async def test_temporary_files(tmp_path: Path) -> None:
 
 
 async def test_standard_streams(capsys: pytest.CaptureFixture[str]) -> None:
-    await aiofiles.stdout.write("out")
-    await aiofiles.stderr_bytes.write(b"err")
-    await aiofiles.stderr_bytes.flush()
+    out: Any = aiofiles.stdout
+    err: Any = aiofiles.stderr_bytes
+    await out.write("out")
+    await err.write(b"err")
+    await err.flush()
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("out", "err")
-    assert aiofiles.stdout.encoding
+    assert out.encoding
 
 
 async def test_mocking_as_documented() -> None:
     kind = mock.MagicMock
-    threadpool.wrap.register(kind)(threadpool.AsyncBufferedIOBase)
+    threadpool.wrap.register(kind)(binary.AsyncBufferedIOBase)
     file = mock.MagicMock(read=lambda *args, **kwargs: "file chunk")
     with mock.patch("oneloop.compat.aiofiles.threadpool.sync_open", return_value=file) as opened:
         async with aiofiles.open("filename", "r") as reader:
