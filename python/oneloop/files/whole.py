@@ -17,6 +17,7 @@ from oneloop.files import jobs
 from oneloop.files.deadline import bounded, within
 from oneloop.files.engine import current
 from oneloop.files.kernel_path import encoded, named, opened
+from oneloop.files.raw import undisturbed
 from oneloop.files.replacing import replace_content
 
 if TYPE_CHECKING:
@@ -225,7 +226,13 @@ async def _close(files: Files, fd: int, path: AnyPath, *, clean: bool) -> None:
     try:
         closing = files.close(fd, clean)
         if closing is not None:
-            await asyncio.shield(closing)
+            try:
+                await undisturbed(closing)
+            except asyncio.CancelledError:
+                # It goes on; what it says then, nobody waits for.
+                closing.add_done_callback(asyncio.Future.exception)
+                raise
+            closing.result()
     except OSError as error:
         named(error, path)
         raise
