@@ -10,6 +10,7 @@ import asyncio
 import os
 import select
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -41,12 +42,7 @@ class StandIn:
         self, name: str, operation: Callable[[], Any], late: Callable[[Any], None] | None = None
     ) -> Any:
         self.log.append(name)
-
-        def act() -> Any:
-            if self.faults.get(name):
-                raise self.faults[name].pop(0)
-            return operation()
-
+        act = partial(self._act, name, operation)
         if self.mode == "now" or (self.mode == "mixed" and next(self._turns)):
             try:
                 return act()
@@ -55,28 +51,28 @@ class StandIn:
         future: asyncio.Future[Any] = self.loop.create_future()
 
         def land() -> None:
-            if future.cancelled() and name != "open":
+            if future.cancelled():
+                # What was opened although nobody waits any more is closed.
+                if late is not None:
+                    late(act())
                 return
             try:
-                result = act()
+                future.set_result(act())
             except BlockingIOError:
-                if not future.cancelled():
-                    self.loop.call_later(POLL_S, land)
-                return
+                self.loop.call_later(POLL_S, land)
             except BaseException as exc:
-                if not future.cancelled():
-                    future.set_exception(exc)
-                return
-            if not future.cancelled():
-                future.set_result(result)
-            elif late is not None:
-                late(result)
+                future.set_exception(exc)
 
         if self.mode == "held":
             self.held.append((name, land))
         else:
             self.loop.call_soon(land)
         return future
+
+    def _act(self, name: str, operation: Callable[[], Any]) -> Any:
+        if self.faults.get(name):
+            raise self.faults[name].pop(0)
+        return operation()
 
     def release(self, count: int | None = None) -> None:
         """Let the oldest of the held operations happen now; all by default."""

@@ -57,6 +57,7 @@ from oneloop.files.naming import (
 from oneloop.files.opening import Opening, open  # noqa: A004 - the built-in's other half
 from oneloop.files.path import Path
 from oneloop.files.path_info import PathInfo
+from oneloop.files.temporary import NamedTemporaryFile, SpooledTemporaryFile, TemporaryDirectory, TemporaryFile
 from oneloop.files.text import TextFile
 from oneloop.files.tree import ScandirIterator, glob, listdir, rmtree, scandir
 from oneloop.files.unbuffered import UnbufferedFile
@@ -71,10 +72,14 @@ __all__ = [
     "DirectAlignment",
     "EngineInfo",
     "Event",
+    "NamedTemporaryFile",
     "Opening",
     "Path",
     "PathInfo",
     "ScandirIterator",
+    "SpooledTemporaryFile",
+    "TemporaryDirectory",
+    "TemporaryFile",
     "TextFile",
     "UnbufferedFile",
     "Watch",

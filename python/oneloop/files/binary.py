@@ -8,7 +8,8 @@ from asyncio import Future
 from operator import index
 from typing import TYPE_CHECKING, final
 
-from oneloop.files.file import Origin, limited
+from oneloop.files.deadline import within
+from oneloop.files.file import Origin
 from oneloop.files.positional import PositionalFile
 from oneloop.files.readahead import lines_of
 from oneloop.files.views import first, readable, writable
@@ -58,7 +59,7 @@ class BinaryFile(PositionalFile):
             OSError: the kernel says so.
         """
         if timeout is not None:
-            return await limited(self.read(size), timeout)
+            return await within(timeout, self.read(size))
         size = -1 if size is None else index(size)
         ahead = self._ahead
         if 0 < size <= ahead.remaining and not self._turn.is_taken:
@@ -66,6 +67,8 @@ class BinaryFile(PositionalFile):
         self._check_reading("read")
         if size < -1:
             raise ValueError("read length must be non-negative or -1")
+        if size == 0:
+            return b""
         await self._begin_reading()
         try:
             return await (self._read_all() if size < 0 else self._read(size))
@@ -79,7 +82,7 @@ class BinaryFile(PositionalFile):
     async def read1(self, size: int = -1, /, *, timeout: float | None = None) -> bytes:
         """Up to `size` bytes with at most one call of the kernel; -1 is one buffer."""
         if timeout is not None:
-            return await limited(self.read1(size), timeout)
+            return await within(timeout, self.read1(size))
         size = index(size)
         self._check_reading("read1")
         await self._begin_reading()
@@ -91,7 +94,7 @@ class BinaryFile(PositionalFile):
     async def peek(self, size: int = 0, /, *, timeout: float | None = None) -> bytes:
         """What is read ahead, at least a byte unless the file ends here; the cursor stays."""
         if timeout is not None:
-            return await limited(self.peek(size), timeout)
+            return await within(timeout, self.peek(size))
         self._check_reading("peek")
         await self._begin_reading()
         try:
@@ -104,7 +107,7 @@ class BinaryFile(PositionalFile):
     async def readinto(self, buffer: WriteableBuffer, /, *, timeout: float | None = None) -> int:
         """Fill a writable buffer; returns the number of bytes, fewer than fit only at the end."""
         if timeout is not None:
-            return await limited(self.readinto(buffer), timeout)
+            return await within(timeout, self.readinto(buffer))
         self._check_reading("readinto")
         view = writable(buffer)
         await self._begin_reading()
@@ -116,7 +119,7 @@ class BinaryFile(PositionalFile):
     async def readline(self, size: int | None = -1, /, *, timeout: float | None = None) -> bytes:
         """One line with its end, or its first `size` bytes; b"" at the end."""
         if timeout is not None:
-            return await limited(self.readline(size), timeout)
+            return await within(timeout, self.readline(size))
         limit = -1 if size is None else index(size)
         self._check_reading("read")
         await self._begin_reading()
@@ -128,7 +131,7 @@ class BinaryFile(PositionalFile):
     async def readlines(self, hint: int | None = -1, /, *, timeout: float | None = None) -> list[bytes]:
         """The lines that are left; with a `hint`, only so many that they reach that many bytes."""
         if timeout is not None:
-            return await limited(self.readlines(hint), timeout)
+            return await within(timeout, self.readlines(hint))
         wanted = -1 if hint is None else index(hint)
         self._check_reading("read")
         await self._begin_reading()
@@ -165,7 +168,7 @@ class BinaryFile(PositionalFile):
             OSError: the kernel says so. What was written before stays in the buffer.
         """
         if timeout is not None:
-            return await limited(self.write(data), timeout)
+            return await within(timeout, self.write(data))
         self._check_writing("write")
         view = data if type(data) is bytes else readable(data)
         if self._turn.is_taken or self._flight is not None:
@@ -182,7 +185,7 @@ class BinaryFile(PositionalFile):
     async def writelines(self, lines: Iterable[ReadableBuffer], /, *, timeout: float | None = None) -> None:
         """Write one after the other."""
         if timeout is not None:
-            return await limited(self.writelines(lines), timeout)
+            return await within(timeout, self.writelines(lines))
         self._check_writing("write")
         for line in lines:
             await self.write(line)
@@ -199,7 +202,7 @@ class BinaryFile(PositionalFile):
             OSError: that is before the beginning.
         """
         if timeout is not None:
-            return await limited(self.seek(offset, whence), timeout)
+            return await within(timeout, self.seek(offset, whence))
         target = index(offset)
         self._descriptor.check()
         if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END, os.SEEK_DATA, os.SEEK_HOLE):
@@ -215,7 +218,7 @@ class BinaryFile(PositionalFile):
     async def tell(self, *, timeout: float | None = None) -> int:
         """Where the cursor is. io.UnsupportedOperation if the file has no position."""
         if timeout is not None:
-            return await limited(self.tell(), timeout)
+            return await within(timeout, self.tell())
         self._descriptor.check()
         await self._begin_plain()
         try:
@@ -226,7 +229,7 @@ class BinaryFile(PositionalFile):
     async def truncate(self, size: int | None = None, /, *, timeout: float | None = None) -> int:
         """Cut or extend the file to `size` bytes, or to where the cursor is; returns the size. The cursor stays."""
         if timeout is not None:
-            return await limited(self.truncate(size), timeout)
+            return await within(timeout, self.truncate(size))
         self._check_writing("truncate")
         wanted = None if size is None else index(size)
         await self._begin_plain()

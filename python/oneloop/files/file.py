@@ -10,7 +10,6 @@ those with one are for its holder, and for `text.py`.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import stat
@@ -18,18 +17,18 @@ import warnings
 from asyncio import Future
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
+from oneloop.files.deadline import within
 from oneloop.files.raw import CLOSED, Descriptor, undisturbed
 from oneloop.files.readahead import ReadAhead, read_ahead
 from oneloop.files.turn import Turn
 from oneloop.files.views import advance, first
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
     from types import TracebackType
 
     from oneloop.files.mode import Mode
 
-__all__ = ["File", "Flight", "Origin", "limited"]
+__all__ = ["File", "Flight", "Origin"]
 
 T = TypeVar("T")
 
@@ -38,12 +37,6 @@ UNKNOWN_SIZE_BYTES = 64 * 1024
 
 DIRECT_BLOCK_BYTES = 4096
 """A multiple of what any disk asks of transfers past the page cache."""
-
-
-async def limited(operation: Awaitable[T], timeout_s: float) -> T:
-    """Wait for an operation at most so long. TimeoutError after that."""
-    async with asyncio.timeout(timeout_s):
-        return await operation
 
 
 class Flight(NamedTuple):
@@ -165,7 +158,7 @@ class File:
             OSError: the kernel does not take it. What it did not take stays, and is tried again.
         """
         if timeout is not None:
-            return await limited(self.flush(), timeout)
+            return await within(timeout, self.flush())
         if self._turn.is_taken or self._flight is not None:
             await self._begin()
         else:
@@ -257,11 +250,12 @@ class File:
     async def _read_all(self) -> bytes:
         """All that is left, what is read ahead included; an error or a cancelled wait loses nothing."""
         pieces: list[bytes] = []
+        total = 0
         status = os.fstat(self._descriptor.number)
         is_regular = stat.S_ISREG(status.st_mode) and status.st_size > 0
         try:
             while True:
-                size = max(UNKNOWN_SIZE_BYTES, sum(map(len, pieces)))
+                size = max(UNKNOWN_SIZE_BYTES, total)
                 if is_regular and (missing := status.st_size - self._raw_tell()) >= 0:
                     # One more than there should be shows that it was all.
                     size = missing + 1
@@ -271,6 +265,7 @@ class File:
                 if not data:
                     break
                 pieces.append(data)
+                total += len(data)
                 if is_regular and len(data) < size and self._raw_tell() == status.st_size:
                     break
         except BaseException:
@@ -347,7 +342,7 @@ class File:
             OSError: what is buffered could not be written, or the kernel says so; the file is closed nevertheless.
         """
         if timeout is not None:
-            return await limited(self.close(), timeout)
+            return await within(timeout, self.close())
         if self._closing is None:
             if self._descriptor.is_closed:
                 return None

@@ -13,18 +13,19 @@ import sys
 import warnings
 from asyncio import Future
 from operator import index
-from typing import TYPE_CHECKING, Generic, NamedTuple, SupportsIndex, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypeVar, cast, final, overload
 
 from oneloop.files import engine
 from oneloop.files.binary import SEEK_TEXT, BinaryFile
-from oneloop.files.file import Origin, limited
+from oneloop.files.deadline import within
+from oneloop.files.file import Origin
 from oneloop.files.mode import Mode, parse
 from oneloop.files.raw import Descriptor, undisturbed
 from oneloop.files.text import Style, TextFile, style_of
 from oneloop.files.unbuffered import UnbufferedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Coroutine, Generator
     from types import TracebackType
     from typing import Literal
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from oneloop._native import Files
 
-__all__ = ["Opening", "open"]
+__all__ = ["AnyFile", "Opening", "Request", "file_on", "open", "request"]
 
 AnyFile = TextFile | BinaryFile | UnbufferedFile
 F = TypeVar("F", TextFile, BinaryFile, UnbufferedFile, AnyFile)
@@ -162,20 +163,42 @@ def open(
         OSError: as the built-in, with the file's name; or after the timeout, TimeoutError.
         RuntimeError: the running loop is not oneloop's.
     """
-    parsed = parse(mode) if type(mode) is str and isinstance(buffering, int) else None
-    style: Style | None = None
-    if parsed is None or (not parsed.is_text and not (encoding is errors is newline is None)):
-        raise _refusal(mode, buffering, encoding, errors, newline)
     name = _name_of(file)
+    style = (encoding, errors, newline)
+    checked = request(name, mode, buffering, style, closefd, opener, dir_fd, direct, timeout)
+    return Opening(_opened, checked)
+
+
+def request(
+    name: str | bytes | int,
+    mode: str,
+    buffering: int,
+    style: tuple[str | None, str | None, str | None],
+    closefd: bool = True,
+    opener: Callable[[str, int], int] | None = None,
+    dir_fd: int | None = None,
+    direct: bool = False,
+    timeout_s: float | None = None,
+) -> Request:
+    """Check the arguments of `open()`, or of what calls it; `style` is encoding, errors and newline.
+
+    Raises:
+        TypeError, ValueError, LookupError: as the built-in.
+    """
+    parsed = parse(mode) if type(mode) is str and isinstance(buffering, int) else None
+    checked: Style | None = None
+    if parsed is None or (not parsed.is_text and style != (None, None, None)):
+        raise _refusal(mode, buffering, *style)
     if parsed.is_text:
         if buffering == 0:
             raise ValueError("can't have unbuffered text I/O")
-        style = style_of(io.text_encoding(encoding), errors, newline)
+        encoding, errors, newline = style
+        checked = style_of(io.text_encoding(encoding, 3), errors, newline)
     elif buffering == 1:
         warnings.warn(
             "line buffering (buffering=1) isn't supported in binary mode, the default buffer size will be used",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
         buffering = -1
     if direct:
@@ -184,7 +207,7 @@ def open(
         buffering = 0
     if not isinstance(name, int) and not closefd:
         raise ValueError("Cannot use closefd=False with file name")
-    return Opening(Request(name, parsed, buffering, style, closefd, opener, dir_fd, direct, timeout))
+    return Request(name, parsed, buffering, checked, closefd, opener, dir_fd, direct, timeout_s)
 
 
 class Request(NamedTuple):
@@ -205,14 +228,17 @@ class Request(NamedTuple):
 class Opening(Generic[F]):
     """A file to be opened: by `await`, or by `async with`, which also closes it."""
 
-    __slots__ = ("_file", "_request")
+    __slots__ = ("_file", "_open", "_request")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, opened: Callable[[Request], Coroutine[object, object, AnyFile]], request: Request) -> None:
+        self._open = opened
         self._request = request
         self._file: F | None = None
 
-    def __await__(self) -> Generator[object, None, F]:
-        return _opened(self._request).__await__()  # type: ignore[return-value]
+    def __await__(self) -> Generator[Any, None, F]:
+        # Which class it is was said by the overload.
+        opening: Any = self._open(self._request)
+        return cast("Generator[Any, None, F]", opening.__await__())
 
     async def __aenter__(self) -> F:
         file: F = await self
@@ -260,17 +286,17 @@ def _name_of(file: object) -> str | bytes | int:
 
 async def _opened(request: Request) -> AnyFile:
     if request.timeout_s is not None:
-        return await limited(_opened(request._replace(timeout_s=None)), request.timeout_s)
+        return await within(request.timeout_s, _opened(request._replace(timeout_s=None)))
     files = engine.current()
     name = request.name
     if isinstance(name, int):
-        return _file_on(name, files, request, is_ours=False)
+        return file_on(name, files, request, is_ours=False)
     flags = request.mode.flags | os.O_CLOEXEC | (os.O_DIRECT if request.is_direct else 0)
     if request.opener is not None:
         number = await _by_opener(request.opener, name, flags, files)
     else:
         number = await _by_engine(name, flags, AT_FDCWD if request.dir_fd is None else request.dir_fd, files)
-    return _file_on(number, files, request, is_ours=True)
+    return file_on(number, files, request, is_ours=True)
 
 
 async def _by_engine(name: str | bytes, flags: int, dir_fd: int, files: Files) -> int:
@@ -314,7 +340,7 @@ def _close_late(opened: Future[int]) -> None:
         os.close(number)
 
 
-def _file_on(number: int, files: Files, request: Request, *, is_ours: bool) -> AnyFile:
+def file_on(number: int, files: Files, request: Request, *, is_ours: bool) -> AnyFile:
     """The file object for an open descriptor, which is closed if there can be none."""
     try:
         return _made(number, files, request, is_ours)

@@ -7,7 +7,8 @@ import os
 from asyncio import Future
 from typing import TYPE_CHECKING
 
-from oneloop.files.file import File, limited
+from oneloop.files.deadline import within
+from oneloop.files.file import File
 from oneloop.files.views import advance, readable, writable
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class PositionalFile(File):
     async def pread(self, size: int, offset: int, *, timeout: float | None = None) -> bytes:
         """Up to `size` bytes from `offset` on, fewer only where the file ends. The cursor stays."""
         if timeout is not None:
-            return await limited(self.pread(size, offset), timeout)
+            return await within(timeout, self.pread(size, offset))
         self._check_reading("pread")
         _check_sign(size, offset)
         if self._is_dirty():
@@ -66,7 +67,7 @@ class PositionalFile(File):
         That is fewer than there is room for only where the file ends.
         """
         if timeout is not None:
-            return await limited(self.readv(buffers, offset), timeout)
+            return await within(timeout, self.readv(buffers, offset))
         self._check_reading("readv")
         views = [writable(buffer) for buffer in buffers]
         if offset is None:
@@ -96,7 +97,7 @@ class PositionalFile(File):
     ) -> int:
         """Write all of `buffers` one after the other, at `offset` or at the cursor; returns the number of bytes."""
         if timeout is not None:
-            return await limited(self.writev(buffers, offset), timeout)
+            return await within(timeout, self.writev(buffers, offset))
         self._check_writing("writev")
         views = [readable(buffer) for buffer in buffers]
         if offset is None:
@@ -125,7 +126,7 @@ class PositionalFile(File):
 
     async def _sync(self, datasync: bool, timeout: float | None) -> None:
         if timeout is not None:
-            return await limited(self._sync(datasync, None), timeout)
+            return await within(timeout, self._sync(datasync, None))
         self._descriptor.check()
         if self._is_dirty():
             await self.flush()

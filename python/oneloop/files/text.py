@@ -14,7 +14,7 @@ from operator import index
 from typing import TYPE_CHECKING, NamedTuple, Self, final
 
 from oneloop.files import cookie
-from oneloop.files.file import limited
+from oneloop.files.deadline import within
 from oneloop.files.readahead import ReadAhead, lines_of, read_ahead
 from oneloop.files.views import told
 
@@ -29,11 +29,17 @@ __all__ = ["Style", "TextFile", "style_of"]
 CHUNK_BYTES = 8192
 """As much as io's text files read at once."""
 
+# What a decoder's `getstate` gives when it keeps nothing back.
+CLEAN = (b"", 0)
+
 LARGEST_CHUNK_BYTES = 256 * 1024
 LINES_CHUNK_BYTES = 64 * 1024
 
 # Encoded without a state, so that str.encode() does it; what is missing here goes through an incremental encoder.
 STATELESS = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "cp1252"})
+
+# Where ASCII characters are bytes, and other bytes are no ASCII characters.
+ASCII_BASED = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252"})
 
 
 class Style(NamedTuple):
@@ -43,6 +49,7 @@ class Style(NamedTuple):
     errors: str
     newline: str | None
     is_stateless: bool
+    is_ascii_based: bool
 
 
 def style_of(encoding: str | None, errors: str | None, newline: str | None) -> Style:
@@ -61,7 +68,7 @@ def _style_of(encoding: str | None, errors: str | None, newline: str | None) -> 
     # io's own class knows best what it takes.
     wrapper = io.TextIOWrapper(io.BytesIO(), encoding, errors, newline)
     codec = codecs.lookup(wrapper.encoding)
-    return Style(wrapper.encoding, wrapper.errors or "strict", newline, codec.name in STATELESS)
+    return Style(wrapper.encoding, wrapper.errors or "strict", newline, codec.name in STATELESS, codec.name in ASCII_BASED)
 
 
 @final
@@ -184,7 +191,7 @@ class TextFile:
             OSError: the kernel says so.
         """
         if timeout is not None:
-            return await limited(self.read(size), timeout)
+            return await within(timeout, self.read(size))
         size = -1 if size is None else index(size)
         ahead = self._ahead
         if 0 < size <= ahead.remaining and not self._turn.is_taken:
@@ -202,7 +209,7 @@ class TextFile:
     async def readline(self, size: int = -1, /, *, timeout: float | None = None) -> str:
         """One line with its end, or its first `size` characters; "" at the end."""
         if timeout is not None:
-            return await limited(self.readline(size), timeout)
+            return await within(timeout, self.readline(size))
         limit = index(size)
         await self._begin_reading()
         try:
@@ -213,7 +220,7 @@ class TextFile:
     async def readlines(self, hint: int | None = -1, /, *, timeout: float | None = None) -> list[str]:
         """The lines that are left; with a `hint`, only so many that they reach that many characters."""
         if timeout is not None:
-            return await limited(self.readlines(hint), timeout)
+            return await within(timeout, self.readlines(hint))
         wanted = -1 if hint is None else index(hint)
         await self._begin_reading()
         try:
@@ -247,7 +254,7 @@ class TextFile:
             OSError: the kernel says so. What was written before stays in the buffer.
         """
         if timeout is not None:
-            return await limited(self.write(text), timeout)
+            return await within(timeout, self.write(text))
         self._binary._check_writing("not writable")
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {told(text)}")
@@ -261,7 +268,7 @@ class TextFile:
     async def writelines(self, lines: Iterable[str], /, *, timeout: float | None = None) -> None:
         """Write one after the other."""
         if timeout is not None:
-            return await limited(self.writelines(lines), timeout)
+            return await within(timeout, self.writelines(lines))
         self._binary._check_writing("not writable")
         for line in lines:
             await self.write(line)
@@ -284,7 +291,7 @@ class TextFile:
     async def tell(self, *, timeout: float | None = None) -> int:
         """Where the program is: a number for `seek`, with no other meaning."""
         if timeout is not None:
-            return await limited(self.tell(), timeout)
+            return await within(timeout, self.tell())
         self._binary._descriptor.check()
         self._check_seekable()
         await self._binary._begin_plain()
@@ -302,7 +309,7 @@ class TextFile:
             OSError: `tell` never gave this number.
         """
         if timeout is not None:
-            return await limited(self.seek(cookie, whence), timeout)
+            return await within(timeout, self.seek(cookie, whence))
         self._binary._descriptor.check()
         self._check_seekable()
         await self._binary._begin_plain()
@@ -314,7 +321,7 @@ class TextFile:
     async def truncate(self, size: int | None = None, /, *, timeout: float | None = None) -> int:
         """Cut or extend the file to `size` bytes, or to where the cursor is; returns the size."""
         if timeout is not None:
-            return await limited(self.truncate(size), timeout)
+            return await within(timeout, self.truncate(size))
         return await self._binary.truncate(size)
 
     # -- the end ---------------------------------------------------------------------------------
@@ -373,7 +380,20 @@ class TextFile:
         """Decode a chunk, of that many bytes at least. False at the end of the file."""
         decoder = self._decoder or self._make_decoder()
         state = decoder.getstate()
-        data = await self._held(self._binary._read1(self._step(missing)))
+        step = self._step(missing)
+        # What is read ahead must be all that was asked for where a write may follow.
+        reading = (
+            self._binary._read(step) if self._is_exact and self._binary._is_seekable else self._binary._read1(step)
+        )
+        data = await self._held(reading)
+        if state == CLEAN and self._is_plain(data):
+            # Decoding gives a character for each byte, the same; but for the newline, which is noted.
+            if self._style.newline is None and self.newlines is None and b"\n" in data:
+                decoder.decode(b"\n")
+            self._chunks = cookie.known(self._chunks or [], self._ahead.remaining)
+            self._chunks.append(cookie.Chunk(0, data, len(data), len(data)))
+            self._ahead.feed_ascii(data)  # type: ignore[attr-defined]
+            return True
         try:
             text = decoder.decode(data, not data)
         except UnicodeDecodeError:
@@ -391,6 +411,17 @@ class TextFile:
         if text:
             ahead.feed(text)
         return bool(data or text)
+
+    def _is_plain(self, data: bytes) -> bool:
+        """Whether decoding would change nothing, and `_ahead` (the native one) takes bytes for text."""
+        style = self._style
+        return (
+            style.is_ascii_based
+            and type(self._ahead) is not ReadAhead
+            and data.isascii()
+            and bool(data)
+            and not (style.newline is None and b"\r" in data)
+        )
 
     async def _held(self, reading: Coroutine[object, object, bytes]) -> bytes:
         """Wait for bytes; until they are here, nobody takes of the text that is ahead."""

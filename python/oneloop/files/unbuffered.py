@@ -7,7 +7,7 @@ from asyncio import Future
 from operator import index
 from typing import TYPE_CHECKING, final
 
-from oneloop.files.file import limited
+from oneloop.files.deadline import within
 from oneloop.files.positional import PositionalFile
 from oneloop.files.readahead import lines_of
 from oneloop.files.views import readable, writable
@@ -36,7 +36,7 @@ class UnbufferedFile(PositionalFile):
     async def read(self, size: int | None = -1, /, *, timeout: float | None = None) -> bytes:
         """Up to `size` bytes, b"" at the end; all that is left if `size` is negative or None."""
         if timeout is not None:
-            return await limited(self.read(size), timeout)
+            return await within(timeout, self.read(size))
         size = -1 if size is None else index(size)
         await self._begin_reading()
         try:
@@ -54,7 +54,7 @@ class UnbufferedFile(PositionalFile):
     async def readinto(self, buffer: WriteableBuffer, /, *, timeout: float | None = None) -> int:
         """Read into a writable buffer; returns the number of bytes, 0 at the end."""
         if timeout is not None:
-            return await limited(self.readinto(buffer), timeout)
+            return await within(timeout, self.readinto(buffer))
         view = writable(buffer)
         if self._offset < 0:
             # At the kernel's position, where a cancelled read must not lose what it brings.
@@ -74,7 +74,7 @@ class UnbufferedFile(PositionalFile):
     async def readline(self, size: int | None = -1, /, *, timeout: float | None = None) -> bytes:
         """One line with its end, or its first `size` bytes; b"" at the end."""
         if timeout is not None:
-            return await limited(self.readline(size), timeout)
+            return await within(timeout, self.readline(size))
         limit = -1 if size is None else index(size)
         await self._begin_reading()
         try:
@@ -85,7 +85,7 @@ class UnbufferedFile(PositionalFile):
     async def readlines(self, hint: int | None = -1, /, *, timeout: float | None = None) -> list[bytes]:
         """The lines that are left; with a `hint`, only so many that they reach that many bytes."""
         if timeout is not None:
-            return await limited(self.readlines(hint), timeout)
+            return await within(timeout, self.readlines(hint))
         wanted = -1 if hint is None else index(hint)
         await self._begin_reading()
         try:
@@ -108,7 +108,7 @@ class UnbufferedFile(PositionalFile):
     async def write(self, data: ReadableBuffer, /, *, timeout: float | None = None) -> int:
         """Write; returns the number of bytes that went, which may be fewer. `data` must not change meanwhile."""
         if timeout is not None:
-            return await limited(self.write(data), timeout)
+            return await within(timeout, self.write(data))
         self._check_writing("File not open for writing")
         view = readable(data)
         await self._begin()
@@ -121,7 +121,7 @@ class UnbufferedFile(PositionalFile):
     async def writelines(self, lines: Iterable[ReadableBuffer], /, *, timeout: float | None = None) -> None:
         """Write one after the other."""
         if timeout is not None:
-            return await limited(self.writelines(lines), timeout)
+            return await within(timeout, self.writelines(lines))
         self._check_writing("File not open for writing")
         for line in lines:
             await self.write(line)
@@ -130,7 +130,7 @@ class UnbufferedFile(PositionalFile):
     async def seek(self, offset: int, whence: int = os.SEEK_SET, /, *, timeout: float | None = None) -> int:
         """Move the cursor; returns where it is. OSError if there is no such place, or the file has no position."""
         if timeout is not None:
-            return await limited(self.seek(offset, whence), timeout)
+            return await within(timeout, self.seek(offset, whence))
         target = index(offset)
         self._check_open()
         await self._begin()
@@ -143,7 +143,7 @@ class UnbufferedFile(PositionalFile):
     async def tell(self, *, timeout: float | None = None) -> int:
         """Where the cursor is. OSError if the file has no position."""
         if timeout is not None:
-            return await limited(self.tell(), timeout)
+            return await within(timeout, self.tell())
         self._check_open()
         await self._begin()
         try:
@@ -154,7 +154,7 @@ class UnbufferedFile(PositionalFile):
     async def truncate(self, size: int | None = None, /, *, timeout: float | None = None) -> int:
         """Cut or extend the file to `size` bytes, or to where the cursor is; returns the size. The cursor stays."""
         if timeout is not None:
-            return await limited(self.truncate(size), timeout)
+            return await within(timeout, self.truncate(size))
         self._check_writing("File not open for writing")
         wanted = None if size is None else index(size)
         await self._begin()
