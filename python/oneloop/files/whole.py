@@ -230,12 +230,17 @@ async def _close(files: Files, fd: int, path: AnyPath, *, clean: bool) -> None:
                 await undisturbed(closing)
             except asyncio.CancelledError:
                 # It goes on; what it says then, nobody waits for.
-                closing.add_done_callback(asyncio.Future.exception)
+                closing.add_done_callback(_forget)
                 raise
             closing.result()
     except OSError as error:
         named(error, path)
         raise
+
+
+def _forget(closing: asyncio.Future[None]) -> None:
+    if not closing.cancelled():
+        closing.exception()
 
 
 async def _close_failed(files: Files, fd: int, path: AnyPath, error: BaseException, *, clean: bool) -> None:
