@@ -38,9 +38,7 @@ class StandIn:
 
     # -- when ------------------------------------------------------------------------------------
 
-    def _run(  # noqa: C901 - what happens when, in one place
-        self, name: str, operation: Callable[[], Any], late: Callable[[Any], None] | None = None
-    ) -> Any:
+    def _run(self, name: str, operation: Callable[[], Any], late: Callable[[Any], None] | None = None) -> Any:
         self.log.append(name)
         act = partial(self._act, name, operation)
         if self.mode == "now" or (self.mode == "mixed" and next(self._turns)):

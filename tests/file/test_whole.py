@@ -101,6 +101,11 @@ async def test_pipe_that_nobody_opens_can_be_given_up(tmp_path: Path, engine: st
         await files.read_file(tmp_path / "read", timeout=0.02)
     with pytest.raises(TimeoutError):
         await files.write_file(tmp_path / "written", b"x", timeout=0.02)
+    # A thread that waits in open(2) ends when the other end comes; what it has opened is closed then.
+    for name in ("read", "written"):
+        fd = os.open(tmp_path / name, os.O_RDWR | os.O_NONBLOCK)
+        await asyncio.sleep(0.05)
+        os.close(fd)
 
 
 async def test_full_disk() -> None:
