@@ -68,7 +68,9 @@ def _style_of(encoding: str | None, errors: str | None, newline: str | None) -> 
     # io's own class knows best what it takes.
     wrapper = io.TextIOWrapper(io.BytesIO(), encoding, errors, newline)
     codec = codecs.lookup(wrapper.encoding)
-    return Style(wrapper.encoding, wrapper.errors or "strict", newline, codec.name in STATELESS, codec.name in ASCII_BASED)
+    return Style(
+        wrapper.encoding, wrapper.errors or "strict", newline, codec.name in STATELESS, codec.name in ASCII_BASED
+    )
 
 
 @final
