@@ -13,7 +13,16 @@ import pytest
 import oneloop
 from oneloop import _native
 
-PUBLIC = ["oneloop", "oneloop.aio", "oneloop.compat", "oneloop.compat.uvloop", "oneloop.testing"]
+PUBLIC = [
+    "oneloop",
+    "oneloop.aio",
+    "oneloop.compat",
+    "oneloop.compat.linux_aio",
+    "oneloop.compat.linux_aio.block",
+    "oneloop.compat.linux_aio_bind",
+    "oneloop.compat.uvloop",
+    "oneloop.testing",
+]
 
 
 @pytest.mark.parametrize("module", PUBLIC)
