@@ -36,6 +36,14 @@ pub fn os_error_on(operation: &str, fd: io::Result<RawFd>, error: &io::Error) ->
     }
 }
 
+/// `OSError(errno, text)` as `open()` raises it; who knows the path adds it.
+pub fn file_error(error: &io::Error) -> PyErr {
+    match error.raw_os_error() {
+        Some(errno) => PyOSError::new_err((errno, strerror(errno))),
+        None => PyRuntimeError::new_err(error.to_string()),
+    }
+}
+
 /// The kernel's text, as `os.strerror` gives it; Rust's own adds "(os error N)".
 fn strerror(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();

@@ -5,6 +5,7 @@ mod aio;
 mod errors;
 mod event_loop;
 mod ffi;
+mod file;
 mod imports;
 mod sockets;
 mod transport;
@@ -16,6 +17,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ffi::socket_object::check_layout(module.py())?;
     ffi::recycled::install::<event_loop::Handle>(module.py());
     ffi::recycled::install::<event_loop::TimerHandle>(module.py());
+    ffi::recycled::install::<file::Line>(module.py());
+    ffi::awaitable::install_ready::<file::Line>(module.py());
+    ffi::awaitable::install_ready::<file::Lines>(module.py());
+    ffi::awaitable::install_iterate::<file::Lines>(module.py());
     module.add_class::<event_loop::LoopCore>()?;
     module.add_class::<event_loop::Handle>()?;
     module.add_class::<event_loop::TimerHandle>()?;
@@ -25,6 +30,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::WritePipeTransport>()?;
     module.add_class::<transport::Listener>()?;
     module.add_class::<sockets::SockOperation>()?;
+    module.add_function(wrap_pyfunction!(file::direct_alignment, module)?)?;
+    module.add_function(wrap_pyfunction!(file::inotify_init, module)?)?;
+    module.add_function(wrap_pyfunction!(file::inotify_add_watch, module)?)?;
+    module.add_function(wrap_pyfunction!(file::inotify_rm_watch, module)?)?;
+    module.add_class::<file::Files>()?;
+    module.add_class::<file::ReadAhead>()?;
+    module.add_class::<file::Lines>()?;
+    module.add_function(wrap_pyfunction!(file::wait_for_file_calls, module)?)?;
     aio::add_classes(module)?;
     transport::add_methods(module.py())?;
     event_loop::add_methods(module.py())

@@ -13,6 +13,18 @@ __all__ = ["KNOWN", "install"]
 
 # Package: the modules of its facade, parents first.
 _MODULES = {
+    "aiofiles": (
+        "aiofiles",
+        "aiofiles.base",
+        "aiofiles.os",
+        "aiofiles.ospath",
+        "aiofiles.tempfile",
+        "aiofiles.tempfile.temptypes",
+        "aiofiles.threadpool",
+        "aiofiles.threadpool.binary",
+        "aiofiles.threadpool.text",
+        "aiofiles.threadpool.utils",
+    ),
     "linux_aio": (
         "linux_aio",
         "linux_aio.aio_context",

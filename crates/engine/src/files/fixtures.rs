@@ -1,6 +1,7 @@
 //! For tests: owners that count when they go, operations on them, a file.
 #![allow(unsafe_code)]
 
+use super::Segment;
 use super::operation::{Memory, Opcode, Operation};
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -22,10 +23,9 @@ impl Drop for Owner {
 
 pub fn owned(len: usize, gone: &Arc<AtomicUsize>) -> (Memory, Owner) {
     let mut bytes = vec![0; len].into_boxed_slice();
-    let segment = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
     // SAFETY: the owner keeps the bytes, wherever it is moved.
-    let memory = unsafe { Memory::new(Box::new([segment])) };
-    (memory, Owner { bytes, gone: Arc::clone(gone) })
+    let segment = unsafe { Segment::new(bytes.as_mut_ptr(), len) };
+    (Memory::new(&[segment]), Owner { bytes, gone: Arc::clone(gone) })
 }
 
 pub fn operation(

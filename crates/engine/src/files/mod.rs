@@ -1,10 +1,272 @@
-//! Engines of file I/O: ways to hand an operation to the kernel and to hear of its completion.
+//! File I/O: one contract, three engines, chosen at run time.
+//!
+//! `Engines` takes requests with their owners and hands both back with the result. Which engine
+//! does a request is decided here and nowhere else:
+//!
+//! | chosen | what has an opcode | O_DIRECT reads and writes | calls, FIFOs |
+//! |---|---|---|---|
+//! | ring | ring | ring | threads |
+//! | aio | threads | kernel AIO | threads |
+//! | threads | threads | threads | threads |
+//!
+//! What cannot block needs no engine: `cached` does it at once. Nothing here knows Python.
+//!
+//! Memory behind a request belongs to its owner, which an engine keeps until the completion (S1);
+//! what is under way when the engines are shut keeps its owner for ever.
 
 pub mod aio;
+pub mod blocking;
+pub mod cached;
+mod direct;
+mod entry;
 pub mod operation;
 pub mod polled;
 pub mod polled_ring;
+pub mod probe;
+pub mod request;
+pub mod ring;
 pub mod slots;
+pub mod threads;
+
+pub use crate::sys::transfer::{Segment, Transfer};
+pub use entry::LONG;
+pub use request::{Place, Request};
+pub use slots::Key;
+pub use threads::Work;
+
+use crate::sys::fork;
+use direct::Direct;
+use operation::Opcode;
+use ring::Ring;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Instant;
+use threads::Pool;
+
+/// unlinkat(2): what is removed is a folder.
+pub const REMOVE_FOLDER: libc::c_int = libc::AT_REMOVEDIR;
+/// linkat(2): of what a symbolic link points to.
+pub const FOLLOW: libc::c_int = libc::AT_SYMLINK_FOLLOW;
+
+/// One way to do file I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    Ring,
+    Aio,
+    Threads,
+}
+
+impl Choice {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::Aio => "aio",
+            Self::Threads => "threads",
+        }
+    }
+}
+
+/// What became of a request; calls have none.
+#[derive(Debug)]
+pub struct Outcome {
+    pub request: Option<Request>,
+    /// A descriptor, a number of bytes, or 0.
+    pub result: io::Result<usize>,
+}
+
+#[derive(Debug)]
+pub struct Completion<T> {
+    pub owner: T,
+    pub outcome: Outcome,
+}
+
+/// An operation under way, for cancelling it.
+#[derive(Clone, Copy, Debug)]
+pub enum Ticket {
+    Ring(Key),
+    /// In kernel AIO, which cancels no disk operation.
+    Direct,
+    Threads(Key),
+}
+
+pub struct Engines<T> {
+    choice: Choice,
+    ring: Option<Ring<T>>,
+    direct: Option<Direct<T>>,
+    pool: Pool<T>,
+    born: u32,
+}
+
+/// A request that could not be taken, with its owner.
+pub type Refused<T> = (io::Error, T);
+
+impl<T> Engines<T> {
+    /// `choice` must have been probed.
+    pub fn new(choice: Choice) -> io::Result<Self> {
+        let ring = if choice == Choice::Ring { Some(Ring::new()?) } else { None };
+        let direct = if choice == Choice::Aio { Some(Direct::new()?) } else { None };
+        Ok(Self { choice, ring, direct, pool: Pool::new()?, born: fork::generation() })
+    }
+
+    pub fn choice(&self) -> Choice {
+        self.choice
+    }
+
+    /// Readable when the pool has something to reap.
+    pub fn pool_fd(&self) -> RawFd {
+        self.pool.raw_fd()
+    }
+
+    /// Readable when kernel AIO has something to reap.
+    pub fn direct_fd(&self) -> Option<RawFd> {
+        self.direct.as_ref().map(Direct::raw_fd)
+    }
+
+    /// Has an edge whenever the ring has something to reap.
+    pub fn ring_fd(&self) -> Option<RawFd> {
+        self.ring.as_ref().map(Ring::raw_fd)
+    }
+
+    /// The old ring, replaced, if the loop runs in another thread than before: only that thread
+    /// could reap it.
+    pub fn follow_thread(&mut self) -> io::Result<Option<Ring<T>>> {
+        match &self.ring {
+            Some(ring) if !ring.is_ours() => Ok(self.ring.replace(Ring::new()?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Queues a request; `flush` sends what has to be sent.
+    pub fn submit(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
+        match (request, &mut self.ring, &mut self.direct) {
+            (request, Some(ring), _) if ring.is_supported(&request) => {
+                Ok(Ticket::Ring(ring.submit(request, owner)))
+            }
+            (Request::Read(transfer), _, Some(direct)) if transfer.direct => {
+                direct.submit(Opcode::Read, transfer, owner);
+                Ok(Ticket::Direct)
+            }
+            (Request::Write(transfer), _, Some(direct)) if transfer.direct => {
+                direct.submit(Opcode::Write, transfer, owner);
+                Ok(Ticket::Direct)
+            }
+            (request, ..) if request.may_wait_for_ever() => self.submit_alone(request, owner),
+            (request, ..) => self.hand_to_pool(request, owner),
+        }
+    }
+
+    fn hand_to_pool(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
+        self.pool.submit(Work::Request(request), owner).map(Ticket::Threads)
+    }
+
+    /// A request that may wait for ever, such as opening a FIFO: it gets a thread of its own.
+    pub fn submit_alone(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
+        self.pool.submit_alone(request, owner).map(Ticket::Threads)
+    }
+
+    /// Something to be called on a thread.
+    pub fn call(&mut self, call: Box<dyn FnOnce() + Send>, owner: T) -> Result<Ticket, Refused<T>> {
+        self.pool.submit(Work::Call(call), owner).map(Ticket::Threads)
+    }
+
+    /// Asks that an operation end soon; its completion comes in any case.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        match (ticket, &mut self.ring) {
+            (Ticket::Ring(key), Some(ring)) => ring.cancel(key),
+            (Ticket::Ring(_), None) | (Ticket::Direct, _) => {}
+            (Ticket::Threads(key), _) => self.pool.cancel(key),
+        }
+    }
+
+    /// True if `flush` has something to do.
+    pub fn has_unsent(&self) -> bool {
+        self.ring.as_ref().is_some_and(Ring::has_unsent)
+            || self.direct.as_ref().is_some_and(Direct::has_unsent)
+    }
+
+    /// Sends what was queued in one system call, and hands over what was done at once.
+    pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
+        if let Some(direct) = &mut self.direct {
+            direct.flush(completions);
+        }
+        self.ring.as_mut().map_or(Ok(()), |ring| ring.flush(completions))
+    }
+
+    /// Hands over what the ring has completed.
+    pub fn reap_ring(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
+        self.ring.as_mut().map_or(Ok(()), |ring| ring.reap(completions))
+    }
+
+    /// Hands over what kernel AIO has completed. What it could not do without blocking goes on to
+    /// a thread.
+    pub fn reap_direct(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
+        let Some(direct) = &mut self.direct else { return Ok(()) };
+        let mut reaped = Vec::new();
+        direct.reap(&mut reaped)?;
+        for completion in reaped {
+            let Outcome { request, result } = completion.outcome;
+            let would_block = |e: &io::Error| e.kind() == io::ErrorKind::WouldBlock;
+            match (request, result) {
+                (Some(request), Err(e)) if would_block(&e) => {
+                    if let Err((error, owner)) = self.hand_to_pool(request, completion.owner) {
+                        let outcome = Outcome { request: None, result: Err(error) };
+                        completions.push(Completion { owner, outcome });
+                    }
+                }
+                (request, result) => {
+                    let outcome = Outcome { request, result };
+                    completions.push(Completion { owner: completion.owner, outcome });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what the pool has done.
+    pub fn reap_pool(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
+        self.pool.reap(completions)
+    }
+
+    pub fn under_way(&self) -> usize {
+        self.ring.as_ref().map_or(0, Ring::under_way)
+            + self.direct.as_ref().map_or(0, Direct::under_way)
+            + self.pool.under_way()
+    }
+
+    /// O_DIRECT transfers that wait for `flush`.
+    pub fn unsent_direct(&self) -> usize {
+        self.ring.as_ref().map_or(0, Ring::unsent_direct)
+            + self.direct.as_ref().map_or(0, Direct::unsent)
+    }
+
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Cancels, waits until `deadline`, reaps; the number of operations that were given up.
+    pub fn shut(
+        mut self,
+        deadline: Instant,
+        completions: &mut Vec<Completion<T>>,
+    ) -> io::Result<usize> {
+        if self.born != fork::generation() {
+            // The threads are the parent's, and so is the ring (S6).
+            std::mem::forget(self);
+            return Ok(0);
+        }
+        let mut left = self.pool.shut(deadline, completions);
+        if let Some(direct) = &mut self.direct {
+            let limit = deadline.saturating_duration_since(Instant::now());
+            left += direct.shut(limit, completions);
+        }
+        if let Some(ring) = &mut self.ring {
+            left += ring.shut(deadline, completions)?;
+        }
+        Ok(left)
+    }
+}
 
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod tests;

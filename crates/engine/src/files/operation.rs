@@ -5,7 +5,7 @@
 //! executes it, nor what an owner is.
 
 use super::slots::Key;
-use std::fmt;
+pub use crate::sys::transfer::Memory;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -20,36 +20,6 @@ pub enum Opcode {
         mask: u16,
     },
 }
-
-/// Segments of memory that the kernel reads or writes.
-#[derive(Default)]
-pub struct Memory(Box<[libc::iovec]>);
-
-impl Memory {
-    /// # Safety
-    /// The segments stay allocated, and where they are, until the owner that goes with them into an
-    /// operation is dropped; they are writable if the operation reads.
-    #[allow(unsafe_code)]
-    pub unsafe fn new(segments: Box<[libc::iovec]>) -> Self {
-        Self(segments)
-    }
-
-    pub fn segments(&self) -> &[libc::iovec] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let segments = self.0.iter().map(|segment| (segment.iov_base, segment.iov_len));
-        f.debug_list().entries(segments).finish()
-    }
-}
-
-// SAFETY: pointers and lengths; `new` makes the caller answer for what lies behind them, on
-// whatever thread that is.
-#[allow(unsafe_code)]
-unsafe impl Send for Memory {}
 
 /// One operation. Its memory is its owner's.
 #[derive(Debug)]

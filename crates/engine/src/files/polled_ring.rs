@@ -18,6 +18,7 @@
 
 mod entry;
 
+use super::Segment;
 use super::operation::{Completion, Memory, Opcode, Operation, Submission};
 use super::slots::{Key, Slots};
 use crate::sys::{eventfd, fork};
@@ -352,13 +353,13 @@ pub fn trial() -> io::Result<()> {
     let source = eventfd::create()?;
     eventfd::signal(std::os::fd::AsFd::as_fd(&source))?;
     let mut target = Box::new([0; 8]);
-    let segment = libc::iovec { iov_base: target.as_mut_ptr().cast(), iov_len: target.len() };
+    // SAFETY: the box is the owner; its content does not move with it.
+    let segment = unsafe { Segment::new(target.as_mut_ptr(), target.len()) };
     let read = Operation {
         opcode: Opcode::Read,
         fd: source.as_raw_fd(),
         offset: 0,
-        // SAFETY: the box is the owner; its content does not move with it.
-        memory: unsafe { Memory::new(Box::new([segment])) },
+        memory: Memory::new(&[segment]),
         rw_flags: 0,
         priority: 0,
         resfd: None,

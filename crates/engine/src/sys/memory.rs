@@ -1,5 +1,11 @@
-//! How the C library's allocator treats the blocks that long reads need.
+//! Memory: how the C library's allocator treats the blocks that long reads need; files in memory.
 
+use super::checked;
+use super::transfer::Segment;
+use std::alloc::Layout;
+use std::io::{self, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::Once;
 
 /// Larger than any block that a read allocates.
@@ -21,4 +27,63 @@ pub fn keep_large_blocks() {
         // SAFETY: what malloc has just returned, freed once.
         unsafe { libc::free(block) };
     });
+}
+
+/// A file in memory with this content: memfd_create(2).
+pub fn file_with(content: &[u8]) -> io::Result<OwnedFd> {
+    // SAFETY: a C string that lives for ever.
+    let fd = checked(unsafe { libc::memfd_create(c"oneloop".as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    std::fs::File::from(fd.try_clone()?).write_all(content)?;
+    Ok(fd)
+}
+
+/// Memory at a page's border, as O_DIRECT wants it.
+pub struct Aligned {
+    pointer: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: memory of its own, without ties to a thread.
+unsafe impl Send for Aligned {}
+
+impl Aligned {
+    const PAGE: usize = 4096;
+
+    /// Zeroed; None if there is no memory, or it would be more than there can be.
+    pub fn new(len: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(len.max(1), Self::PAGE).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let pointer = unsafe { std::alloc::alloc_zeroed(layout) };
+        Some(Self { pointer: NonNull::new(pointer)?, layout })
+    }
+
+    pub fn len(&self) -> usize {
+        self.layout.size()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The first `len` bytes, for an operation of an engine that keeps this until its completion.
+    pub fn segment(&mut self, len: usize) -> Segment {
+        // SAFETY: the memory never moves, and is freed when its owner, the operation's record, is
+        // dropped after the completion (S1).
+        unsafe { Segment::new(self.pointer.as_ptr(), len.min(self.len())) }
+    }
+
+    /// The first `len` bytes.
+    pub fn as_slice(&self, len: usize) -> &[u8] {
+        // SAFETY: initialised at its allocation; the slice is not longer than that.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), len.min(self.len())) }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout by the same allocator, freed once.
+        unsafe { std::alloc::dealloc(self.pointer.as_ptr(), self.layout) }
+    }
 }

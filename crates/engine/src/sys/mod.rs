@@ -13,9 +13,13 @@ pub mod clock;
 pub mod descriptor;
 pub mod epoll;
 pub mod eventfd;
+pub mod file;
 pub mod fork;
+pub mod inotify;
 pub mod memory;
 pub mod socket;
+pub mod statx;
+pub mod transfer;
 
 use std::io;
 

@@ -1,5 +1,6 @@
 //! The buffer protocol: contiguous views of bytes-like objects, for reading and for writing.
 
+use oneloop_engine::files::Segment;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -39,11 +40,6 @@ impl View {
         self.0.readonly != 0
     }
 
-    /// Where the memory lies: valid until the view is dropped.
-    pub fn segment(&self) -> libc::iovec {
-        libc::iovec { iov_base: self.0.buf, iov_len: self.len() }
-    }
-
     /// The bytes, which Python code may change; so no call into Python while the slice lives.
     pub fn as_slice(&self, _py: Python<'_>) -> &[u8] {
         if self.len() == 0 {
@@ -62,6 +58,15 @@ impl View {
         }
         // SAFETY: as above, and the exporter agreed to writing.
         unsafe { std::slice::from_raw_parts_mut(self.0.buf.cast(), self.len()) }
+    }
+}
+
+impl View {
+    /// For an operation of the engine that keeps this view until its completion (S1).
+    pub fn segment(&self) -> Segment {
+        // SAFETY: the exporter keeps the memory where it is until the view is released, which is
+        // dropped with the operation's owner, after the completion.
+        unsafe { Segment::new(self.0.buf.cast(), self.len()) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bytes objects that are filled in place.
 
+use oneloop_engine::files::Segment;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -32,6 +33,20 @@ impl BytesRoom {
         unsafe { std::slice::from_raw_parts_mut(data.cast(), len) }
     }
 
+    /// For an operation of the engine that keeps this room until its completion (S1).
+    pub fn segment(&mut self, py: Python<'_>) -> Segment {
+        let room = self.as_mut_slice(py);
+        // SAFETY: nobody but the operation has this object, whose content never moves, and its
+        // owner drops it after the completion.
+        unsafe { Segment::new(room.as_mut_ptr().cast(), room.len()) }
+    }
+
+    /// The first `len` bytes, which an operation of the engine has said to have written.
+    pub fn completed(self, py: Python<'_>, len: usize) -> PyResult<Bound<'_, PyBytes>> {
+        // SAFETY: the kernel's count of what it has written into the segment from its start on.
+        unsafe { self.finish(py, len) }
+    }
+
     /// The first `len` bytes, all of which the caller has written, as a bytes object.
     ///
     /// # Safety
@@ -51,6 +66,9 @@ impl BytesRoom {
         Ok(unsafe { object.cast_into_unchecked() })
     }
 }
+
+// SAFETY: a reference that is used and dropped only with the GIL held; see `drop`.
+unsafe impl Send for BytesRoom {}
 
 impl Drop for BytesRoom {
     fn drop(&mut self) {

@@ -1,5 +1,6 @@
 //! Vectorcalls without argument tuples.
 
+use pyo3::exceptions::PyStopIteration;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -57,4 +58,11 @@ fn vectorcall<'py, const N: usize>(
         )
     };
     finish(callable.py(), result)
+}
+
+/// `StopIteration(value)`: what the iterator of an awaitable raises to return a value. Also for tuples
+/// and exceptions, which raising by class would unpack.
+pub fn stop_iteration(value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
+    let class = value.py().get_type::<PyStopIteration>();
+    Ok(PyErr::from_value(call1(class.as_any(), value)?))
 }

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod awaitable;
 pub mod buffer;
 pub mod bytes;
 pub mod call;
@@ -16,6 +17,7 @@ pub mod object;
 pub mod pinned;
 pub mod recycled;
 pub mod socket_object;
+pub mod text;
 
 pub use cell::LoopCell;
 pub use object::Object;

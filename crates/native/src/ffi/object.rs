@@ -28,8 +28,26 @@ impl Object {
         Self(ManuallyDrop::new(self.0.clone_ref(py)))
     }
 
+    pub fn as_ptr(&self) -> *mut ffi::PyObject {
+        self.0.as_ptr()
+    }
+
+    /// The reference, for whoever will release it.
+    pub fn into_ptr(self) -> *mut ffi::PyObject {
+        let pointer = self.0.as_ptr();
+        std::mem::forget(self);
+        pointer
+    }
+
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&*self.0)
+    }
+}
+
+impl From<Bound<'_, PyAny>> for Object {
+    #[inline]
+    fn from(object: Bound<'_, PyAny>) -> Self {
+        Self::new(object)
     }
 }
 

@@ -25,17 +25,15 @@ pub struct Frame {
 /// made by `View::writable`.
 pub fn operation<T>(frame: Frame, views: Vec<View>, limit: usize, what: T) -> Operation<Pinned<T>> {
     let writes_memory = frame.opcode == Opcode::Read;
-    let mut segments: Vec<libc::iovec> = Vec::with_capacity(views.len());
+    let mut segments = Vec::with_capacity(views.len());
     for view in &views {
         assert!(!(writes_memory && view.is_readonly()), "a read has writable views");
         segments.push(view.segment());
     }
     if let Some(first) = segments.first_mut() {
-        first.iov_len = first.iov_len.min(limit);
+        *first = first.cut(limit);
     }
-    // SAFETY: S1: the views stay unreleased, and so their memory where it is, until the owner that
-    // keeps them is dropped; they are writable for a read, as the loop has checked.
-    let memory = unsafe { Memory::new(segments.into_boxed_slice()) };
+    let memory = Memory::new(&segments);
     let Frame { opcode, fd, offset, rw_flags, priority, resfd } = frame;
     Operation {
         opcode,

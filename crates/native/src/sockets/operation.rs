@@ -8,10 +8,10 @@ use super::watch::{Side, Watch};
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::buffer::View;
-use crate::ffi::{LoopCell, bytes, socket_object};
+use crate::ffi::{LoopCell, bytes, call, socket_object};
 use oneloop_engine::sys::{memory, socket};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
@@ -138,7 +138,7 @@ impl SockOperation {
         let result = match self.attempt(py, fd, &mut work) {
             Err(e) => Err(e),
             Ok(Err(e)) => Err(errors::os_error_on(operation, Ok(fd), &e)),
-            Ok(Ok(Attempt::Finished(value))) => Err(stop_iteration(value)?),
+            Ok(Ok(Attempt::Finished(value))) => Err(call::stop_iteration(&value)?),
             Ok(Ok(Attempt::Blocked(side))) => {
                 Watch::wait(owner, sock, fd, side).and_then(|(future, watch)| {
                     future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
@@ -188,12 +188,6 @@ fn blocked_or<'py>(error: io::Error, side: Side) -> io::Result<Attempt<'py>> {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Attempt::Blocked(side)),
         _ => Err(error),
     }
-}
-
-/// `StopIteration(value)`, also for tuples and exceptions, which raising by class would unpack.
-fn stop_iteration(value: Bound<'_, PyAny>) -> PyResult<PyErr> {
-    let class = value.py().get_type::<PyStopIteration>();
-    Ok(PyErr::from_value(class.call1((value,))?))
 }
 
 #[pymethods]

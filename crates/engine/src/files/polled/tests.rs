@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::*;
+use crate::files::Segment;
 use crate::files::fixtures::{Owner, file, operation, owned, poll};
 use crate::files::operation::{Memory, Opcode};
 use crate::sys::eventfd;
@@ -78,16 +79,14 @@ fn vectors_are_one_operation() -> io::Result<()> {
         let gone = Arc::default();
         let file = file()?;
         let (mut first, mut second) = (owned(4, &gone), owned(4, &gone));
-        let segments = [&mut first, &mut second].map(|(_, owner)| libc::iovec {
-            iov_base: owner.bytes.as_mut_ptr().cast(),
-            iov_len: 4,
-        });
+        let segments = [&mut first, &mut second]
+            // SAFETY: the owner below keeps both.
+            .map(|(_, owner)| unsafe { Segment::new(owner.bytes.as_mut_ptr(), 4) });
         let read = Operation {
             opcode: Opcode::Read,
             fd: file.as_raw_fd(),
             offset: 1,
-            // SAFETY: the owner below keeps both.
-            memory: unsafe { Memory::new(Box::new(segments)) },
+            memory: Memory::new(&segments),
             rw_flags: 0,
             priority: 0,
             resfd: None,

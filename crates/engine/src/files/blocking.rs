@@ -1,0 +1,60 @@
+//! Executes a request by the system call of its name, which may block: what the pool's threads do,
+//! and the plain twin of what the ring does.
+
+use super::request::{Place, Request};
+use crate::sys::file;
+use std::io;
+use std::os::fd::RawFd;
+
+/// The result as the kernel gives it: a descriptor, a number of bytes, or 0. EINTR is tried again.
+pub fn execute(request: &Request) -> io::Result<usize> {
+    loop {
+        match attempt(request) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn entry(place: &Place) -> file::Entry<'_> {
+    (place.dir_fd, &place.path)
+}
+
+fn attempt(request: &Request) -> io::Result<usize> {
+    let nothing = |()| 0;
+    match request {
+        Request::Open { at, flags, mode } => file::open(at.dir_fd, &at.path, *flags, *mode)
+            .map(|fd| usize::try_from(fd).expect("descriptors are not negative")),
+        Request::Close { fd } => file::close(*fd).map(nothing),
+        Request::Read(transfer) => transfer.read(),
+        Request::Write(transfer) => transfer.write(),
+        Request::Sync { fd, datasync } => file::sync(*fd, *datasync).map(nothing),
+        Request::Truncate { fd, len } => file::truncate(*fd, *len).map(nothing),
+        Request::Allocate { fd, mode, offset, len } => {
+            file::allocate(*fd, *mode, *offset, *len).map(nothing)
+        }
+        Request::Rename { from, to, flags } => {
+            file::rename(entry(from), entry(to), *flags).map(nothing)
+        }
+        Request::Unlink { at, flags } => file::unlink(entry(at), *flags).map(nothing),
+        Request::Mkdir { at, mode } => file::mkdir(entry(at), *mode).map(nothing),
+        Request::Link { from, to, flags } => {
+            file::link(entry(from), entry(to), *flags).map(nothing)
+        }
+        Request::Symlink { target, at } => file::symlink(target, entry(at)).map(nothing),
+    }
+}
+
+/// The same for what may wait for ever. ECANCELED once `stop` is readable, with nothing moved; only
+/// opening a FIFO cannot be stopped.
+pub fn execute_until(request: &Request, stop: RawFd) -> io::Result<usize> {
+    let is_ready = match request {
+        Request::Read(transfer) => file::wait_ready(transfer.fd, false, stop)?,
+        Request::Write(transfer) => file::wait_ready(transfer.fd, true, stop)?,
+        _ => true,
+    };
+    if !is_ready {
+        return Err(io::Error::from_raw_os_error(libc::ECANCELED));
+    }
+    execute(request)
+}

@@ -1,0 +1,109 @@
+//! `Request`: one file operation as data, the same for every engine.
+//!
+//! Owns its paths; of memory it has only the addresses (see `Transfer`). May not know who executes
+//! it.
+
+use crate::sys::transfer::Transfer;
+use std::ffi::CString;
+use std::os::fd::RawFd;
+
+/// A name in a folder (AT_FDCWD for the current one).
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub dir_fd: RawFd,
+    pub path: CString,
+}
+
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// O_CLOEXEC goes without saying. The result is the descriptor.
+    Open {
+        at: Place,
+        flags: libc::c_int,
+        mode: libc::mode_t,
+    },
+    Close {
+        fd: RawFd,
+    },
+    Read(Transfer),
+    Write(Transfer),
+    Sync {
+        fd: RawFd,
+        datasync: bool,
+    },
+    Truncate {
+        fd: RawFd,
+        len: i64,
+    },
+    Allocate {
+        fd: RawFd,
+        mode: libc::c_int,
+        offset: i64,
+        len: i64,
+    },
+    Rename {
+        from: Place,
+        to: Place,
+        flags: libc::c_uint,
+    },
+    Unlink {
+        at: Place,
+        flags: libc::c_int,
+    },
+    Mkdir {
+        at: Place,
+        mode: libc::mode_t,
+    },
+    Link {
+        from: Place,
+        to: Place,
+        flags: libc::c_int,
+    },
+    Symlink {
+        target: CString,
+        at: Place,
+    },
+}
+
+impl Request {
+    /// The open file that it works on, save for closing it.
+    pub fn fd(&self) -> Option<RawFd> {
+        match self {
+            Self::Read(transfer) | Self::Write(transfer) => Some(transfer.fd),
+            Self::Sync { fd, .. } | Self::Truncate { fd, .. } | Self::Allocate { fd, .. } => {
+                Some(*fd)
+            }
+            _ => None,
+        }
+    }
+
+    /// Transfers at the descriptor's own position: those of pipes and terminals, whose other end
+    /// may take its time.
+    pub fn may_wait_for_ever(&self) -> bool {
+        matches!(self, Self::Read(transfer) | Self::Write(transfer) if transfer.offset < 0)
+    }
+
+    /// A transfer of a file that was opened with O_DIRECT.
+    pub fn is_direct(&self) -> bool {
+        matches!(self, Self::Read(transfer) | Self::Write(transfer) if transfer.direct)
+    }
+
+    /// The system call that does the same, for error messages (S8).
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "open",
+            Self::Close { .. } => "close",
+            Self::Read(_) => "read",
+            Self::Write(_) => "write",
+            Self::Sync { datasync: false, .. } => "fsync",
+            Self::Sync { .. } => "fdatasync",
+            Self::Truncate { .. } => "ftruncate",
+            Self::Allocate { .. } => "fallocate",
+            Self::Rename { .. } => "rename",
+            Self::Unlink { .. } => "unlink",
+            Self::Mkdir { .. } => "mkdir",
+            Self::Link { .. } => "link",
+            Self::Symlink { .. } => "symlink",
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! `Ring`: an io_uring that does the requests of one loop.
+//!
+//! The life of an operation:
+//!
+//! | state | who owns request and memory |
+//! |---|---|
+//! | unsent: waits for `flush`, or for room | its record |
+//! | sent: the kernel has the entry | its record, on behalf of the kernel (S1) |
+//! | completed: `reap` hands record and result back | the caller |
+//!
+//! Cancelling asks the kernel to hurry; the record stays until its completion. Not more operations
+//! are sent than the completion queue holds, so that it cannot overflow. Upholds S1, S3 (records
+//! are boxed), S4 (keys with generations), S6 (an inherited ring is never used, nor unmapped).
+
+// The ring is one of the engine's rooms for `unsafe`; see SAFETY.md.
+#![allow(unsafe_code)]
+
+use super::entry;
+use super::request::Request;
+use super::slots::{Key, Slots};
+use super::{Completion, Outcome, Segment, Transfer};
+use crate::sys::{eventfd, fork, memory};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+const SUBMISSIONS: u32 = 256;
+const COMPLETIONS: u32 = 1024;
+/// Kernel threads for what it cannot do without waiting; the kernel's own bound is four per CPU.
+const WORKERS: [u32; 2] = [16, 8];
+/// The user_data of requests to cancel, whose own completions interest nobody.
+const CANCELLATION: u64 = u64::MAX;
+/// What the trial reads, and how long it waits for it.
+const SIGN: &[u8; 8] = b"oneloop\n";
+const PATIENCE: Duration = Duration::from_secs(2);
+/// io_uring_enter(2): run what was put off for us, without waiting.
+const ENTER_GETEVENTS: u32 = 1;
+
+struct Record<T> {
+    request: Request,
+    owner: T,
+    is_sent: bool,
+    is_cancelled: bool,
+}
+
+pub struct Ring<T> {
+    uring: ManuallyDrop<IoUring>,
+    /// Rung by the kernel for every completion, and for what it puts off until this thread comes by
+    /// (DEFER_TASKRUN): that the ring's own descriptor does not tell a poll. Never read: an edge
+    /// is all that it is for.
+    bell: OwnedFd,
+    probe: Probe,
+    records: Slots<Box<Record<T>>>,
+    unsent: VecDeque<Key>,
+    unsent_direct: usize,
+    cancellations: Vec<Key>,
+    /// Entries in the submission queue that the kernel has not taken: it had no memory for them.
+    untaken: u32,
+    /// Entries that are not completed, cancellations included.
+    in_flight: usize,
+    /// Only the thread that made the ring may enter it (IORING_SETUP_SINGLE_ISSUER).
+    thread: ThreadId,
+    born: u32,
+}
+
+/// EINVAL says that the kernel does not know one of the flags: the newest are left out first.
+fn build() -> io::Result<IoUring> {
+    let refused = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
+    let mut builder = IoUring::builder();
+    builder.dontfork().setup_clamp().setup_cqsize(COMPLETIONS);
+    let mut modern = builder.clone();
+    modern.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+    match modern.build(SUBMISSIONS) {
+        Err(e) if refused(&e) => {}
+        result => return result,
+    }
+    let mut cooperative = builder.clone();
+    cooperative.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
+    match cooperative.build(SUBMISSIONS) {
+        Err(e) if refused(&e) => builder.build(SUBMISSIONS),
+        result => result,
+    }
+}
+
+impl<T> Ring<T> {
+    /// Makes a ring for the calling thread.
+    pub fn new() -> io::Result<Self> {
+        let ring = build()?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        match ring.submitter().register_iowq_max_workers(&mut WORKERS.clone()) {
+            // Linux before 5.15: its own bound holds.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
+            result => result?,
+        }
+        let bell = eventfd::create()?;
+        ring.submitter().register_eventfd(bell.as_raw_fd())?;
+        Ok(Self {
+            uring: ManuallyDrop::new(ring),
+            bell,
+            probe,
+            records: Slots::default(),
+            unsent: VecDeque::new(),
+            unsent_direct: 0,
+            cancellations: Vec::new(),
+            untaken: 0,
+            in_flight: 0,
+            thread: thread::current().id(),
+            born: fork::generation(),
+        })
+    }
+
+    /// Has an edge whenever there is something to reap.
+    pub fn raw_fd(&self) -> RawFd {
+        self.bell.as_raw_fd()
+    }
+
+    pub fn is_supported(&self, request: &Request) -> bool {
+        entry::is_supported(request, &self.probe)
+    }
+
+    /// Whether this thread may use it. A loop may run in one thread after the other.
+    pub fn is_ours(&self) -> bool {
+        self.thread == thread::current().id() && self.born == fork::generation()
+    }
+
+    /// O_DIRECT transfers among the unsent.
+    pub fn unsent_direct(&self) -> usize {
+        self.unsent_direct
+    }
+
+    pub fn under_way(&self) -> usize {
+        self.records.len()
+    }
+
+    /// What is under way, and whoever waits for it.
+    pub fn operations(&self) -> impl Iterator<Item = (&Request, &T)> {
+        self.records.iter().map(|record| (&record.request, &record.owner))
+    }
+
+    /// Queues a request; `flush` sends it.
+    pub fn submit(&mut self, request: Request, owner: T) -> Key {
+        self.unsent_direct += usize::from(request.is_direct());
+        let record = Record { request, owner, is_sent: false, is_cancelled: false };
+        let key = self.records.insert(Box::new(record));
+        self.unsent.push_back(key);
+        key
+    }
+
+    /// Asks that an operation end soon: its completion says ECANCELED, unless it was quicker.
+    pub fn cancel(&mut self, key: Key) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        record.is_cancelled = true;
+        if record.is_sent {
+            self.cancellations.push(key);
+        }
+    }
+
+    /// True if `flush` has something to do, and room for it.
+    pub fn has_unsent(&self) -> bool {
+        let waits = !self.unsent.is_empty() || !self.cancellations.is_empty();
+        self.untaken > 0 || (waits && self.in_flight < COMPLETIONS as usize)
+    }
+
+    /// Sends what was queued, as far as there is room, in one system call, in which the kernel
+    /// does what needs no waiting. More than a queue full is left for the next call, so that no
+    /// tick becomes too long.
+    pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
+        self.push_some(completions);
+        if self.untaken > 0 {
+            self.enter()?;
+        }
+        self.take_completions(completions);
+        Ok(())
+    }
+
+    /// Fills the submission queue.
+    fn push_some(&mut self, completions: &mut Vec<Completion<T>>) {
+        let room = COMPLETIONS as usize;
+        while self.untaken < SUBMISSIONS && self.in_flight < room {
+            let Some(key) = self.cancellations.pop() else { break };
+            let cancel = opcode::AsyncCancel::new(key.as_u64()).build().user_data(CANCELLATION);
+            // SAFETY: the entry has no pointers.
+            unsafe { self.push(&cancel) };
+        }
+        while self.untaken < SUBMISSIONS && self.in_flight < room {
+            let Some(key) = self.unsent.pop_front() else { break };
+            let Some(record) = self.records.get_mut(key) else { continue };
+            if record.is_cancelled {
+                self.unsent_direct -= usize::from(record.request.is_direct());
+                self.complete(key, -libc::ECANCELED, completions);
+                continue;
+            }
+            record.is_sent = true;
+            let is_direct = record.request.is_direct();
+            let entry = entry::of(&record.request).user_data(key.as_u64());
+            // SAFETY: request and memory stay until the completion: the record is boxed and
+            // removed only by `complete` (S1, S3).
+            unsafe { self.push(&entry) };
+            self.unsent_direct -= usize::from(is_direct);
+        }
+    }
+
+    /// # Safety
+    /// What the entry points to lives until its completion.
+    unsafe fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: as this function demands.
+        let pushed = unsafe { self.uring.submission().push(entry) };
+        pushed.expect("no more than SUBMISSIONS entries are untaken");
+        self.untaken += 1;
+        self.in_flight += 1;
+    }
+
+    /// Lets the kernel take entries and do what it has put off until this thread comes by
+    /// (DEFER_TASKRUN).
+    fn enter(&mut self) -> io::Result<()> {
+        loop {
+            // SAFETY: no argument structure is passed.
+            let result = unsafe {
+                let submitter = self.uring.submitter();
+                submitter.enter::<libc::sigset_t>(self.untaken, 0, ENTER_GETEVENTS, None)
+            };
+            match result {
+                Ok(taken) => {
+                    self.untaken -= taken as u32;
+                    return Ok(());
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    // No memory at this moment, or completions to be reaped first.
+                    Some(libc::EAGAIN | libc::EBUSY) => return Ok(()),
+                    _ => return Err(e),
+                },
+            }
+        }
+    }
+
+    /// Hands over what has completed. Costs no system call if that was handed over before.
+    pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
+        self.push_some(completions);
+        let submission = self.uring.submission();
+        let is_put_off = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        if self.untaken > 0 || is_put_off {
+            self.enter()?;
+        }
+        self.take_completions(completions);
+        Ok(())
+    }
+
+    fn take_completions(&mut self, completions: &mut Vec<Completion<T>>) {
+        loop {
+            let next = self.uring.completion().next();
+            let Some(event) = next else { return };
+            self.in_flight -= 1;
+            if event.user_data() == CANCELLATION {
+                continue;
+            }
+            self.complete(Key::from_u64(event.user_data()), event.result(), completions);
+        }
+    }
+
+    fn complete(&mut self, key: Key, result: i32, completions: &mut Vec<Completion<T>>) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        if result == -libc::EINTR && !record.is_cancelled {
+            record.is_sent = false;
+            self.unsent_direct += usize::from(record.request.is_direct());
+            self.unsent.push_back(key);
+            return;
+        }
+        let Some(record) = self.records.remove(key) else { return };
+        let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+        let Record { request, owner, .. } = *record;
+        completions.push(Completion { owner, outcome: Outcome { request: Some(request), result } });
+    }
+
+    /// Cancels everything, waits until `deadline` and reaps. What the kernel still holds then
+    /// keeps its record for ever (S1): closing a ring does not wait for its operations.
+    pub fn shut(
+        &mut self,
+        deadline: Instant,
+        completions: &mut Vec<Completion<T>>,
+    ) -> io::Result<usize> {
+        if self.is_ours() {
+            let keys: Vec<_> = self.records.keys().collect();
+            for key in keys {
+                self.cancel(key);
+            }
+            while !self.records.is_empty() && Instant::now() < deadline {
+                thread::sleep(Duration::from_micros(200));
+                self.reap(completions)?;
+            }
+        }
+        let left = self.records.len();
+        std::mem::forget(std::mem::take(&mut self.records));
+        Ok(left)
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        // Memory of operations that the kernel has outlives the ring.
+        std::mem::forget(std::mem::take(&mut self.records));
+        if self.born == fork::generation() {
+            // SAFETY: dropped once, here. In a child of the process that made it, it is left
+            // alone: its memory was never mapped there (S6).
+            unsafe { ManuallyDrop::drop(&mut self.uring) }
+        }
+    }
+}
+
+/// Whether a ring works here: reads a file in memory through one.
+pub fn trial() -> io::Result<()> {
+    let mut ring = Ring::<Box<[u8; 8]>>::new()?;
+    let file = memory::file_with(SIGN)?;
+    let mut target = Box::new([0; 8]);
+    // SAFETY: the ring keeps the box, whose content does not move, until the completion (S1).
+    let segment = unsafe { Segment::new(target.as_mut_ptr(), target.len()) };
+    let transfer = Transfer::new(file.as_raw_fd(), 0, false, &[segment]);
+    ring.submit(Request::Read(transfer), target);
+    let mut completions = Vec::new();
+    let deadline = Instant::now() + PATIENCE;
+    ring.flush(&mut completions)?;
+    while completions.is_empty() {
+        if Instant::now() > deadline {
+            return Err(io::Error::other("a read of a file in memory did not complete"));
+        }
+        std::thread::sleep(Duration::from_micros(50));
+        ring.reap(&mut completions)?;
+    }
+    let done = completions.pop().expect("not empty, as the loop has seen");
+    match done.outcome.result? {
+        8 if *done.owner == *SIGN => Ok(()),
+        n => Err(io::Error::other(format!("a read of 8 bytes brought {n}, or wrong ones"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

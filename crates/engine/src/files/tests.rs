@@ -1,0 +1,186 @@
+use super::cached::{self, AtOnce};
+use super::*;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("oneloop-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    fn place(&self, name: &str) -> Place {
+        let path = CString::new(self.0.join(name).as_os_str().as_bytes()).expect("no NUL");
+        Place { dir_fd: libc::AT_FDCWD, path }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let removed = std::fs::remove_dir_all(&self.0);
+        assert!(removed.is_ok(), "{removed:?}");
+    }
+}
+
+fn engines() -> Vec<Engines<u32>> {
+    let made = [Choice::Ring, Choice::Aio, Choice::Threads].map(Engines::new);
+    let say = |e: &io::Error| eprintln!("left out: an engine that does not work here: {e}");
+    made.into_iter().filter_map(|engine| engine.inspect_err(say).ok()).collect()
+}
+
+fn run(engines: &mut Engines<u32>, request: Request) -> io::Result<usize> {
+    let ticket = engines.submit(request, 7).map_err(|(error, _)| error)?;
+    let mut done = Vec::new();
+    while done.is_empty() {
+        engines.flush(&mut done)?;
+        engines.reap_ring(&mut done)?;
+        engines.reap_direct(&mut done)?;
+        engines.reap_pool(&mut done)?;
+    }
+    let completion = done.pop().expect("the loop has seen one");
+    assert_eq!(completion.owner, 7);
+    engines.cancel(ticket);
+    completion.outcome.result
+}
+
+/// Every request does on every engine what the system call of its name does.
+#[test]
+fn every_request_on_every_engine() -> io::Result<()> {
+    for mut engines in engines() {
+        let folder = Folder::new(engines.choice().name())?;
+        let at = |name: &str| folder.place(name);
+        let run = |engines: &mut Engines<u32>, request| run(engines, request);
+        let exists = |name: &str| Path::new(&folder.0.join(name)).symlink_metadata().is_ok();
+        let e = &mut engines;
+
+        run(e, Request::Mkdir { at: at("inner"), mode: 0o755 })?;
+        let flags = libc::O_CREAT | libc::O_RDWR;
+        let fd = run(e, Request::Open { at: at("a"), flags, mode: 0o600 })? as RawFd;
+        run(e, Request::Allocate { fd, mode: 0, offset: 0, len: 100 })?;
+        run(e, Request::Truncate { fd, len: 10 })?;
+        run(e, Request::Sync { fd, datasync: false })?;
+        run(e, Request::Sync { fd, datasync: true })?;
+        run(e, Request::Close { fd })?;
+        assert_eq!(folder.0.join("a").metadata()?.len(), 10);
+        run(e, Request::Link { from: at("a"), to: at("b"), flags: 0 })?;
+        let target = CString::new("a").expect("no NUL");
+        run(e, Request::Symlink { target, at: at("s") })?;
+        run(e, Request::Rename { from: at("b"), to: at("c"), flags: 0 })?;
+        assert!(exists("a") && !exists("b") && exists("c") && exists("s"));
+        run(e, Request::Unlink { at: at("s"), flags: 0 })?;
+        run(e, Request::Unlink { at: at("inner"), flags: REMOVE_FOLDER })?;
+        assert!(!exists("s") && !exists("inner"));
+
+        let error = run(e, Request::Unlink { at: at("none"), flags: 0 }).expect_err("no file");
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+        let no_replace = Request::Rename { from: at("a"), to: at("c"), flags: 1 };
+        let error = run(e, no_replace).expect_err("RENAME_NOREPLACE");
+        assert_eq!(error.raw_os_error(), Some(libc::EEXIST));
+        assert_eq!(engines.under_way(), 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_run_on_threads_and_end_with_the_pool() -> io::Result<()> {
+    let mut engines = Engines::new(Choice::Threads)?;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    for n in 0..20 {
+        let sender = sender.clone();
+        let call = Box::new(move || sender.send(n).expect("the receiver lives"));
+        assert!(engines.call(call, n).is_ok());
+    }
+    drop(sender);
+    let mut called: Vec<u32> = receiver.iter().collect();
+    called.sort_unstable();
+    assert_eq!(called, (0..20).collect::<Vec<_>>());
+    let mut done = Vec::new();
+    let left = engines.shut(Instant::now() + Duration::from_secs(10), &mut done)?;
+    assert_eq!((left, done.len()), (0, 20));
+    Ok(())
+}
+
+/// Nobody waits for a FIFO's other end in a thread that others need.
+#[test]
+fn a_fifo_starves_nobody() -> io::Result<()> {
+    let folder = Folder::new("fifo")?;
+    let at = folder.place("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status()?.success());
+    assert!(matches!(cached::open(at.dir_fd, &at.path, libc::O_RDONLY)?, AtOnce::Fifo));
+    assert!(matches!(cached::open(at.dir_fd, &at.path, libc::O_WRONLY)?, AtOnce::Fifo));
+    let creating = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+    assert!(matches!(cached::open(at.dir_fd, &at.path, creating)?, AtOnce::Fifo));
+
+    let mut engines = Engines::new(Choice::Threads)?;
+    for n in 0..10 {
+        let request = Request::Open { at: at.clone(), flags: libc::O_RDONLY, mode: 0 };
+        assert!(engines.submit_alone(request, n).is_ok());
+    }
+    let file = folder.place("file");
+    run(&mut engines, Request::Mkdir { at: file, mode: 0o700 })?;
+    // They open, since the other end comes; what comes too late for the pool is closed by it.
+    let writer = std::fs::OpenOptions::new().write(true).open(folder.0.join("pipe"))?;
+    let mut done = Vec::new();
+    let left = engines.shut(Instant::now() + Duration::from_secs(10), &mut done)?;
+    assert_eq!((left, done.len()), (0, 10));
+    for completion in done {
+        crate::sys::file::close(completion.outcome.result? as RawFd)?;
+    }
+    drop(writer);
+    Ok(())
+}
+
+/// A read from a pipe that was cancelled takes nothing out of it.
+#[test]
+fn a_cancelled_read_takes_nothing() -> io::Result<()> {
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    let (mut reader, mut writer) = std::io::pipe()?;
+    let mut engines = Engines::new(Choice::Threads)?;
+    let mut memory = crate::sys::memory::Aligned::new(8).expect("there is memory");
+    let transfer = Transfer::new(reader.as_raw_fd(), -1, false, &[memory.segment(8)]);
+    let Ok(ticket) = engines.submit(Request::Read(transfer), 1) else { panic!("a thread") };
+    engines.cancel(ticket);
+    let mut done = Vec::new();
+    while done.is_empty() {
+        engines.reap_pool(&mut done)?;
+    }
+    let error = done.pop().expect("one").outcome.result.expect_err("cancelled");
+    assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+    writer.write_all(b"whole")?;
+    drop(writer);
+    let mut text = String::new();
+    reader.read_to_string(&mut text)?;
+    assert_eq!(text, "whole");
+    Ok(())
+}
+
+#[test]
+fn what_is_cached_is_opened_at_once_without_leaving_traces() -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let folder = Folder::new("cached")?;
+    std::fs::write(folder.0.join("a"), b"content")?;
+    let at = folder.place("a");
+    let AtOnce::Done((fd, kind)) = cached::open(at.dir_fd, &at.path, libc::O_RDONLY)? else {
+        eprintln!("left out: openat2(RESOLVE_CACHED) does not work here");
+        return Ok(());
+    };
+    assert!(kind.is_regular());
+    assert_eq!(kind.len, 7);
+    let flags = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
+    let flags = flags.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags");
+    let flags = i32::from_str_radix(flags.trim(), 8).expect("octal");
+    assert_eq!(flags & libc::O_NONBLOCK, 0, "O_NONBLOCK was for the opening alone");
+    assert_ne!(flags & libc::O_CLOEXEC, 0);
+    let missing = cached::open(at.dir_fd, &folder.place("none").path, libc::O_RDONLY);
+    match missing {
+        Err(e) => assert_eq!(e.raw_os_error(), Some(libc::ENOENT)),
+        Ok(attempt) => assert!(matches!(attempt, AtOnce::WouldBlock)),
+    }
+    Ok(())
+}

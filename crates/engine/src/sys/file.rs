@@ -1,0 +1,165 @@
+//! The calls on files and on a folder's entries; reads and writes are in `transfer`.
+//!
+//! `open_cached` does not block; the others may, and are for the threads of the file engine. Paths are C strings, descriptors of folders may be AT_FDCWD.
+
+use super::checked;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// What fstat(2) tells of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    pub mode: u32,
+    pub len: u64,
+}
+
+impl Kind {
+    fn is(self, format: libc::mode_t) -> bool {
+        self.mode & libc::S_IFMT == format
+    }
+
+    pub fn is_fifo(self) -> bool {
+        self.is(libc::S_IFIFO)
+    }
+
+    pub fn is_regular(self) -> bool {
+        self.is(libc::S_IFREG)
+    }
+}
+
+/// openat2(2) with RESOLVE_CACHED: EAGAIN if the path is not in the kernel's cache (Linux 5.12).
+pub fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: a structure of integers, for which zero is a value.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
+    how.resolve = libc::RESOLVE_CACHED;
+    // SAFETY: path and structure are live through the call, the length is the structure's.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_openat2,
+            dir_fd,
+            path.as_ptr(),
+            &raw const how,
+            size_of::<libc::open_how>(),
+        )
+    };
+    let fd = checked(fd as libc::c_int)?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// openat(2), always with O_CLOEXEC; the number, which the caller owns.
+pub fn open(
+    dir_fd: RawFd,
+    path: &CStr,
+    flags: libc::c_int,
+    mode: libc::mode_t,
+) -> io::Result<RawFd> {
+    // SAFETY: the path is live through the call.
+    checked(unsafe { libc::openat(dir_fd, path.as_ptr(), flags | libc::O_CLOEXEC, mode) })
+}
+
+/// fstat(2)
+pub fn kind(fd: RawFd) -> io::Result<Kind> {
+    // SAFETY: a structure of integers, for which zero is a value.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is live through the call.
+    checked(unsafe { libc::fstat(fd, &raw mut stat) })?;
+    Ok(Kind { mode: stat.st_mode, len: u64::try_from(stat.st_size).unwrap_or(0) })
+}
+
+/// Takes O_NONBLOCK off an open file: fcntl(2), F_SETFL.
+pub fn make_blocking(fd: &OwnedFd, flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) })?;
+    Ok(())
+}
+
+/// close(2). EINTR counts as closed: Linux has given the number back by then.
+pub fn close(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers are passed; who calls owns the descriptor, or the program closes a
+    // number that it has given us.
+    match checked(unsafe { libc::close(fd) }) {
+        Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// fsync(2) or fdatasync(2)
+pub fn sync(fd: RawFd, datasync: bool) -> io::Result<()> {
+    let result = if datasync {
+        // SAFETY: no pointers are passed.
+        unsafe { libc::fdatasync(fd) }
+    } else {
+        // SAFETY: no pointers are passed.
+        unsafe { libc::fsync(fd) }
+    };
+    checked(result).map(drop)
+}
+
+/// ftruncate(2)
+pub fn truncate(fd: RawFd, len: i64) -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    checked(unsafe { libc::ftruncate(fd, len) }).map(drop)
+}
+
+/// fallocate(2)
+pub fn allocate(fd: RawFd, mode: libc::c_int, offset: i64, len: i64) -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    checked(unsafe { libc::fallocate(fd, mode, offset, len) }).map(drop)
+}
+
+/// A name in a folder.
+pub type Entry<'a> = (RawFd, &'a CStr);
+
+/// renameat2(2), or renameat(2) where no flags are asked for.
+pub fn rename(from: Entry<'_>, to: Entry<'_>, flags: libc::c_uint) -> io::Result<()> {
+    let result = if flags == 0 {
+        // SAFETY: both paths are live through the call.
+        unsafe { libc::renameat(from.0, from.1.as_ptr(), to.0, to.1.as_ptr()) }
+    } else {
+        // SAFETY: as above.
+        unsafe { libc::renameat2(from.0, from.1.as_ptr(), to.0, to.1.as_ptr(), flags) }
+    };
+    checked(result).map(drop)
+}
+
+/// unlinkat(2)
+pub fn unlink(at: Entry<'_>, flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: the path is live through the call.
+    checked(unsafe { libc::unlinkat(at.0, at.1.as_ptr(), flags) }).map(drop)
+}
+
+/// mkdirat(2)
+pub fn mkdir(at: Entry<'_>, mode: libc::mode_t) -> io::Result<()> {
+    // SAFETY: the path is live through the call.
+    checked(unsafe { libc::mkdirat(at.0, at.1.as_ptr(), mode) }).map(drop)
+}
+
+/// linkat(2)
+pub fn link(from: Entry<'_>, to: Entry<'_>, flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: both paths are live through the call.
+    checked(unsafe { libc::linkat(from.0, from.1.as_ptr(), to.0, to.1.as_ptr(), flags) }).map(drop)
+}
+
+/// symlinkat(2)
+pub fn symlink(target: &CStr, at: Entry<'_>) -> io::Result<()> {
+    // SAFETY: both paths are live through the call.
+    checked(unsafe { libc::symlinkat(target.as_ptr(), at.0, at.1.as_ptr()) }).map(drop)
+}
+
+/// Waits until `fd` is ready for reading (or writing), or `stop` is readable: poll(2). False: it
+/// was stopped.
+pub fn wait_ready(fd: RawFd, writes: bool, stop: RawFd) -> io::Result<bool> {
+    let events = if writes { libc::POLLOUT } else { libc::POLLIN };
+    let wanted = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    let mut fds = [wanted(fd, events), wanted(stop, libc::POLLIN)];
+    loop {
+        // SAFETY: two live structures are read and written during the call.
+        match checked(unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) }) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result.map(|_| fds[1].revents == 0),
+        }
+    }
+}

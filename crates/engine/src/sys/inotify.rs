@@ -1,0 +1,29 @@
+//! inotify(7): which changes of a directory or a file the kernel reports, on one descriptor.
+
+use super::checked;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// A queue of events, read without blocking. EMFILE: `max_user_instances` is used up.
+pub fn create() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed.
+    let fd = checked(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Watches a path, or changes the mask of an inode that is watched already; returns its watch
+/// descriptor. ENOSPC: `max_user_watches` is used up.
+pub fn add(queue: RawFd, path: &CStr, mask: u32) -> io::Result<i32> {
+    // SAFETY: `path` ends with a NUL and lives through the call. A wrong `queue` is an error of the
+    // kernel's (EBADF, EINVAL), not of memory.
+    checked(unsafe { libc::inotify_add_watch(queue, path.as_ptr(), mask) })
+}
+
+/// Ends a watch; the kernel queues IN_IGNORED for it. EINVAL: there is none.
+pub fn remove(queue: RawFd, watch: i32) -> io::Result<()> {
+    // SAFETY: no pointers are passed; a wrong `queue` is the kernel's error.
+    checked(unsafe { libc::inotify_rm_watch(queue, watch) })?;
+    Ok(())
+}

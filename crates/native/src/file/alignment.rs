@@ -1,0 +1,18 @@
+//! What O_DIRECT asks of a file, for `oneloop.files.direct`.
+
+use crate::errors;
+use crate::ffi::detach::detached;
+use oneloop_engine::sys::statx;
+use pyo3::prelude::*;
+use std::os::fd::RawFd;
+
+/// `(memory, offset)` in bytes, zeros where the file has no direct I/O; `None` if the kernel does
+/// not tell. Any thread.
+#[pyfunction]
+#[pyo3(signature = (fd, /))]
+pub fn direct_alignment(py: Python<'_>, fd: RawFd) -> PyResult<Option<(u32, u32)>> {
+    match detached(py, || statx::direct_alignment(fd)) {
+        Ok(told) => Ok(told.map(|told| (told.memory_bytes, told.offset_bytes))),
+        Err(e) => Err(errors::os_error("statx", &e)),
+    }
+}

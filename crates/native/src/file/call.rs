@@ -1,0 +1,65 @@
+//! `call`: a Python callable on a thread of the pool, for what has no request.
+
+use super::Files;
+use super::exit::Running;
+use super::files::Way;
+use super::pending::{Answer, Want};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+struct Callable {
+    function: Py<PyAny>,
+    args: Py<PyTuple>,
+    kwargs: Option<Py<PyDict>>,
+}
+
+impl Callable {
+    /// Runs on a thread of the pool, which takes the GIL for it.
+    fn run(self, answer: &Answer) {
+        let attached = Python::try_attach(|py| {
+            let kwargs = self.kwargs.as_ref().map(|kwargs| kwargs.bind(py));
+            let result = self.function.bind(py).call(self.args.bind(py), kwargs);
+            let result = result.map(Bound::unbind);
+            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            // Dropped here, where the GIL is held.
+            drop(self);
+        });
+        // The interpreter is going down: nobody waits for an answer any more.
+        let _gone = attached.is_none();
+    }
+}
+
+#[pymethods]
+impl Files {
+    /// `function(*args, **kwargs)` on a thread; cancelling the future ends it only while it waits
+    /// for a thread.
+    #[pyo3(signature = (function, /, *args, **kwargs))]
+    fn call<'py>(
+        slf: &Bound<'py, Self>,
+        function: Bound<'py, PyAny>,
+        args: Bound<'py, PyTuple>,
+        kwargs: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let callable = Callable {
+            function: function.unbind(),
+            args: args.unbind(),
+            kwargs: kwargs.map(Bound::unbind),
+        };
+        let answer: Answer = Arc::new(Mutex::new(None));
+        let theirs = Arc::clone(&answer);
+        let running = Running::begin();
+        let work = move || {
+            let _running = running;
+            // A panic would end the thread and leave the future waiting (S7).
+            let caught = catch_unwind(AssertUnwindSafe(|| callable.run(&theirs)));
+            if caught.is_err() {
+                let error = PyRuntimeError::new_err("panic in a thread for file operations");
+                *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(error));
+            }
+        };
+        Self::begin_cancellable(slf, Way::Call(Box::new(work)), Want::Answer(answer))
+    }
+}

@@ -1,0 +1,182 @@
+//! Reads, writes, and what else works on an open file.
+//!
+//! A read at an offset is tried at once, in what the page cache has; all the rest is an engine's.
+
+use super::Files;
+use super::busy::Closing;
+use super::files::Way;
+use super::pending::Want;
+use crate::errors;
+use crate::ffi::buffer::View;
+use crate::ffi::bytes::BytesRoom;
+use oneloop_engine::files::cached::{self, AtOnce};
+use oneloop_engine::files::{LONG, Request, Segment, Transfer};
+use oneloop_engine::sys::file;
+use oneloop_engine::sys::memory::Aligned;
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::os::fd::RawFd;
+
+impl Files {
+    /// Whether a read may be tried at once: not with O_DIRECT, which never finds anything there.
+    fn may_try(&self, py: Python<'_>, len: usize, offset: i64, direct: bool) -> bool {
+        offset >= 0 && !direct && len < LONG && self.may_copy(py, len)
+    }
+
+    /// What has no offset may wait for ever: for a pipe's other end, a key.
+    fn transfer<'py>(
+        slf: &Bound<'py, Self>,
+        request: Request,
+        offset: i64,
+        want: Want,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if offset < 0 {
+            return Self::begin_cancellable(slf, Way::Engine(request), want);
+        }
+        Self::begin(slf, Way::Engine(request), want)
+    }
+}
+
+fn views(
+    buffers: &Bound<'_, PyAny>,
+    view: impl Fn(&Bound<'_, PyAny>) -> PyResult<View>,
+) -> PyResult<Vec<View>> {
+    let views: Vec<View> =
+        buffers.try_iter()?.map(|buffer| view(&buffer?)).collect::<PyResult<_>>()?;
+    if views.len() > 1024 {
+        return Err(PyValueError::new_err("at most 1024 buffers (IOV_MAX)"));
+    }
+    Ok(views)
+}
+
+fn segments(views: &[View]) -> Vec<Segment> {
+    views.iter().map(View::segment).collect()
+}
+
+#[pymethods]
+impl Files {
+    /// Up to `size` bytes; at the end of the file none.
+    #[pyo3(signature = (fd, size, offset, direct, /))]
+    fn read<'py>(
+        slf: &Bound<'py, Self>,
+        fd: RawFd,
+        size: usize,
+        offset: i64,
+        direct: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if direct {
+            let mut aligned = Aligned::new(size).ok_or_else(|| PyMemoryError::new_err(()))?;
+            let segment = aligned.segment(size);
+            let request = Request::Read(Transfer::new(fd, offset, true, &[segment]));
+            return Self::transfer(slf, request, offset, Want::Aligned(aligned));
+        }
+        let mut room = BytesRoom::new(py, size)?;
+        if slf.get().may_try(py, size, offset, direct) {
+            match cached::read(fd, room.as_mut_slice(py), offset) {
+                Ok(AtOnce::Done(n)) => return Ok(room.completed(py, n)?.into_any()),
+                Ok(_) => {}
+                Err(e) => return Err(errors::file_error(&e)),
+            }
+        }
+        let segment = room.segment(py);
+        let request = Request::Read(Transfer::new(fd, offset, false, &[segment]));
+        Self::transfer(slf, request, offset, Want::Bytes(room))
+    }
+
+    /// Into writable buffers; the number of bytes.
+    #[pyo3(signature = (fd, buffers, offset, direct, /))]
+    fn readv<'py>(
+        slf: &Bound<'py, Self>,
+        fd: RawFd,
+        buffers: &Bound<'py, PyAny>,
+        offset: i64,
+        direct: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let mut views = views(buffers, View::writable)?;
+        let len = views.iter().map(View::len).sum();
+        if let [view] = &mut views[..]
+            && slf.get().may_try(py, len, offset, direct)
+        {
+            match cached::read(fd, view.as_mut_slice(py), offset) {
+                Ok(AtOnce::Done(n)) => return n.into_bound_py_any(py),
+                Ok(_) => {}
+                Err(e) => return Err(errors::file_error(&e)),
+            }
+        }
+        let request = Request::Read(Transfer::new(fd, offset, direct, &segments(&views)));
+        Self::transfer(slf, request, offset, Want::Count(views))
+    }
+
+    /// From bytes-like objects; the number of bytes, which may be less than all.
+    #[pyo3(signature = (fd, buffers, offset, direct, /))]
+    fn writev<'py>(
+        slf: &Bound<'py, Self>,
+        fd: RawFd,
+        buffers: &Bound<'py, PyAny>,
+        offset: i64,
+        direct: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let views = views(buffers, View::of)?;
+        let request = Request::Write(Transfer::new(fd, offset, direct, &segments(&views)));
+        Self::transfer(slf, request, offset, Want::Count(views))
+    }
+
+    #[pyo3(signature = (fd, datasync, /))]
+    fn fsync<'py>(
+        slf: &Bound<'py, Self>,
+        fd: RawFd,
+        datasync: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Self::begin(slf, Way::Engine(Request::Sync { fd, datasync }), Want::Nothing)
+    }
+
+    #[pyo3(signature = (fd, size, /))]
+    fn ftruncate<'py>(slf: &Bound<'py, Self>, fd: RawFd, size: i64) -> PyResult<Bound<'py, PyAny>> {
+        Self::begin(slf, Way::Engine(Request::Truncate { fd, len: size }), Want::Nothing)
+    }
+
+    #[pyo3(signature = (fd, mode, offset, size, /))]
+    fn fallocate<'py>(
+        slf: &Bound<'py, Self>,
+        fd: RawFd,
+        mode: i32,
+        offset: i64,
+        size: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request::Allocate { fd, mode, offset, len: size };
+        Self::begin(slf, Way::Engine(request), Want::Nothing)
+    }
+
+    /// Closes when what is under way on the descriptor has ended. `clean`: nothing was written, so
+    /// that closing itself has nothing to wait for.
+    #[pyo3(signature = (fd, clean, /))]
+    fn close<'py>(slf: &Bound<'py, Self>, fd: RawFd, clean: bool) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.busy.with(py, |busy| busy.is_busy(fd)) {
+            let future = this.make_future(py)?;
+            let closing = Closing { future: future.clone().unbind(), clean };
+            let refused = this.busy.with(py, |busy| busy.close_later(fd, closing));
+            return match refused {
+                None => Ok(future),
+                Some(closing) => {
+                    drop(closing);
+                    Err(PyValueError::new_err("the descriptor is being closed already"))
+                }
+            };
+        }
+        if clean {
+            file::close(fd).map_err(|e| errors::file_error(&e))?;
+            return Ok(py.None().into_bound(py));
+        }
+        Self::begin(slf, Way::Engine(Request::Close { fd }), Want::Nothing)
+    }
+}
+
+/// An empty file, or the end of one.
+pub(super) fn nothing(py: Python<'_>) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, b"")
+}

@@ -1,0 +1,109 @@
+//! Opening, and what changes the names in folders.
+
+use super::Files;
+use super::files::Way;
+use super::pending::Want;
+use crate::errors;
+use oneloop_engine::files::cached::{self, AtOnce};
+use oneloop_engine::files::{Place, Request};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::ffi::CString;
+use std::os::fd::{IntoRawFd, RawFd};
+
+/// A path as the kernel takes it.
+pub(super) fn path(bytes: &Bound<'_, PyBytes>) -> PyResult<CString> {
+    CString::new(bytes.as_bytes()).map_err(|_| PyValueError::new_err("embedded null byte"))
+}
+
+fn place(bytes: &Bound<'_, PyBytes>, dir_fd: RawFd) -> PyResult<Place> {
+    Ok(Place { dir_fd, path: path(bytes)? })
+}
+
+#[pymethods]
+impl Files {
+    /// The descriptor, never inherited by child processes.
+    #[pyo3(signature = (path, flags, mode, dir_fd, /))]
+    fn open<'py>(
+        slf: &Bound<'py, Self>,
+        path: &Bound<'py, PyBytes>,
+        flags: i32,
+        mode: u32,
+        dir_fd: RawFd,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let at = place(path, dir_fd)?;
+        slf.get().owner.get().check_closed()?;
+        let attempt = cached::open(dir_fd, &at.path, flags).map_err(|e| errors::file_error(&e))?;
+        let request = Request::Open { at, flags, mode };
+        let way = match attempt {
+            AtOnce::Done((fd, _)) => return fd.into_raw_fd().into_bound_py_any(slf.py()),
+            AtOnce::WouldBlock => Way::Engine(request),
+            AtOnce::Fifo => Way::Alone(request),
+        };
+        Self::begin_cancellable(slf, way, Want::Descriptor)
+    }
+
+    #[pyo3(signature = (src, dst, src_dir_fd, dst_dir_fd, flags, /))]
+    fn rename<'py>(
+        slf: &Bound<'py, Self>,
+        src: &Bound<'py, PyBytes>,
+        dst: &Bound<'py, PyBytes>,
+        src_dir_fd: RawFd,
+        dst_dir_fd: RawFd,
+        flags: u32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (from, to) = (place(src, src_dir_fd)?, place(dst, dst_dir_fd)?);
+        Self::begin(slf, Way::Engine(Request::Rename { from, to, flags }), Want::Nothing)
+    }
+
+    #[pyo3(signature = (path, is_dir, dir_fd, /))]
+    fn unlink<'py>(
+        slf: &Bound<'py, Self>,
+        path: &Bound<'py, PyBytes>,
+        is_dir: bool,
+        dir_fd: RawFd,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let flags = if is_dir { oneloop_engine::files::REMOVE_FOLDER } else { 0 };
+        let request = Request::Unlink { at: place(path, dir_fd)?, flags };
+        Self::begin(slf, Way::Engine(request), Want::Nothing)
+    }
+
+    #[pyo3(signature = (path, mode, dir_fd, /))]
+    fn mkdir<'py>(
+        slf: &Bound<'py, Self>,
+        path: &Bound<'py, PyBytes>,
+        mode: u32,
+        dir_fd: RawFd,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let request = Request::Mkdir { at: place(path, dir_fd)?, mode };
+        Self::begin(slf, Way::Engine(request), Want::Nothing)
+    }
+
+    #[pyo3(signature = (src, dst, src_dir_fd, dst_dir_fd, follow_symlinks, /))]
+    fn link<'py>(
+        slf: &Bound<'py, Self>,
+        src: &Bound<'py, PyBytes>,
+        dst: &Bound<'py, PyBytes>,
+        src_dir_fd: RawFd,
+        dst_dir_fd: RawFd,
+        follow_symlinks: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (from, to) = (place(src, src_dir_fd)?, place(dst, dst_dir_fd)?);
+        let flags = if follow_symlinks { oneloop_engine::files::FOLLOW } else { 0 };
+        Self::begin(slf, Way::Engine(Request::Link { from, to, flags }), Want::Nothing)
+    }
+
+    #[pyo3(signature = (target, path, dir_fd, /))]
+    fn symlink<'py>(
+        slf: &Bound<'py, Self>,
+        target: &Bound<'py, PyBytes>,
+        path: &Bound<'py, PyBytes>,
+        dir_fd: RawFd,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let target = self::path(target)?;
+        let request = Request::Symlink { target, at: place(path, dir_fd)? };
+        Self::begin(slf, Way::Engine(request), Want::Nothing)
+    }
+}

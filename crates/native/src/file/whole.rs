@@ -1,0 +1,59 @@
+//! `read_file`: a whole small file that the kernel has in its caches, in one call.
+
+use super::Files;
+use super::content::nothing;
+use super::names::path;
+use crate::errors;
+use crate::ffi::bytes::BytesRoom;
+use oneloop_engine::files::LONG;
+use oneloop_engine::files::cached::{self, AtOnce};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+impl Files {
+    fn read_cached<'py>(
+        &self,
+        py: Python<'py>,
+        path: &CStr,
+    ) -> PyResult<io::Result<Option<Bound<'py, PyBytes>>>> {
+        let (fd, kind) = match cached::open_for_reading(path) {
+            Ok(AtOnce::Done(opened)) => opened,
+            Ok(_) => return Ok(Ok(None)),
+            Err(e) => return Ok(Err(e)),
+        };
+        let len = usize::try_from(kind.len).unwrap_or(usize::MAX);
+        if len >= LONG || !self.may_copy(py, len) {
+            return Ok(Ok(None));
+        }
+        if len == 0 {
+            // Empty, or one of /proc, which do not tell their length.
+            let mut probe = [MaybeUninit::uninit()];
+            return Ok(cached::read(fd.as_raw_fd(), &mut probe, 0).map(|read| match read {
+                AtOnce::Done(0) => Some(nothing(py)),
+                _ => None,
+            }));
+        }
+        let mut room = BytesRoom::new(py, len)?;
+        match cached::read(fd.as_raw_fd(), room.as_mut_slice(py), 0) {
+            // All that there was when it was opened. Less: not all is cached, or it was cut.
+            Ok(AtOnce::Done(n)) if n == len => Ok(Ok(Some(room.completed(py, n)?))),
+            Ok(_) => Ok(Ok(None)),
+            Err(e) => Ok(Err(e)),
+        }
+    }
+}
+
+#[pymethods]
+impl Files {
+    /// The content of a regular file, or None if that might take a while.
+    #[pyo3(name = "read_file", signature = (file, /))]
+    fn read_whole<'py>(&self, file: &Bound<'py, PyBytes>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let py = file.py();
+        self.owner.get().check_closed()?;
+        self.read_cached(py, &path(file)?)?.map_err(|e| errors::file_error(&e))
+    }
+}

@@ -1,0 +1,135 @@
+"""`aiofiles.base`: `wrap`, and what its file classes and context managers stand on."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import get_running_loop
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from oneloop.files.binary import BinaryFile
+from oneloop.files.engine import current
+from oneloop.files.text import TextFile
+from oneloop.files.unbuffered import UnbufferedFile
+from oneloop.loop import Loop
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = [
+    "AiofilesContextManager",
+    "AsyncBase",
+    "AsyncIndirectBase",
+    "call",
+    "wrap",
+]
+
+T = TypeVar("T")
+
+# Files whose methods are coroutines already.
+OURS = (BinaryFile, TextFile, UnbufferedFile)
+
+
+def call(loop: Any, executor: Any, function: Callable[..., T], *args: Any, **kwargs: Any) -> Awaitable[T]:
+    """Run a function on oneloop's pool; on the executor or the loop that the program has chosen, if it has."""
+    running = loop or get_running_loop()
+    if executor is None and isinstance(running, Loop):
+        return current().call(function, *args, **kwargs)
+    chosen: Awaitable[T] = running.run_in_executor(executor, partial(function, *args, **kwargs))
+    return chosen
+
+
+def wrap(func: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """A coroutine function that runs `func` on the pool; it also takes `loop` and `executor`."""
+
+    @wraps(func)
+    async def run(*args: Any, loop: Any = None, executor: Any = None, **kwargs: Any) -> Any:
+        return await call(loop, executor, func, *args, **kwargs)
+
+    return run
+
+
+def present(ours: Callable[..., Awaitable[T]], func: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """`wrap(func)`, by a coroutine function of ours that does the same."""
+
+    @wraps(func)
+    async def run(*args: Any, loop: Any = None, executor: Any = None, **kwargs: Any) -> T:
+        if executor is None and isinstance(loop or get_running_loop(), Loop):
+            return await ours(*args, **kwargs)
+        return await call(loop, executor, func, *args, **kwargs)
+
+    return run
+
+
+class AsyncBase:
+    """A file: one of oneloop's, or one of io's whose methods run on the pool."""
+
+    def __init__(self, file: Any, loop: Any, executor: Any) -> None:
+        self._file = file
+        self._executor = executor
+        self._ref_loop = loop
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        loop: asyncio.AbstractEventLoop = self._ref_loop or get_running_loop()
+        return loop
+
+    def __aiter__(self) -> Any:
+        """Itself."""
+        return self
+
+    def __repr__(self) -> str:
+        return super().__repr__() + " wrapping " + repr(self._file)
+
+    async def __anext__(self) -> Any:
+        """The next line."""
+        if line := await self.readline():  # type: ignore[attr-defined]
+            return line
+        raise StopAsyncIteration
+
+
+class AsyncIndirectBase(AsyncBase):
+    """A file that is looked up whenever it is used, because the program may replace it (`sys.stdin`)."""
+
+    def __init__(self, name: str, loop: Any, executor: Any, indirect: Callable[[], Any]) -> None:
+        self._indirect = indirect
+        self._name = name
+        super().__init__(None, loop, executor)
+
+    @property
+    def _file(self) -> Any:
+        return self._indirect()
+
+    @_file.setter
+    def _file(self, v: Any) -> None:
+        """Discarded: it is looked up."""
+
+
+class AiofilesContextManager(Awaitable[Any], AbstractAsyncContextManager[Any], Generic[T]):
+    """A file to be opened: by `await`, or by `async with`, which also closes it."""
+
+    __slots__ = ("_coro", "_obj")
+
+    def __init__(self, coro: Coroutine[Any, Any, T]) -> None:
+        self._coro = coro
+        self._obj: Any = None
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        if self._obj is None:
+            self._obj = yield from self._coro.__await__()
+        return self._obj
+
+    async def __aenter__(self) -> Any:
+        return await self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        file = self._obj._file
+        if isinstance(file, OURS):
+            await file.close()
+        else:
+            await call(None, None, file.__exit__, exc_type, exc_val, exc_tb)
+        self._obj = None

@@ -1,0 +1,423 @@
+"""Temporary files and directories: `tempfile`'s four, to be awaited or entered.
+
+Names, modes and rights are tempfile's. A file without a name has none from the start where the file system can do that
+(O_TMPFILE). Whatever is cancelled, nothing stays behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import secrets
+import tempfile
+from asyncio import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, final
+
+from oneloop.files import engine
+from oneloop.files.opening import AT_FDCWD, AnyFile, Opening, Request, file_on, request
+from oneloop.files.raw import undisturbed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Generator, Iterable
+    from types import TracebackType
+
+    from oneloop._native import Files
+
+__all__ = ["NamedTemporaryFile", "SpooledTemporaryFile", "TemporaryDirectory", "TemporaryFile"]
+
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+RIGHTS = 0o600
+
+# What open(2) says where there is no O_TMPFILE: by the file system, or by a kernel that sees a directory only.
+WITHOUT_NAMELESS = frozenset({errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL})
+
+Affix = str | bytes | None
+
+
+def TemporaryFile(  # noqa: N802 - tempfile's name
+    mode: str = "w+b",
+    buffering: int = -1,
+    encoding: str | None = None,
+    newline: str | None = None,
+    suffix: Affix = None,
+    prefix: Affix = None,
+    dir: str | bytes | os.PathLike[str] | None = None,
+    *,
+    errors: str | None = None,
+) -> Opening[AnyFile]:
+    """Open a file that has no name, and is gone when it is closed; as `tempfile.TemporaryFile`, to be awaited."""
+    checked = request(-1, mode, buffering, (encoding, errors, newline))
+    return Opening(partial(_nameless, suffix, prefix, dir), checked)
+
+
+async def _nameless(
+    suffix: Affix, prefix: Affix, folder: str | bytes | os.PathLike[str] | None, checked: Request
+) -> AnyFile:
+    files = engine.current()
+    where = await _folder(folder, files)
+    try:
+        opened = files.open(os.fsencode(where), os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, RIGHTS, AT_FDCWD)
+        number = opened if isinstance(opened, int) else await _number(opened, _close)
+    except OSError as exc:
+        if exc.errno not in WITHOUT_NAMELESS:
+            exc.filename = where
+            raise
+        number, path = await _created(suffix, prefix, where, files)
+        try:
+            os.unlink(path)
+        except BaseException:
+            os.close(number)
+            raise
+    return file_on(number, files, checked._replace(name=number), is_ours=True)
+
+
+@final
+class NamedTemporaryFile:
+    """A file with a name, that is deleted when it is closed; as `tempfile.NamedTemporaryFile`.
+
+    To be awaited or entered; then it has the methods of what `open()` gives for that mode. With
+    `delete_on_close=False` it is deleted when the `async with` ends.
+    """
+
+    def __init__(
+        self,
+        mode: str = "w+b",
+        buffering: int = -1,
+        encoding: str | None = None,
+        newline: str | None = None,
+        suffix: Affix = None,
+        prefix: Affix = None,
+        dir: str | bytes | os.PathLike[str] | None = None,
+        delete: bool = True,
+        *,
+        errors: str | None = None,
+        delete_on_close: bool = True,
+    ) -> None:
+        self.file: Any = None
+        self.name: str | bytes = ""
+        self.delete = delete
+        self._delete_on_close = delete_on_close
+        self._request = request(-1, mode, buffering, (encoding, errors, newline))
+        self._where = (suffix, prefix, dir)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or self.__dict__.get("file") is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r} before it is opened")
+        return getattr(self.file, name)
+
+    def __repr__(self) -> str:
+        return f"<oneloop.files.NamedTemporaryFile name={self.name!r} file={self.file!r}>"
+
+    async def _open(self) -> Self:
+        files = engine.current()
+        suffix, prefix, folder = self._where
+        number, self.name = await _created(suffix, prefix, await _folder(folder, files), files)
+        self.file = file_on(number, files, self._request._replace(name=self.name), is_ours=True)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return self if self.file is not None else await self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        finally:
+            self._remove()
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        lines: AsyncIterator[Any] = self.file.__aiter__()
+        return lines
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        """Close the file, and delete it unless that is to wait."""
+        try:
+            await self.file.close(timeout=timeout)
+        finally:
+            if self._delete_on_close:
+                self._remove()
+
+    def _remove(self) -> None:
+        # In place: no await, at which a cancelled program could leave it behind.
+        if self.delete and self.name:
+            self.delete = False
+            os.unlink(self.name)
+
+    def __del__(self) -> None:
+        if self.__dict__.get("file") is not None:
+            self._remove()
+
+
+@final
+class SpooledTemporaryFile:
+    """A file in memory until it is larger than `max_size` bytes; as `tempfile.SpooledTemporaryFile`.
+
+    Its methods are coroutines all the same. To be entered, or used as it is.
+    """
+
+    def __init__(
+        self,
+        max_size: int = 0,
+        mode: str = "w+b",
+        buffering: int = -1,
+        encoding: str | None = None,
+        newline: str | None = None,
+        suffix: Affix = None,
+        prefix: Affix = None,
+        dir: str | bytes | os.PathLike[str] | None = None,
+        *,
+        errors: str | None = None,
+    ) -> None:
+        self._max_size = max_size
+        self._rolled = False
+        self._opening = TemporaryFile(mode, buffering, encoding, newline, suffix, prefix, dir, errors=errors)
+        self._mode = mode
+        memory = io.BytesIO()
+        self._file: Any = memory
+        if "b" not in mode:
+            style = self._opening._request.style
+            assert style is not None
+            self._file = io.TextIOWrapper(memory, style.encoding, style.errors, newline)
+
+    async def __aenter__(self) -> Self:
+        if self.closed:
+            raise ValueError("Cannot enter context with closed file")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        line = await self.readline()
+        if not line:
+            raise StopAsyncIteration
+        return line
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("encoding", "errors", "newlines", "readable", "writable", "seekable", "isatty"):
+            return getattr(self._file, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return bool(self._file.closed)
+
+    @property
+    def mode(self) -> str:
+        """As it was told, or that of the file on the disk."""
+        return str(self._file.mode) if self._rolled else self._mode
+
+    @property
+    def name(self) -> int | None:
+        """The descriptor's number once it is on the disk, else None."""
+        return self._file.name if self._rolled else None
+
+    async def rollover(self) -> None:
+        """Move to the disk now."""
+        if self._rolled:
+            return
+        memory = self._file
+        position = memory.tell()
+        is_text = isinstance(memory, io.TextIOWrapper)
+        if is_text:
+            memory.flush()
+        file: Any = await self._opening
+        try:
+            binary = file.buffer if is_text else file
+            await binary.write((memory.buffer if is_text else memory).getvalue())
+            await file.seek(position)
+        except BaseException:
+            await file.close()
+            raise
+        self._file = file
+        self._rolled = True
+
+    async def fileno(self) -> int:
+        """Move to the disk, and return the descriptor's number."""
+        await self.rollover()
+        return int(self._file.fileno())
+
+    async def read(self, size: int | None = -1, /) -> Any:
+        """As the file's."""
+        return await self._do("read", size)
+
+    async def readline(self, size: int = -1, /) -> Any:
+        """As the file's."""
+        return await self._do("readline", size)
+
+    async def readlines(self, hint: int = -1, /) -> Any:
+        """As the file's."""
+        return await self._do("readlines", hint)
+
+    async def readinto(self, buffer: Any, /) -> int:
+        """As the file's."""
+        return int(await self._do("readinto", buffer))
+
+    async def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """As the file's."""
+        return int(await self._do("seek", offset, whence))
+
+    async def tell(self) -> int:
+        """As the file's."""
+        return int(await self._do("tell"))
+
+    async def flush(self) -> None:
+        """As the file's."""
+        await self._do("flush")
+
+    async def close(self) -> None:
+        """Forget it."""
+        await self._do("close")
+
+    async def truncate(self, size: int | None = None, /) -> int:
+        """As the file's; to more than `max_size` it moves to the disk."""
+        if size is not None and self._max_size and size > self._max_size:
+            await self.rollover()
+        return int(await self._do("truncate", size))
+
+    async def write(self, data: Any, /) -> int:
+        """As the file's; beyond `max_size` it moves to the disk."""
+        written = int(await self._do("write", data))
+        await self._check()
+        return written
+
+    async def writelines(self, lines: Iterable[Any], /) -> None:
+        """As the file's; beyond `max_size` it moves to the disk."""
+        await self._do("writelines", lines)
+        await self._check()
+
+    async def _do(self, name: str, *arguments: Any) -> Any:
+        done = getattr(self._file, name)(*arguments)
+        return await done if self._rolled else done
+
+    async def _check(self) -> None:
+        if not self._rolled and self._max_size and self._file.tell() > self._max_size:
+            await self.rollover()
+
+
+@final
+class TemporaryDirectory:
+    """A directory that is removed with all that is in it; as `tempfile.TemporaryDirectory`, on a thread.
+
+    To be awaited, which gives the object, or entered, which gives its name.
+    """
+
+    def __init__(
+        self,
+        suffix: Affix = None,
+        prefix: Affix = None,
+        dir: str | bytes | os.PathLike[str] | None = None,
+        ignore_cleanup_errors: bool = False,
+        *,
+        delete: bool = True,
+    ) -> None:
+        self._arguments = (suffix, prefix, dir, ignore_cleanup_errors)
+        self._delete = delete
+        self._directory: tempfile.TemporaryDirectory[Any] | None = None
+
+    @property
+    def name(self) -> Any:
+        """The directory's path, once it is there."""
+        return None if self._directory is None else self._directory.name
+
+    def __repr__(self) -> str:
+        return f"<oneloop.files.TemporaryDirectory {self.name!r}>"
+
+    async def _make(self) -> Self:
+        made = engine.current().call(tempfile.TemporaryDirectory, *self._arguments)
+        directory = await _number(made, _remove_late)
+        if not self._delete:
+            # What Python 3.12 does; 3.11 cannot be told.
+            directory._finalizer.detach()
+        self._directory = directory
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> Any:
+        if self._directory is None:
+            await self
+        return self.name
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._delete:
+            await self.cleanup()
+
+    async def cleanup(self) -> None:
+        """Remove the directory; a cancelled call goes on by itself."""
+        if self._directory is not None:
+            done = engine.current().call(self._directory.cleanup)
+            await undisturbed(done)
+            done.result()
+
+
+# -- the parts -----------------------------------------------------------------------------------
+
+
+async def _folder(folder: str | bytes | os.PathLike[str] | None, files: Files) -> str | bytes:
+    """The directory for temporary files; found out on a thread, once per process."""
+    if folder is not None:
+        return os.fspath(folder)
+    if tempfile.tempdir is None:
+        return await files.call(tempfile.gettempdir)
+    return tempfile.gettempdir()
+
+
+async def _created(suffix: Affix, prefix: Affix, folder: str | bytes, files: Files) -> tuple[int, str | bytes]:
+    """Make a file with a name that nobody has; returns its descriptor and its path."""
+    is_bytes = any(isinstance(part, bytes) for part in (suffix, prefix, folder))
+    last: OSError | None = None
+    for _ in range(tempfile.TMP_MAX):
+        middle = secrets.token_hex(4)
+        affixes = [os.fsencode(part) for part in (prefix or tempfile.gettempprefix(), middle, suffix or "")]
+        path = os.path.join(os.path.abspath(os.fsencode(folder)), b"".join(affixes))
+        name = path if is_bytes else os.fsdecode(path)
+        try:
+            opened = files.open(path, FLAGS, RIGHTS, AT_FDCWD)
+            number = opened if isinstance(opened, int) else await _number(opened, partial(_close, path=path))
+        except FileExistsError as exc:
+            last = exc
+            continue
+        except OSError as exc:
+            exc.filename = name
+            raise
+        return number, name
+    raise FileExistsError(errno.EEXIST, "No usable temporary file name found") from last
+
+
+async def _number(made: Future[Any], discard: Callable[[Future[Any]], None]) -> Any:
+    """Wait for what is being made; what comes after the waiter was cancelled is discarded."""
+    try:
+        await undisturbed(made)
+    except BaseException:
+        made.add_done_callback(discard)
+        raise
+    return made.result()
+
+
+def _close(opened: Future[int], path: bytes | None = None) -> None:
+    if opened.cancelled() or opened.exception() is not None:
+        return
+    os.close(opened.result())
+    if path is not None:
+        os.unlink(path)
+
+
+def _remove_late(made: Future[tempfile.TemporaryDirectory[Any]]) -> None:
+    if not made.cancelled() and made.exception() is None:
+        made.result().cleanup()

@@ -1,0 +1,51 @@
+"""The loop of the file tests is oneloop's, once per engine; `stand_in` replaces the engine by one that tests script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oneloop
+from oneloop import _native
+from tests.conftest import Reported, close_audited
+from tests.file.stand_in import StandIn
+
+NATIVE = hasattr(_native, "Files")
+ENGINES = ["ring", "aio", "threads"] if NATIVE else []
+MODELS = ["now", "later", "mixed"]
+
+
+def use_engine(loop: Any, name: str) -> None:
+    """Give a loop its file operations; skips where the kernel does not offer them."""
+    if name in MODELS or name == "held":
+        loop._files = StandIn(loop, name)
+        return
+    try:
+        loop._files = _native.Files(loop, name)
+    except OSError as exc:
+        pytest.skip(f"the kernel offers no {name}: {exc}")
+
+
+@pytest.fixture(params=ENGINES + MODELS)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def loop(engine: str, audit: None, reported: Reported) -> Iterator[asyncio.AbstractEventLoop]:
+    """A new loop of oneloop's on one engine; closed and audited afterwards."""
+    made = oneloop.new_event_loop()
+    made.set_exception_handler(reported)
+    use_engine(made, engine)
+    yield made
+    if not made.is_closed():
+        close_audited(made)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "file"

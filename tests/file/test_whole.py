@@ -1,0 +1,326 @@
+"""read_file, write_file and their text twins: compared with open(), at every end of a file's life."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oneloop import files
+from tests.file.models import awaited, cancelled_after, outcome
+
+
+def blocking_read(path: Any) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 65536, 65537, 1_000_000, 5_000_000])
+async def test_content_of_any_size_comes_back(path: Path, size: int) -> None:
+    content = os.urandom(size)
+    assert await files.write_file(path, content) == size
+    assert path.read_bytes() == content
+    assert await files.read_file(path) == content
+    assert await files.read_file(str(path)) == content
+    assert await files.read_file(os.fsencode(path)) == content
+
+
+async def test_errors_are_those_of_open(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    (tmp_path / "file").write_text("")
+    for name in [
+        tmp_path / "missing",
+        str(tmp_path / "missing"),
+        os.fsencode(tmp_path / "missing"),
+        tmp_path,
+        loop,
+        tmp_path / "file" / "below",
+        tmp_path / ("x" * 300),
+        "",
+    ]:
+        assert await awaited(lambda name=name: files.read_file(name)) == outcome(lambda name=name: blocking_read(name))
+    for name in [tmp_path, tmp_path / "missing" / "file", ""]:
+        expected = outcome(lambda name=name: open(name, "wb"))
+        assert await awaited(lambda name=name: files.write_file(name, b"x")) == expected
+        assert await awaited(lambda name=name: files.write_file(name, b"x", atomic=True)) == expected
+
+
+async def test_what_is_no_path_is_refused(path: Path) -> None:
+    for function in (files.read_file, files.read_text):
+        with pytest.raises(ValueError, match="embedded null byte"):
+            await function("a\0b")
+        with pytest.raises(TypeError, match="path should be string, bytes or os.PathLike, not float"):
+            await function(1.5)  # type: ignore[arg-type]
+    for atomic in (False, True):
+        with pytest.raises(ValueError, match="embedded null byte"):
+            await files.write_file(b"a\0b", b"", atomic=atomic)
+        with pytest.raises(TypeError):
+            await files.write_file(path, "text", atomic=atomic)  # type: ignore[arg-type]
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["/proc/self/status", "/proc/cpuinfo", "/sys/kernel/mm/transparent_hugepage/enabled"])
+async def test_files_that_do_not_tell_their_size(name: str) -> None:
+    if not os.path.exists(name):
+        pytest.skip(f"the kernel has no {name}")
+    assert len(await files.read_file(name)) > 0
+    first = (await files.read_text(name)).split("\n")[0]
+    assert first == Path(name).read_text().split("\n")[0]
+
+
+async def test_device_and_pipe(tmp_path: Path) -> None:
+    assert await files.read_file("/dev/null") == b""
+    assert await files.write_file("/dev/null", b"gone") == 4
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    content = os.urandom(300_000)
+    read, written = await asyncio.gather(files.read_file(fifo), files.write_file(fifo, content))
+    assert (read, written) == (content, len(content))
+
+
+async def test_pipe_that_nobody_opens_can_be_given_up(tmp_path: Path, engine: str) -> None:
+    if engine in ("now", "later", "mixed"):
+        pytest.skip("the stand-in blocks in open()")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for function in (files.read_file(fifo, timeout=0.02), files.write_file(fifo, b"x", timeout=0.02)):
+        with pytest.raises(TimeoutError):
+            await function
+
+
+async def test_full_disk() -> None:
+    for function in (files.write_file("/dev/full", b"x"), files.write_text("/dev/full", "x" * 100_000)):
+        with pytest.raises(OSError, match="No space left") as caught:
+            await function
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/dev/full")
+
+
+async def test_shrinking_and_growing_files_are_read_to_their_end(path: Path) -> None:
+    is_over = threading.Event()
+
+    def change() -> None:
+        with open(path, "r+b", buffering=0) as file:
+            while not is_over.is_set():
+                file.truncate(10)
+                file.truncate(3_000_000)
+
+    path.write_bytes(bytes(3_000_000))
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(20):
+            content = await files.read_file(path)
+            assert len(content) <= 3_000_000
+            assert not content.strip(b"\0")
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("newline", [None, "", "\n", "\r", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+async def test_text_is_that_of_open(path: Path, encoding: str, newline: str | None) -> None:
+    text = "första\r\nzweite\rdritte\nlast"
+    with open(path, "w", encoding=encoding, newline=newline) as file:
+        file.write(text)
+    expected = path.read_bytes()
+    assert await files.write_text(path, text, encoding, newline=newline) == len(text)
+    assert path.read_bytes() == expected
+    with open(path, encoding=encoding, newline=newline) as file:
+        model = file.read()
+    assert await files.read_text(path, encoding, newline=newline) == model
+
+
+async def test_text_errors(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UnicodeDecodeError):
+        await files.read_text(path, "utf-8")
+    assert await files.read_text(path, "utf-8", "replace") == "\ufffd\ufffd"
+    for keywords in ({"encoding": "none"}, {"encoding": "utf-8", "newline": "x"}):
+        expected = outcome(lambda keywords=keywords: open(path, **keywords))  # type: ignore[arg-type]
+        assert await awaited(lambda keywords=keywords: files.read_text(path, **keywords)) == expected
+    with pytest.raises(UnicodeEncodeError):
+        await files.write_text(path, "ä", "ascii")
+    with pytest.raises(TypeError, match="data must be str, not bytes"):
+        await files.write_text(path, b"x")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"\xff\xfe"
+
+
+async def test_data_may_be_anything_bytes_like(path: Path) -> None:
+    for data in (bytearray(b"abcd"), memoryview(b"abcd"), memoryview(bytearray(b"abcdabcd")).cast("I")[:1]):
+        for atomic in (False, True):
+            assert await files.write_file(path, data, atomic=atomic) == 4
+            assert path.read_bytes() == b"abcd"
+
+
+async def test_new_files_get_mode_and_umask(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        for atomic in (False, True):
+            for mode in (0o666, 0o600):
+                name = tmp_path / f"{atomic}{mode}"
+                await files.write_file(name, b"", mode=mode, atomic=atomic)
+                assert stat.S_IMODE(name.stat().st_mode) == mode & ~0o027
+    finally:
+        os.umask(old)
+
+
+# -- atomic ----------------------------------------------------------------------------------------
+
+
+async def test_atomic_write_keeps_mode_and_owner_and_replaces_the_file(path: Path) -> None:
+    path.write_text("old")
+    path.chmod(0o4751)
+    if os.geteuid() == 0:
+        os.chown(path, 1234, 5678)
+        path.chmod(0o4751)
+    before = path.stat()
+    with open(path) as reader:
+        assert await files.write_file(path, b"new", atomic=True) == 3
+        assert reader.read() == "old"
+    after = path.stat()
+    assert path.read_text() == "new"
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert after.st_ino != before.st_ino
+    assert os.listdir(path.parent) == [path.name]
+
+
+async def test_atomic_write_goes_through_symbolic_links(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("real/file")
+    for text in ("first", "second"):
+        await files.write_text(link, text, atomic=True)
+        assert link.is_symlink()
+        assert (tmp_path / "real/file").read_text() == text
+
+
+async def test_atomic_write_replaces_regular_files_only(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with pytest.raises(OSError, match="only regular files") as caught:
+        await files.write_file(fifo, b"x", atomic=True)
+    assert (caught.value.errno, caught.value.filename) == (errno.EINVAL, str(fifo))
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+
+
+STEPS = ["write", "fchmod", "fsync", "link", "rename"]
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["tmpfile", "named"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_failed_atomic_write_leaves_the_old_file_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_named: bool
+) -> None:
+    from oneloop.files import replacing
+
+    if is_named:
+        if step == "link":
+            pytest.skip("a named file needs no link")
+        forbid_unnamed(monkeypatch)
+    path.write_text("old")
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(replacing.os, step, fail)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        await files.write_file(path, b"new", atomic=True)
+    monkeypatch.undo()
+    assert caught.value.filename == str(path)
+    assert caught.value.filename2 is None
+    assert path.read_text() == "old"
+    assert os.listdir(path.parent) == [path.name]
+
+
+def forbid_unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a filesystem without O_TMPFILE."""
+    real_open = os.open
+
+    def without_tmpfile(name: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return real_open(name, flags, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", without_tmpfile)
+
+
+async def test_atomic_write_without_unnamed_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forbid_unnamed(monkeypatch)
+    for content in (b"one", b"two"):
+        await files.write_file(path, content, atomic=True)
+        assert path.read_bytes() == content
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["tmpfile", "named"])
+async def test_cancelled_atomic_write_leaves_old_or_new_and_nothing_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    if is_named:
+        forbid_unnamed(monkeypatch)
+    old, new = b"o" * 100, b"n" * 9_000_000
+    for ticks in range(6):
+        path.write_bytes(old)
+        is_cancelled = await cancelled_after(files.write_file(path, new, atomic=True), ticks)
+        assert path.read_bytes() in (old, new)
+        assert is_cancelled or path.read_bytes() == new
+        assert os.listdir(path.parent) == [path.name]
+
+
+async def test_job_that_is_given_up_before_the_rename_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    from oneloop.files import replacing
+
+    if engine in ("now", "later", "mixed"):
+        pytest.skip("the stand-in has no threads")
+    path.write_text("old")
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def slow_fsync(fd: int) -> None:
+        has_begun.set()
+        may_end.wait(10)
+
+    monkeypatch.setattr(replacing.os, "fsync", slow_fsync)
+    task = asyncio.ensure_future(files.write_file(path, b"new", atomic=True))
+    while not has_begun.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert path.read_text() == "old"
+    assert os.listdir(path.parent) == [path.name]
+
+
+async def test_cancelled_reads_and_writes_leave_no_descriptor(path: Path) -> None:
+    path.write_bytes(bytes(3_000_000))
+    for ticks in range(8):
+        await cancelled_after(files.read_file(path), ticks)
+        await cancelled_after(files.write_file(path, bytes(100_000)), ticks)
+        path.write_bytes(bytes(3_000_000))
+
+
+async def test_timeouts(path: Path) -> None:
+    path.write_bytes(b"x" * 1_000_000)
+    assert len(await files.read_file(path, timeout=10)) == 1_000_000
+    assert await files.read_text(path, timeout=10) == "x" * 1_000_000
+    assert await files.write_file(path, b"1", timeout=10) == 1
+    assert await files.write_file(path, b"1", atomic=True, timeout=10) == 1
+
+
+async def test_many_at_once(tmp_path: Path) -> None:
+    names = [tmp_path / str(number) for number in range(200)]
+    await asyncio.gather(*(files.write_file(name, name.name.encode() * 1000) for name in names))
+    contents = await asyncio.gather(*map(files.read_file, names))
+    assert contents == [name.name.encode() * 1000 for name in names]
