@@ -11,12 +11,16 @@ import asyncio
 import importlib
 import mmap
 import os
+import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 BLOCK = 4096
-IN_FLIGHT = 16
+IN_FLIGHT = 32
+CHUNK = 1 << 20
+#: Where a line costs a trip to a thread, so many tell what one costs.
+FEW_LINES = 20_000
 
 
 class Reader(Protocol):
@@ -26,11 +30,20 @@ class Reader(Protocol):
         """Reads every file whole; returns how many bytes."""
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
-        """Reads 4 KiB at each offset, up to 16 at a time; returns how many bytes."""
+        """Reads 4 KiB at each offset, up to 32 at a time; returns how many bytes."""
+
+    async def read_on(self, path: str) -> int:
+        """Reads a file from its beginning to its end, a MiB at a time; returns how many bytes."""
+
+    async def read_lines(self, path: str) -> int:
+        """Iterates over a text file, or a part of it; returns how many lines."""
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copies a file."""
 
 
 async def _in_flight(offsets: Sequence[int], read: Callable[[int], Awaitable[int]]) -> int:
-    """Sixteen tasks that share the offsets."""
+    """As many tasks as reads may be in flight; they share the offsets."""
     pending = iter(offsets)
 
     async def work() -> int:
@@ -65,6 +78,23 @@ class Blocking:
         finally:
             os.close(fd)
 
+    async def read_on(self, path: str) -> int:
+        total = 0
+        with open(path, "rb", buffering=0) as file:
+            while data := file.read(CHUNK):
+                total += len(data)
+        return total
+
+    async def read_lines(self, path: str) -> int:
+        lines = 0
+        with open(path) as file:
+            for _ in file:
+                lines += 1
+        return lines
+
+    async def copy(self, source: str, target: str) -> None:
+        shutil.copyfile(source, target)
+
 
 class Aiofiles:
     """aiofiles: every call in the loop's executor."""
@@ -95,6 +125,33 @@ class Aiofiles:
         for file in files:
             await file.close()
         return total
+
+    async def read_on(self, path: str) -> int:
+        import aiofiles
+
+        total = 0
+        async with aiofiles.open(path, "rb", buffering=0) as file:
+            while data := await file.read(CHUNK):
+                total += len(data)
+        return total
+
+    async def read_lines(self, path: str) -> int:
+        import aiofiles
+
+        lines = 0
+        async with aiofiles.open(path) as file:
+            async for _ in file:
+                lines += 1
+                if lines == FEW_LINES:
+                    break
+        return lines
+
+    async def copy(self, source: str, target: str) -> None:
+        import aiofiles
+
+        async with aiofiles.open(source, "rb") as reader, aiofiles.open(target, "wb") as writer:
+            while data := await reader.read(CHUNK):
+                await writer.write(data)
 
 
 class Executor:
@@ -128,6 +185,26 @@ class Executor:
         finally:
             os.close(fd)
 
+    async def read_on(self, path: str) -> int:
+        loop = asyncio.get_running_loop()
+        total = 0
+        with open(path, "rb", buffering=0) as file:
+            while data := await loop.run_in_executor(self.pool, file.read, CHUNK):
+                total += len(data)
+        return total
+
+    async def read_lines(self, path: str) -> int:
+        loop = asyncio.get_running_loop()
+        lines = 0
+        with open(path) as text:
+            for _ in range(FEW_LINES):
+                await loop.run_in_executor(self.pool, text.readline)
+                lines += 1
+        return lines
+
+    async def copy(self, source: str, target: str) -> None:
+        await asyncio.get_running_loop().run_in_executor(self.pool, shutil.copyfile, source, target)
+
 
 class Aiofile:
     """aiofile on caio, which chooses Linux AIO, threads or io_uring by itself."""
@@ -150,6 +227,33 @@ class Aiofile:
                 return len(await file.read_bytes(BLOCK, offset))
 
             return await _in_flight(offsets, one)
+
+    async def read_on(self, path: str) -> int:
+        from aiofile import AIOFile
+
+        total = 0
+        async with AIOFile(path, "rb") as file:
+            while data := await file.read_bytes(CHUNK, total):
+                total += len(data)
+        return total
+
+    async def read_lines(self, path: str) -> int:
+        from aiofile import async_open
+
+        lines = 0
+        async with async_open(path) as file:
+            async for _ in file:
+                lines += 1
+                if lines == FEW_LINES:
+                    break
+        return lines
+
+    async def copy(self, source: str, target: str) -> None:
+        from aiofile import async_open
+
+        async with async_open(source, "rb") as reader, async_open(target, "wb") as writer:
+            async for data in reader.iter_chunked(CHUNK):
+                await writer.write(data)
 
 
 class Libaio:
@@ -191,9 +295,28 @@ class Libaio:
             os.close(fd)
         return total
 
+    async def read_on(self, path: str) -> int:
+        total = 0
+        buffer = mmap.mmap(-1, CHUNK)
+        with open(path, "rb", buffering=0) as file:
+            while got := self._read_one(file, buffer, total):
+                total += got
+        return total
+
+    def _read_one(self, file: object, buffer: mmap.mmap, offset: int) -> int:
+        self.context.submit([self.aio.AIOBlock(self.aio.AIOBLOCK_MODE_READ, file, [buffer], offset)])
+        ((_, got, *_rest),) = self.context.getEvents(1)
+        return int(got)
+
+    async def read_lines(self, path: str) -> int:
+        raise NotImplementedError("libaio has no lines")
+
+    async def copy(self, source: str, target: str) -> None:
+        raise NotImplementedError("libaio has no copy")
+
 
 class Oneloop:
-    """oneloop.files. Raises ImportError while it does not exist."""
+    """oneloop.files."""
 
     def __init__(self) -> None:
         self.files = importlib.import_module("oneloop.files")
@@ -210,6 +333,23 @@ class Oneloop:
                 return len(await file.pread(BLOCK, offset))
 
             return await _in_flight(offsets, one)
+
+    async def read_on(self, path: str) -> int:
+        total = 0
+        async with self.files.open(path, "rb", buffering=0) as file:
+            while data := await file.read(CHUNK):
+                total += len(data)
+        return total
+
+    async def read_lines(self, path: str) -> int:
+        lines = 0
+        async with self.files.open(path) as file:
+            async for _ in file:
+                lines += 1
+        return lines
+
+    async def copy(self, source: str, target: str) -> None:
+        await self.files.copyfile(source, target)
 
 
 READERS: dict[str, Callable[[], Reader]] = {

@@ -40,12 +40,13 @@ class LagMeter:
 
 async def experiment(reader: Reader, paths: list[str], rounds: int) -> dict[str, float]:
     """linux_aio's: every millisecond, read all files. Threads and memory are read from outside at its end."""
+    lag = LagMeter()
     begin, cpu = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(rounds):
         await asyncio.sleep(TICK_S)
         await reader.read_all(paths)
     wall = time.perf_counter_ns() - begin
-    return {"wall_ns": wall, "cpu_share": (time.process_time_ns() - cpu) / wall}
+    return {"wall_ns": wall, "cpu_share": (time.process_time_ns() - cpu) / wall, **lag.stop()}
 
 
 async def cached(reader: Reader, paths: list[str], rounds: int) -> dict[str, float]:
@@ -56,6 +57,62 @@ async def cached(reader: Reader, paths: list[str], rounds: int) -> dict[str, flo
         await reader.read_all([paths[number % len(paths)]])
     wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
     return {"ns_per_op": wall / rounds, "cpu_ns_per_op": used / rounds}
+
+
+async def at_once(reader: Reader, paths: list[str], rounds: int) -> dict[str, float]:
+    """All of the cached files at once, again and again; per file."""
+    await reader.read_all(paths)
+    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+    for _ in range(rounds):
+        await reader.read_all(paths)
+    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+    count = rounds * len(paths)
+    return {"ns_per_op": wall / count, "cpu_ns_per_op": used / count}
+
+
+def drop_from_cache(path: str) -> None:
+    """Have the next read come from the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+async def sequential(reader: Reader, path: str) -> dict[str, float]:
+    """One big file from the disk, from its beginning to its end; per MiB."""
+    drop_from_cache(path)
+    lag = LagMeter()
+    await asyncio.sleep(0)
+    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+    size = await reader.read_on(path)
+    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+    if size != Path(path).stat().st_size:
+        raise SystemExit(f"read {size} bytes of {Path(path).stat().st_size}")
+    mib = size / (1 << 20)
+    return {"ns_per_op": wall / mib, "cpu_ns_per_op": used / mib, **lag.stop()}
+
+
+async def lines(reader: Reader, path: str) -> dict[str, float]:
+    """Iterating over the lines of a cached text file; per line."""
+    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+    count = await reader.read_lines(path)
+    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+    return {"ns_per_op": wall / count, "cpu_ns_per_op": used / count}
+
+
+async def copying(reader: Reader, path: str) -> dict[str, float]:
+    """Copying a cached file of some size; per MiB."""
+    target = Path(path + ".copy")
+    lag = LagMeter()
+    await asyncio.sleep(0)
+    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+    await reader.copy(path, str(target))
+    wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+    size = target.stat().st_size
+    target.unlink()
+    if size != Path(path).stat().st_size:
+        raise SystemExit(f"copied {size} bytes of {Path(path).stat().st_size}")
+    mib = size / (1 << 20)
+    return {"ns_per_op": wall / mib, "cpu_ns_per_op": used / mib, **lag.stop()}
 
 
 async def blocks(reader: Reader, path: str, rounds: int, direct: bool) -> dict[str, float]:
@@ -82,6 +139,14 @@ async def main(options: argparse.Namespace) -> None:
         figures = await experiment(reader, options.paths, options.rounds)
     elif options.work == "cached":
         figures = await cached(reader, options.paths, options.rounds)
+    elif options.work == "at-once":
+        figures = await at_once(reader, options.paths, options.rounds)
+    elif options.work == "sequential":
+        figures = await sequential(reader, options.paths[0])
+    elif options.work == "lines":
+        figures = await lines(reader, options.paths[0])
+    elif options.work == "copy":
+        figures = await copying(reader, options.paths[0])
     else:
         direct = options.work == "direct"
         figures = await blocks(reader, options.paths[0], options.rounds, direct)

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from oneloop import files as files
     from oneloop._native import (
         DatagramTransport,
         Handle,
@@ -64,6 +65,8 @@ _MODULES = {
 if not TYPE_CHECKING:  # a type checker must not take any name for granted
 
     def __getattr__(name):
+        if name == "files" and sys.platform == "linux":
+            return import_module("oneloop.files")
         module = _MODULES.get(name)
         if module is None or name not in __all__:
             raise AttributeError(f"module 'oneloop' has no attribute {name!r}")

@@ -140,7 +140,7 @@ class StandIn:
 
     def read_file(self, path: bytes) -> Any:
         self.log.append("read_file")
-        if self.mode != "now":
+        if self.mode != "now" or not os.path.isfile(path) or not os.path.getsize(path):
             return None
         with open(path, "rb") as file:
             return file.read()

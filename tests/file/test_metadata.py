@@ -17,6 +17,8 @@ import pytest
 from oneloop import files
 from tests.file.models import awaited, cancelled_after, outcome, plant
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 @pytest.fixture
 def names(tmp_path: Path) -> list[Any]:
@@ -97,10 +99,10 @@ async def test_stat_without_a_descriptor_to_spare(path: Path) -> None:
 
 async def test_what_is_no_path_is_refused() -> None:
     for function in (files.stat, files.lstat, files.getsize):
-        with pytest.raises(TypeError, match="stat: path should be string, bytes or os.PathLike, not NoneType"):
-            await function(None)  # type: ignore[operator]
+        with pytest.raises(TypeError, match=r"stat: path should be string, bytes or os\.PathLike, not NoneType"):
+            await function(None)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="embedded null byte"):
-            await function("\0")  # type: ignore[operator]
+            await function("\0")
     assert not await files.exists("\0")
     assert not await files.isdir("\0")
 
@@ -200,5 +202,6 @@ async def test_timeout(path: Path) -> None:
     path.write_text("x")
     assert await files.exists(path, timeout=10)
     assert await files.getsize(path, timeout=10) == 1
-    assert asyncio.iscoroutine(waiting := files.stat(path, timeout=1))
+    waiting = files.stat(path, timeout=10)
+    assert asyncio.iscoroutine(waiting)
     await waiting

@@ -14,6 +14,8 @@ import pytest
 from oneloop import files
 from tests.file.models import awaited, cancelled_after, outcome, plant, snapshot
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 # Name, arguments as names in the planted tree.
 CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("rename", ("file", "new")),

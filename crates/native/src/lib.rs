@@ -19,6 +19,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ffi::recycled::install::<event_loop::TimerHandle>(module.py());
     ffi::recycled::install::<file::Line>(module.py());
     ffi::awaitable::install_ready::<file::Line>(module.py());
+    ffi::awaitable::install_ready::<file::Lines>(module.py());
     ffi::awaitable::install_iterate::<file::Lines>(module.py());
     module.add_class::<event_loop::LoopCore>()?;
     module.add_class::<event_loop::Handle>()?;

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from oneloop.files.engine import current
+from oneloop.files.raw import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ async def run(function: Callable[Concatenate[Job, P], T], /, *args: P.args, **kw
     job = Job()
     future = current().call(function, job, *args, **kwargs)
     try:
-        return await asyncio.shield(future)
+        await undisturbed(future)
     except asyncio.CancelledError as cancelled:
         job.abandon()
         await _ended(future)
@@ -62,12 +63,13 @@ async def run(function: Callable[Concatenate[Job, P], T], /, *args: P.args, **kw
         if error is None or isinstance(error, AbandonedError):
             raise
         raise cancelled from error
+    return future.result()
 
 
 async def _ended(future: asyncio.Future[T]) -> None:
     """Wait for a future whatever else is cancelled meanwhile: the caller raises that in the end."""
     while not future.done():
         try:
-            await asyncio.wait([future])
+            await undisturbed(future)
         except asyncio.CancelledError:
             continue

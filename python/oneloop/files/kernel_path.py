@@ -21,6 +21,7 @@ AT_FDCWD = -100
 
 _ENCODING = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
+_IS_UTF8 = _ENCODING == "utf-8"
 
 
 def encoded(path: AnyPath, function: str = "open", argument: str = "path") -> bytes:
@@ -30,15 +31,20 @@ def encoded(path: AnyPath, function: str = "open", argument: str = "path") -> by
         TypeError: it is no path; the message names `function` and `argument`, as os's does.
         ValueError: it has a NUL inside.
     """
-    if type(path) is str:
-        name = path.encode(_ENCODING, _ERRORS)
-    else:
-        try:
-            name = os.fsencode(path)
-        except TypeError:
-            kind = type(path).__name__
-            raise TypeError(f"{function}: {argument} should be string, bytes or os.PathLike, not {kind}") from None
-    if b"\0" in name:
+    if type(path) is str and "\0" not in path:
+        if _IS_UTF8:
+            try:
+                return path.encode()
+            except UnicodeEncodeError:
+                # Surrogates: bytes that are no text.
+                return path.encode("utf-8", _ERRORS)
+        return path.encode(_ENCODING, _ERRORS)
+    try:
+        name = os.fsencode(path)
+    except TypeError:
+        kind = type(path).__name__
+        raise TypeError(f"{function}: {argument} should be string, bytes or os.PathLike, not {kind}") from None
+    if 0 in name:
         raise ValueError("embedded null byte")
     return name
 

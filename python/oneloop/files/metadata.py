@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from oneloop.files.deadline import bounded
 from oneloop.files.engine import current
 from oneloop.files.kernel_path import named, opened
+from oneloop.files.raw import undisturbed
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -288,8 +289,11 @@ async def fallocate(path: FdOrPath, offset: int, length: int, *, mode: int = 0, 
         raise
     finally:
         if not isinstance(path, int):
-            # Nothing was written through it that a close could have to flush.
-            files.close(fd, True)
+            # Nothing was written through it that a close could have to flush; but if this was cancelled, the
+            # kernel may not be done with it.
+            closing = files.close(fd, True)
+            if closing is not None:
+                await undisturbed(closing)
 
 
 @bounded

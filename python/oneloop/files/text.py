@@ -29,11 +29,17 @@ __all__ = ["Style", "TextFile", "style_of"]
 CHUNK_BYTES = 8192
 """As much as io's text files read at once."""
 
+# What a decoder's `getstate` gives when it keeps nothing back.
+CLEAN = (b"", 0)
+
 LARGEST_CHUNK_BYTES = 256 * 1024
 LINES_CHUNK_BYTES = 64 * 1024
 
 # Encoded without a state, so that str.encode() does it; what is missing here goes through an incremental encoder.
 STATELESS = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "cp1252"})
+
+# Where ASCII characters are bytes, and other bytes are no ASCII characters.
+ASCII_BASED = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252"})
 
 
 class Style(NamedTuple):
@@ -43,6 +49,7 @@ class Style(NamedTuple):
     errors: str
     newline: str | None
     is_stateless: bool
+    is_ascii_based: bool
 
 
 def style_of(encoding: str | None, errors: str | None, newline: str | None) -> Style:
@@ -61,7 +68,9 @@ def _style_of(encoding: str | None, errors: str | None, newline: str | None) -> 
     # io's own class knows best what it takes.
     wrapper = io.TextIOWrapper(io.BytesIO(), encoding, errors, newline)
     codec = codecs.lookup(wrapper.encoding)
-    return Style(wrapper.encoding, wrapper.errors or "strict", newline, codec.name in STATELESS)
+    return Style(
+        wrapper.encoding, wrapper.errors or "strict", newline, codec.name in STATELESS, codec.name in ASCII_BASED
+    )
 
 
 @final
@@ -383,6 +392,14 @@ class TextFile:
             self._binary._read(step) if self._is_exact and self._binary._is_seekable else self._binary._read1(step)
         )
         data = await self._held(reading)
+        if state == CLEAN and self._is_plain(data):
+            # Decoding gives a character for each byte, the same; but for the newline, which is noted.
+            if self._style.newline is None and self.newlines is None and b"\n" in data:
+                decoder.decode(b"\n")
+            self._chunks = cookie.known(self._chunks or [], self._ahead.remaining)
+            self._chunks.append(cookie.Chunk(0, data, len(data), len(data)))
+            self._ahead.feed_ascii(data)  # type: ignore[attr-defined]
+            return True
         try:
             text = decoder.decode(data, not data)
         except UnicodeDecodeError:
@@ -400,6 +417,17 @@ class TextFile:
         if text:
             ahead.feed(text)
         return bool(data or text)
+
+    def _is_plain(self, data: bytes) -> bool:
+        """Whether decoding would change nothing, and `_ahead` (the native one) takes bytes for text."""
+        style = self._style
+        return (
+            style.is_ascii_based
+            and type(self._ahead) is not ReadAhead
+            and data.isascii()
+            and bool(data)
+            and not (style.newline is None and b"\r" in data)
+        )
 
     async def _held(self, reading: Coroutine[object, object, bytes]) -> bytes:
         """Wait for bytes; until they are here, nobody takes of the text that is ahead."""

@@ -17,6 +17,7 @@ from oneloop.files import jobs
 from oneloop.files.deadline import bounded, within
 from oneloop.files.engine import current
 from oneloop.files.kernel_path import encoded, named, opened
+from oneloop.files.raw import undisturbed
 from oneloop.files.replacing import replace_content
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ async def write_text(
     writer = io.TextIOWrapper(buffer, io.text_encoding(encoding, 3), errors, newline)
     count = writer.write(text)
     writer.flush()
-    await write_file(path, buffer.getbuffer(), mode=mode, atomic=atomic)
+    await write_file(path, buffer.getvalue(), mode=mode, atomic=atomic)
     return count
 
 
@@ -225,10 +226,21 @@ async def _close(files: Files, fd: int, path: AnyPath, *, clean: bool) -> None:
     try:
         closing = files.close(fd, clean)
         if closing is not None:
-            await asyncio.shield(closing)
+            try:
+                await undisturbed(closing)
+            except asyncio.CancelledError:
+                # It goes on; what it says then, nobody waits for.
+                closing.add_done_callback(_forget)
+                raise
+            closing.result()
     except OSError as error:
         named(error, path)
         raise
+
+
+def _forget(closing: asyncio.Future[None]) -> None:
+    if not closing.cancelled():
+        closing.exception()
 
 
 async def _close_failed(files: Files, fd: int, path: AnyPath, error: BaseException, *, clean: bool) -> None:

@@ -66,6 +66,17 @@ pub enum Request {
 }
 
 impl Request {
+    /// The open file that it works on, save for closing it.
+    pub fn fd(&self) -> Option<RawFd> {
+        match self {
+            Self::Read(transfer) | Self::Write(transfer) => Some(transfer.fd),
+            Self::Sync { fd, .. } | Self::Truncate { fd, .. } | Self::Allocate { fd, .. } => {
+                Some(*fd)
+            }
+            _ => None,
+        }
+    }
+
     /// Transfers at the descriptor's own position: those of pipes and terminals, whose other end
     /// may take its time.
     pub fn may_wait_for_ever(&self) -> bool {

@@ -137,9 +137,9 @@ impl<T> Ring<T> {
         self.records.len()
     }
 
-    /// Whoever waits for something from this ring.
-    pub fn owners(&self) -> impl Iterator<Item = &T> {
-        self.records.iter().map(|record| &record.owner)
+    /// What is under way, and whoever waits for it.
+    pub fn operations(&self) -> impl Iterator<Item = (&Request, &T)> {
+        self.records.iter().map(|record| (&record.request, &record.owner))
     }
 
     /// Queues a request; `flush` sends it.

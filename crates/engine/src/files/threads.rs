@@ -49,15 +49,14 @@ struct State {
     threads: usize,
     idle: usize,
     loners: usize,
-    /// Nobody will reap any more.
-    abandoned: bool,
+    /// Rung when there is something to reap. None once nobody will reap any more.
+    bell: Option<OwnedFd>,
 }
 
 struct Shared {
     state: Mutex<State>,
     wanted: Condvar,
     finished: Condvar,
-    bell: OwnedFd,
 }
 
 impl Shared {
@@ -82,18 +81,17 @@ impl Shared {
 
     fn hand_over(&self, key: Key, outcome: Outcome) {
         let mut state = self.lock();
-        if state.abandoned {
+        if state.bell.is_none() {
             drop(state);
             close_late(&outcome);
             return;
         }
         state.done.push((key, outcome));
-        let is_first = state.done.len() == 1;
+        if state.done.len() == 1 {
+            state.bell.iter().for_each(ring);
+        }
         drop(state);
         self.finished.notify_all();
-        if is_first {
-            ring(&self.bell);
-        }
     }
 
     fn work(&self) {
@@ -105,7 +103,7 @@ impl Shared {
                 state = self.lock();
                 continue;
             }
-            if state.abandoned {
+            if state.bell.is_none() {
                 break;
             }
             state.idle += 1;
@@ -139,6 +137,7 @@ fn close_late(outcome: &Outcome) {
 
 pub struct Pool<T> {
     shared: Arc<Shared>,
+    bell_fd: RawFd,
     owners: Slots<T>,
     /// Written to stop an operation with a thread of its own.
     stops: HashMap<Key, Arc<OwnedFd>>,
@@ -147,18 +146,20 @@ pub struct Pool<T> {
 impl<T> Pool<T> {
     /// No thread yet.
     pub fn new() -> io::Result<Self> {
+        let bell = eventfd::create()?;
+        let bell_fd = bell.as_raw_fd();
         let shared = Shared {
-            state: Mutex::default(),
+            state: Mutex::new(State { bell: Some(bell), ..State::default() }),
             wanted: Condvar::new(),
             finished: Condvar::new(),
-            bell: eventfd::create()?,
         };
-        Ok(Self { shared: Arc::new(shared), owners: Slots::default(), stops: HashMap::new() })
+        let (shared, owners) = (Arc::new(shared), Slots::default());
+        Ok(Self { shared, bell_fd, owners, stops: HashMap::new() })
     }
 
     /// Readable when there is something to reap.
     pub fn raw_fd(&self) -> RawFd {
-        self.shared.bell.as_raw_fd()
+        self.bell_fd
     }
 
     /// Gives work to a thread. On an error (no thread can be made) the owner comes back.
@@ -199,6 +200,7 @@ impl<T> Pool<T> {
         shared.lock().loners += 1;
         let made = Builder::new().name("oneloop-waits".into()).spawn(move || {
             let result = blocking::execute_until(&request, stop.as_raw_fd());
+            drop(stop);
             shared.hand_over(key, Outcome { request: Some(request), result });
             shared.lock().loners -= 1;
             shared.finished.notify_all();
@@ -227,8 +229,7 @@ impl<T> Pool<T> {
         };
         if let Some((_, work)) = state.queue.remove(index) {
             state.done.push((key, work.cancelled()));
-            drop(state);
-            ring(&self.shared.bell);
+            state.bell.iter().for_each(ring);
         }
     }
 
@@ -244,9 +245,9 @@ impl<T> Pool<T> {
 
     /// Hands over what is done.
     pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
-        eventfd::drain(self.shared.bell.as_fd())?;
+        let drained = self.shared.lock().bell.as_ref().map(|bell| eventfd::drain(bell.as_fd()));
         self.take_done(completions);
-        Ok(())
+        drained.unwrap_or(Ok(()))
     }
 
     pub fn under_way(&self) -> usize {
@@ -281,8 +282,9 @@ impl<T> Pool<T> {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        state.abandoned = true;
+        let bell = state.bell.take();
         drop(state);
+        drop(bell);
         self.shared.wanted.notify_all();
         self.take_done(completions);
         self.wait_for_idle_threads(deadline);
@@ -294,7 +296,8 @@ impl<T> Pool<T> {
     /// Threads without work end at once; so that none is seen after the loop's end.
     fn wait_for_idle_threads(&self, deadline: Instant) {
         let mut state = self.shared.lock();
-        while state.idle > 0 || (self.owners.is_empty() && state.threads > 0) {
+        let is_quiet = self.owners.is_empty();
+        while state.idle > 0 || (is_quiet && state.threads + state.loners > 0) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;

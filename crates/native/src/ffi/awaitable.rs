@@ -68,32 +68,48 @@ unsafe extern "C" fn anext<T: Iterate>(object: *mut ffi::PyObject) -> *mut ffi::
 }
 
 /// The exception that was raised last, for the next time.
+#[cfg(Py_3_12)]
 static KEPT: LoopCell<Option<Object>> = LoopCell::new(None);
 
 /// Sets `StopIteration(value)`.
 #[cfg(Py_3_12)]
+#[inline]
 fn raise_stop_iteration(py: Python<'_>, value: Object) {
-    let kept = KEPT.take(py).filter(is_unused);
-    let exception = if let Some(exception) = kept {
+    let reused = KEPT.with(py, |kept| {
+        let Some(exception) = kept.as_ref().filter(|exception| is_unused(exception)) else {
+            return Err(value);
+        };
         let raw = exception.as_ptr().cast::<ffi::PyStopIterationObject>();
         // SAFETY: a StopIteration that only we refer to: `is_unused`.
         let old = unsafe { std::mem::replace(&mut (*raw).value, value.into_ptr()) };
-        // SAFETY: the reference that the exception held; null at most.
-        unsafe { ffi::Py_XDECREF(old) };
-        exception
-    } else {
-        let class = py.get_type::<pyo3::exceptions::PyStopIteration>();
-        match super::call::call1(class.as_any(), value.bind(py)) {
-            Ok(exception) => Object::new(exception),
-            Err(error) => return error.restore(py),
+        Ok((exception.clone_ref(py).into_ptr(), old))
+    });
+    match reused {
+        Ok((exception, old)) => {
+            // SAFETY: a new reference to an exception, which the interpreter takes over.
+            unsafe { ffi::PyErr_SetRaisedException(exception) };
+            // SAFETY: the reference that the exception held; null at most.
+            unsafe { ffi::Py_XDECREF(old) };
         }
-    };
-    let raised = exception.clone_ref(py).into_ptr();
-    // SAFETY: a new reference to an exception, which the interpreter takes over.
-    unsafe { ffi::PyErr_SetRaisedException(raised) };
-    // What another StopIteration has put there meanwhile is dropped.
-    let other = KEPT.with(py, |kept| kept.replace(exception));
-    drop(other);
+        Err(value) => raise_new(py, &value),
+    }
+}
+
+#[cfg(Py_3_12)]
+#[cold]
+fn raise_new(py: Python<'_>, value: &Object) {
+    let class = py.get_type::<pyo3::exceptions::PyStopIteration>();
+    match super::call::call1(class.as_any(), value.bind(py)) {
+        Ok(exception) => {
+            let exception = Object::new(exception);
+            let raised = exception.clone_ref(py).into_ptr();
+            // SAFETY: a new reference to an exception, which the interpreter takes over.
+            unsafe { ffi::PyErr_SetRaisedException(raised) };
+            let old = KEPT.with(py, |kept| kept.replace(exception));
+            drop(old);
+        }
+        Err(error) => error.restore(py),
+    }
 }
 
 /// Before 3.12 the interpreter carries the value without making an exception of it.
@@ -105,6 +121,7 @@ fn raise_stop_iteration(py: Python<'_>, value: Object) {
 
 /// Nobody has kept the exception, nor what it has seen on its way.
 #[cfg(Py_3_12)]
+#[inline]
 fn is_unused(exception: &Object) -> bool {
     let raw = exception.as_ptr().cast::<ffi::PyStopIterationObject>();
     // SAFETY: a live StopIteration.

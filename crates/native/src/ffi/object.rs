@@ -44,6 +44,13 @@ impl Object {
     }
 }
 
+impl From<Bound<'_, PyAny>> for Object {
+    #[inline]
+    fn from(object: Bound<'_, PyAny>) -> Self {
+        Self::new(object)
+    }
+}
+
 impl From<Py<PyAny>> for Object {
     #[inline]
     fn from(object: Py<PyAny>) -> Self {

@@ -1,42 +1,151 @@
-//! Looking into str objects.
+//! `Chunk`: a bytes or str object that is cut into pieces.
+//!
+//! Nothing here runs Python code: it may be used while loop state is borrowed (S2).
 
+use super::Object;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 
-/// Characters in a str.
-pub fn len(text: &Bound<'_, PyString>) -> usize {
-    // SAFETY: a live str object.
-    unsafe { ffi::PyUnicode_GetLength(text.as_ptr()) }.cast_unsigned()
+enum Kind {
+    Bytes,
+    /// A str with ASCII characters alone: a character is a byte.
+    Ascii,
+    /// A bytes object with ASCII characters alone, whose pieces are str.
+    Encoded,
+    Text,
 }
 
-/// Where `character` stands first, from `start` on.
-pub fn find(text: &Bound<'_, PyString>, character: char, start: usize) -> PyResult<Option<usize>> {
-    // SAFETY: a live str object; the range is cut to its length.
-    let found = unsafe {
-        ffi::PyUnicode_FindChar(
-            text.as_ptr(),
-            character.into(),
-            start.cast_signed(),
-            ffi::Py_ssize_t::MAX,
-            1,
-        )
-    };
-    match found {
-        -2 => Err(PyErr::fetch(text.py())),
-        index => Ok(usize::try_from(index).ok()),
+pub struct Chunk {
+    object: Object,
+    kind: Kind,
+    /// Where the bytes of `Bytes` and `Ascii` lie: for as long as the object lives.
+    data: *const u8,
+    len: usize,
+}
+
+// SAFETY: the pointer is into an immutable object that this keeps alive.
+unsafe impl Send for Chunk {}
+
+impl Chunk {
+    /// Of exactly bytes or str; TypeError for others.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = object.cast_exact::<PyBytes>() {
+            let bytes = bytes.as_bytes();
+            let (data, len) = (bytes.as_ptr(), bytes.len());
+            return Ok(Self { object: object.clone().into(), kind: Kind::Bytes, data, len });
+        }
+        let Ok(text) = object.cast_exact::<PyString>() else {
+            let class = object.get_type();
+            let text = format!("bytes or str expected, got {}", class.name()?);
+            return Err(PyTypeError::new_err(text));
+        };
+        // SAFETY: a live str object.
+        let len = unsafe { ffi::PyUnicode_GetLength(text.as_ptr()) }.cast_unsigned();
+        // SAFETY: as above.
+        let is_ascii = unsafe { ffi::PyUnicode_IS_ASCII(text.as_ptr()) } != 0;
+        let (kind, data) = if is_ascii {
+            (Kind::Ascii, text.to_str()?.as_ptr())
+        } else {
+            (Kind::Text, std::ptr::null())
+        };
+        Ok(Self { object: object.clone().into(), kind, data, len })
+    }
+
+    /// Of bytes with ASCII characters alone, whose pieces are str: what decoding would give, without
+    /// the copy. ValueError for others.
+    pub fn of_ascii(bytes: &Bound<'_, PyBytes>) -> PyResult<Self> {
+        if !bytes.as_bytes().is_ascii() {
+            return Err(PyValueError::new_err("ASCII characters expected"));
+        }
+        Ok(Self { kind: Kind::Encoded, ..Self::of(bytes.as_any())? })
+    }
+
+    /// The same with more behind it, if this is a chunk of `of_ascii` from `start` on.
+    pub fn with_more(&self, start: usize, more: &Bound<'_, PyBytes>) -> Option<PyResult<Self>> {
+        if !matches!(self.kind, Kind::Encoded) {
+            return None;
+        }
+        let rest = &self.bytes()[start..];
+        let more = more.as_bytes();
+        let fill = |room: &mut [u8]| {
+            let (head, tail) = room.split_at_mut(rest.len());
+            head.copy_from_slice(rest);
+            tail.copy_from_slice(more);
+            Ok(())
+        };
+        Some(Python::attach(|py| {
+            Self::of_ascii(&PyBytes::new_with(py, rest.len() + more.len(), fill)?)
+        }))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if matches!(self.kind, Kind::Text) {
+            return &[];
+        }
+        // SAFETY: the object lives, never changes, and has that many bytes; the slice ends with
+        // the borrow of this.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+
+    /// Bytes or characters.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where an ASCII character stands first, from `start` on.
+    #[inline]
+    pub fn find(&self, character: u8, start: usize) -> Option<usize> {
+        if matches!(self.kind, Kind::Text) {
+            return self.find_in_text(character, start);
+        }
+        Some(start + memchr::memchr(character, &self.bytes()[start..])?)
+    }
+
+    fn find_in_text(&self, character: u8, start: usize) -> Option<usize> {
+        let (text, end) = (self.object.as_ptr(), self.len.cast_signed());
+        // SAFETY: a live str object; the range is cut to its length. -1: not there; -2, which tells
+        // of a str that is not ready, does not come since Python 3.12 and from a decoder before.
+        let found =
+            unsafe { ffi::PyUnicode_FindChar(text, character.into(), start.cast_signed(), end, 1) };
+        usize::try_from(found).ok()
+    }
+
+    /// `object[start:end]`; MemoryError as always.
+    #[inline]
+    pub fn slice<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        end: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (start, end) = (start.min(self.len), end.min(self.len));
+        let part = match self.kind {
+            Kind::Bytes => return Ok(PyBytes::new(py, &self.bytes()[start..end]).into_any()),
+            Kind::Encoded => ascii_text(&self.bytes()[start..end]),
+            Kind::Ascii | Kind::Text => {
+                let (start, end) = (start.cast_signed(), end.cast_signed());
+                // SAFETY: a live str object; the range is inside of it.
+                unsafe { ffi::PyUnicode_Substring(self.object.as_ptr(), start, end) }
+            }
+        };
+        // SAFETY: a new reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(py, part) }
     }
 }
 
-/// `text[start:end]`
-pub fn slice<'py>(
-    text: &Bound<'py, PyString>,
-    start: usize,
-    end: usize,
-) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: a live str object; the range is cut to its length.
-    let part =
-        unsafe { ffi::PyUnicode_Substring(text.as_ptr(), start.cast_signed(), end.cast_signed()) };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(text.py(), part) }
+/// A str of ASCII characters: a new reference, or null with MemoryError set.
+#[inline]
+fn ascii_text(bytes: &[u8]) -> *mut ffi::PyObject {
+    // SAFETY: 127 makes room for one byte a character.
+    let text = unsafe { ffi::PyUnicode_New(bytes.len().cast_signed(), 127) };
+    // The empty str is shared.
+    if !text.is_null() && !bytes.is_empty() {
+        // SAFETY: a str that was made with one byte a character.
+        let data = unsafe { ffi::PyUnicode_DATA(text) };
+        // SAFETY: nobody else has seen this str, and it has room for the bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast::<u8>(), bytes.len()) };
+    }
+    text
 }

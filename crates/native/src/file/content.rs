@@ -3,6 +3,7 @@
 //! A read at an offset is tried at once, in what the page cache has; all the rest is an engine's.
 
 use super::Files;
+use super::busy::Closing;
 use super::files::Way;
 use super::pending::Want;
 use crate::errors;
@@ -150,12 +151,26 @@ impl Files {
         Self::begin(slf, Way::Engine(request), Want::Nothing)
     }
 
-    /// `clean`: nothing was written, so that closing has nothing to wait for.
+    /// Closes when what is under way on the descriptor has ended. `clean`: nothing was written, so
+    /// that closing itself has nothing to wait for.
     #[pyo3(signature = (fd, clean, /))]
     fn close<'py>(slf: &Bound<'py, Self>, fd: RawFd, clean: bool) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.busy.with(py, |busy| busy.is_busy(fd)) {
+            let future = this.make_future(py)?;
+            let closing = Closing { future: future.clone().unbind(), clean };
+            let refused = this.busy.with(py, |busy| busy.close_later(fd, closing));
+            return match refused {
+                None => Ok(future),
+                Some(closing) => {
+                    drop(closing);
+                    Err(PyValueError::new_err("the descriptor is being closed already"))
+                }
+            };
+        }
         if clean {
             file::close(fd).map_err(|e| errors::file_error(&e))?;
-            return Ok(slf.py().None().into_bound(slf.py()));
+            return Ok(py.None().into_bound(py));
         }
         Self::begin(slf, Way::Engine(Request::Close { fd }), Want::Nothing)
     }

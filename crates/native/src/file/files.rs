@@ -5,18 +5,21 @@
 //! sending. Belongs to the loop's thread (S5). No cell is borrowed while Python code runs (S2).
 
 use super::budget::Budget;
+use super::busy::{Busy, Closing};
 use super::cancel::Canceller;
 use super::pending::{Pending, Want};
 use crate::errors;
 use crate::event_loop::{LoopCore, OnReady};
 use crate::ffi::{LoopCell, Object};
-use oneloop_engine::files::{Choice, Completion, Engines, Request, Ticket, probe, ring};
+use oneloop_engine::files::{Choice, Completion, Engines, Outcome, Request, Ticket, probe, ring};
+use oneloop_engine::sys::file;
 use oneloop_engine::{Interest, Readiness, Token};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::io;
+use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 /// O_DIRECT transfers that are sent together; all other requests wait for the end of the tick.
@@ -31,6 +34,7 @@ pub struct Files {
     /// None once shut.
     engines: LoopCell<Option<Engines<Pending>>>,
     budget: LoopCell<Budget>,
+    pub(super) busy: LoopCell<Busy>,
     is_flush_due: LoopCell<bool>,
     ring_token: LoopCell<Option<Token>>,
     direct_token: LoopCell<Option<Token>>,
@@ -83,10 +87,30 @@ impl Files {
     ) -> PyResult<(Bound<'py, PyAny>, Ticket)> {
         let py = slf.py();
         let this = slf.get();
-        let owner = this.owner.bind(py);
+        let future = this.make_future(py)?;
+        let ticket = Self::submit(slf, way, want, &future)?;
+        Ok((future, ticket))
+    }
+
+    pub(super) fn make_future<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let owner = self.owner.bind(py);
         owner.get().check_closed()?;
+        owner.call_method0(intern!(py, "create_future"))
+    }
+
+    fn submit(
+        slf: &Bound<'_, Self>,
+        way: Way,
+        want: Want,
+        future: &Bound<'_, PyAny>,
+    ) -> PyResult<Ticket> {
+        let py = slf.py();
+        let this = slf.get();
         this.follow_thread(slf)?;
-        let future = owner.call_method0(intern!(py, "create_future"))?;
+        let fd = match &way {
+            Way::Engine(request) | Way::Alone(request) => request.fd(),
+            Way::Call(_) => None,
+        };
         let pending = Pending { future: future.clone().unbind(), want };
         let submitted = this.engines.with(py, |engines| match engines {
             Some(engines) => Ok(match way {
@@ -98,15 +122,18 @@ impl Files {
         });
         match submitted {
             Ok(Ok(ticket)) => {
+                if let Some(fd) = fd {
+                    this.busy.with(py, |busy| busy.begin(fd));
+                }
                 if matches!(ticket, Ticket::Ring(_) | Ticket::Direct) {
                     this.ask_for_flush(slf);
                     // A device must not wait for the end of the tick (design 0008).
                     let is_batch = |engines: &Engines<Pending>| engines.unsent_direct() >= BATCH;
                     if this.engines.with(py, |engines| engines.as_ref().is_some_and(is_batch)) {
-                        this.drive(py, Engines::flush)?;
+                        Self::drive(slf, Engines::flush)?;
                     }
                 }
-                Ok((future, ticket))
+                Ok(ticket)
             }
             Ok(Err((error, pending))) => {
                 drop(pending);
@@ -140,18 +167,59 @@ impl Files {
 
     /// Runs `f` on the engines and settles what has completed.
     fn drive(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         f: impl FnOnce(&mut Engines<Pending>, &mut Vec<Completion<Pending>>) -> io::Result<()>,
     ) -> PyResult<()> {
         let mut completions = Vec::new();
-        let result = self.engines.with(py, |engines| match engines {
+        let result = slf.get().engines.with(slf.py(), |engines| match engines {
             Some(engines) => f(engines, &mut completions),
             None => Ok(()),
         });
-        let settled = settle_all(py, completions);
+        let settled = Self::settle_all(slf, completions);
         result.map_err(|e| errors::os_error("io_uring_enter", &e))?;
         settled
+    }
+
+    /// Every future hears of its operation, whatever becomes of the others.
+    fn settle_all(slf: &Bound<'_, Self>, completions: Vec<Completion<Pending>>) -> PyResult<()> {
+        let py = slf.py();
+        let mut result = Ok(());
+        for completion in completions {
+            let fd = completion.outcome.request.as_ref().and_then(Request::fd);
+            result = result.and(Pending::settle(completion, py));
+            if let Some(fd) = fd {
+                result = result.and(Self::has_ended(slf, fd));
+            }
+        }
+        result
+    }
+
+    /// An operation on this descriptor has ended: a close may have waited for it.
+    fn has_ended(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
+        match slf.get().busy.with(slf.py(), |busy| busy.end(fd)) {
+            Some(Closing { future, clean }) => {
+                Self::close_now(slf, fd, clean, future.bind(slf.py()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Closes a descriptor that nothing is under way on, for a future that waits.
+    fn close_now(
+        slf: &Bound<'_, Self>,
+        fd: RawFd,
+        clean: bool,
+        future: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if !clean {
+            return Self::submit(slf, Way::Engine(Request::Close { fd }), Want::Nothing, future)
+                .map(drop);
+        }
+        let result = file::close(fd);
+        let request = Some(Request::Close { fd });
+        let owner = Pending { future: future.clone().unbind(), want: Want::Nothing };
+        let outcome = Outcome { request, result: result.map(|()| 0) };
+        Pending::settle(Completion { owner, outcome }, slf.py())
     }
 
     /// The loop may run in another thread than before, where its ring is of no use.
@@ -166,7 +234,7 @@ impl Files {
             let result = self.owner.get().deregister(py, token);
             result.map_err(|e| errors::os_error("epoll_ctl", &e))?;
         }
-        give_up(py, &old)?;
+        give_up(slf, &old)?;
         drop(old);
         self.register(slf)
     }
@@ -195,18 +263,10 @@ impl Files {
     }
 }
 
-/// Every future hears of its operation, whatever becomes of the others.
-fn settle_all(py: Python<'_>, completions: Vec<Completion<Pending>>) -> PyResult<()> {
-    let mut result = Ok(());
-    for completion in completions {
-        result = result.and(Pending::settle(completion, py));
-    }
-    result
-}
-
 /// Fails what waits for a ring that only another thread could reap; its records stay (S1).
-fn give_up(py: Python<'_>, ring: &ring::Ring<Pending>) -> PyResult<()> {
-    for pending in ring.owners() {
+fn give_up(slf: &Bound<'_, Files>, ring: &ring::Ring<Pending>) -> PyResult<()> {
+    let py = slf.py();
+    for (request, pending) in ring.operations() {
         let future = pending.future.bind(py);
         if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
             let error = PyRuntimeError::new_err(
@@ -214,6 +274,9 @@ fn give_up(py: Python<'_>, ring: &ring::Ring<Pending>) -> PyResult<()> {
                  way: whether it has happened is unknown",
             );
             future.call_method1(intern!(py, "set_exception"), (error,))?;
+        }
+        if let Some(fd) = request.fd() {
+            Files::has_ended(slf, fd)?;
         }
     }
     Ok(())
@@ -229,7 +292,7 @@ fn flush(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()>
     let slf = files_of(object)?;
     let this = slf.get();
     this.is_flush_due.set(py, false);
-    this.drive(py, Engines::flush)?;
+    Files::drive(slf, Engines::flush)?;
     let is_more =
         this.engines.with(py, |engines| engines.as_ref().is_some_and(Engines::has_unsent));
     if is_more {
@@ -252,7 +315,7 @@ fn reap_ring(
 ) -> PyResult<()> {
     let slf = files_of(object)?;
     slf.get().follow_thread(slf)?;
-    slf.get().drive(owner.py(), Engines::reap_ring)?;
+    Files::drive(slf, Engines::reap_ring)?;
     if slf.get().engines.with(owner.py(), |e| e.as_ref().is_some_and(Engines::has_unsent)) {
         slf.get().ask_for_flush(slf);
     }
@@ -260,19 +323,19 @@ fn reap_ring(
 }
 
 fn reap_direct(
-    owner: &Bound<'_, LoopCore>,
+    _owner: &Bound<'_, LoopCore>,
     object: &Bound<'_, PyAny>,
     _readiness: Readiness,
 ) -> PyResult<()> {
-    files_of(object)?.get().drive(owner.py(), Engines::reap_direct)
+    Files::drive(files_of(object)?, Engines::reap_direct)
 }
 
 fn reap_pool(
-    owner: &Bound<'_, LoopCore>,
+    _owner: &Bound<'_, LoopCore>,
     object: &Bound<'_, PyAny>,
     _readiness: Readiness,
 ) -> PyResult<()> {
-    files_of(object)?.get().drive(owner.py(), Engines::reap_pool)
+    Files::drive(files_of(object)?, Engines::reap_pool)
 }
 
 /// Why an engine that was asked for by name cannot be had, and what to do.
@@ -326,6 +389,7 @@ impl Files {
             owner: r#loop.clone().unbind(),
             engines: LoopCell::new(Some(engines)),
             budget: LoopCell::default(),
+            busy: LoopCell::default(),
             is_flush_due: LoopCell::new(false),
             ring_token: LoopCell::default(),
             direct_token: LoopCell::default(),
@@ -377,6 +441,9 @@ impl Files {
         let result = py.detach(|| engines.shut(deadline, &mut completions));
         let settled = completions.into_iter().map(Pending::abandon).fold(Ok(()), PyResult::and);
         result.map_err(|e| errors::os_error("io_uring_enter", &e))?;
+        let closings = this.busy.with(py, Busy::take_closings);
+        let closed = closings.iter().map(|(fd, _)| file::close(*fd)).fold(Ok(()), io::Result::and);
+        closed.map_err(|e| errors::file_error(&e))?;
         settled
     }
 }

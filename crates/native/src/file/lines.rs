@@ -5,69 +5,59 @@
 
 use crate::ffi::awaitable::{Iterate, Ready};
 use crate::ffi::recycled::{self, Pool, Recycled};
-use crate::ffi::{LoopCell, Object, call, text};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use crate::ffi::text::Chunk;
+use crate::ffi::{LoopCell, Object, call};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
-
-/// A bytes or str object.
-#[derive(Clone)]
-enum Chunk<'py> {
-    Bytes(Bound<'py, PyBytes>),
-    Text(Bound<'py, PyString>),
-}
-
-impl<'py> Chunk<'py> {
-    fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
-        if let Ok(bytes) = object.cast_exact::<PyBytes>() {
-            return Ok(Self::Bytes(bytes.clone()));
-        }
-        match object.cast_exact::<PyString>() {
-            Ok(text) => Ok(Self::Text(text.clone())),
-            Err(_) => Err(PyTypeError::new_err(format!(
-                "bytes or str expected, got {}",
-                object.get_type().name()?
-            ))),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.as_bytes().len(),
-            Self::Text(text) => text::len(text),
-        }
-    }
-
-    fn find(&self, newline: u8, start: usize) -> PyResult<Option<usize>> {
-        match self {
-            Self::Bytes(bytes) => {
-                let found = memchr::memchr(newline, &bytes.as_bytes()[start..]);
-                Ok(found.map(|index| start + index))
-            }
-            Self::Text(text) => text::find(text, newline.into(), start),
-        }
-    }
-
-    fn slice(&self, start: usize, end: usize) -> PyResult<Bound<'py, PyAny>> {
-        match self {
-            Self::Bytes(bytes) => {
-                Ok(PyBytes::new(bytes.py(), &bytes.as_bytes()[start..end]).into_any())
-            }
-            Self::Text(text) => text::slice(text, start, end),
-        }
-    }
-}
 
 /// Where the program has got to in the chunk; one owner, `ReadAhead`.
 #[derive(Default)]
 struct State {
-    chunk: Option<Object>,
+    chunk: Option<Chunk>,
     at: usize,
-    len: usize,
     /// No newline before here.
     searched: usize,
     is_held: bool,
+}
+
+impl State {
+    fn len(&self) -> usize {
+        self.chunk.as_ref().map_or(0, Chunk::len)
+    }
+
+    /// From the position to `end`, which becomes the position.
+    fn take<'py>(&mut self, py: Python<'py>, end: usize) -> Option<PyResult<Bound<'py, PyAny>>> {
+        let chunk = self.chunk.as_ref()?;
+        let end = end.min(chunk.len());
+        let taken = chunk.slice(py, self.at, end);
+        if taken.is_ok() {
+            self.at = end;
+        }
+        Some(taken)
+    }
+
+    #[inline]
+    fn line<'py>(
+        &mut self,
+        py: Python<'py>,
+        newline: u8,
+        limit: usize,
+    ) -> Option<PyResult<Bound<'py, PyAny>>> {
+        let chunk = self.chunk.as_ref()?;
+        let (at, len) = (self.at, chunk.len());
+        let end = if let Some(index) = chunk.find(newline, self.searched.max(at)) {
+            (index + 1).min(at.saturating_add(limit))
+        } else {
+            self.searched = len;
+            if len - at < limit || at == len {
+                return None;
+            }
+            at + limit
+        };
+        self.take(py, end)
+    }
 }
 
 #[pyclass(frozen, module = "oneloop._native")]
@@ -79,37 +69,24 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    fn chunk<'py>(&self, py: Python<'py>) -> PyResult<Chunk<'py>> {
-        let chunk = self.state.with(py, |state| state.chunk.as_ref().map(|c| c.clone_ref(py)));
-        Chunk::of(chunk.as_ref().unwrap_or(&self.empty).bind(py))
-    }
-
-    fn position(&self, py: Python<'_>) -> (usize, usize, usize) {
-        self.state.with(py, |state| (state.at, state.len, state.searched))
-    }
-
-    fn advance(&self, py: Python<'_>, at: usize) {
-        self.state.with(py, |state| state.at = at);
-    }
-
+    #[inline]
     fn line<'py>(&self, py: Python<'py>, limit: isize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (at, len, searched) = self.position(py);
-        if at == len {
-            return Ok(None);
-        }
-        let chunk = self.chunk(py)?;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let end = if let Some(index) = chunk.find(self.newline, searched.max(at))? {
-            (index + 1).min(at.saturating_add(limit))
-        } else {
-            self.state.with(py, |state| state.searched = len);
-            if len - at < limit {
-                return Ok(None);
-            }
-            at + limit
-        };
-        self.advance(py, end);
-        chunk.slice(at, end).map(Some)
+        self.state.with(py, |state| state.line(py, self.newline, limit)).transpose()
+    }
+
+    /// Puts a chunk that begins with what was left in the place of the old one.
+    fn replace(&self, py: Python<'_>, chunk: Chunk) {
+        let old = self.state.with(py, |state| {
+            state.searched = state.searched.saturating_sub(state.at);
+            state.at = 0;
+            state.chunk.replace(chunk)
+        });
+        drop(old);
+    }
+
+    fn empty<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.empty.bind(py).clone()
     }
 }
 
@@ -117,23 +94,22 @@ impl ReadAhead {
 impl ReadAhead {
     #[new]
     fn new(newline: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = newline.py();
         let chunk = Chunk::of(newline)?;
-        let character = match &chunk {
-            Chunk::Bytes(bytes) => bytes.as_bytes().to_vec(),
-            Chunk::Text(text) => text.to_str()?.as_bytes().to_vec(),
-        };
-        let &[newline] = &character[..] else {
-            return Err(PyValueError::new_err("a newline of one character expected"));
-        };
-        let empty = Object::new(chunk.slice(0, 0)?);
-        Ok(Self { newline, empty, state: LoopCell::default() })
+        let is_it = |character: &u8| chunk.find(*character, 0).is_some();
+        match b"\n\r".iter().find(|character| is_it(character)) {
+            Some(&newline) if chunk.len() == 1 => {
+                let empty = Object::new(chunk.slice(py, 0, 0)?);
+                Ok(Self { newline, empty, state: LoopCell::default() })
+            }
+            _ => Err(PyValueError::new_err("\\n or \\r expected")),
+        }
     }
 
     /// How much can be taken.
     #[getter]
     fn remaining(&self, py: Python<'_>) -> usize {
-        let (at, len, _) = self.position(py);
-        len - at
+        self.state.with(py, |state| state.len() - state.at)
     }
 
     #[getter]
@@ -148,33 +124,32 @@ impl ReadAhead {
 
     /// Append what was read.
     fn feed(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let rest = self.peek(data.py())?;
+        let chunk = if rest.is_truthy()? { Chunk::of(&rest.add(data)?) } else { Chunk::of(data) }?;
+        self.replace(data.py(), chunk);
+        Ok(())
+    }
+
+    /// Append text that was read, as the bytes that it is encoded in: ASCII characters alone.
+    fn feed_ascii(&self, data: &Bound<'_, PyBytes>) -> PyResult<()> {
         let py = data.py();
-        let (at, len, searched) = self.position(py);
-        let (chunk, searched) = if at == len {
-            (data.clone(), 0)
-        } else {
-            let rest = self.chunk(py)?.slice(at, len)?;
-            (rest.add(data)?, searched.saturating_sub(at))
-        };
-        let len = Chunk::of(&chunk)?.len();
-        let chunk = Some(Object::new(chunk));
-        let old = self.state.with(py, |state| {
-            (state.at, state.len, state.searched) = (0, len, searched);
-            std::mem::replace(&mut state.chunk, chunk)
+        let with_rest = self.state.with(py, |state| match &state.chunk {
+            Some(chunk) if state.at < chunk.len() => chunk.with_more(state.at, data),
+            _ => Some(Chunk::of_ascii(data)),
         });
-        drop(old);
+        match with_rest {
+            Some(chunk) => self.replace(py, chunk?),
+            None => self.feed(&Chunk::of_ascii(data)?.slice(py, 0, data.as_bytes().len())?)?,
+        }
         Ok(())
     }
 
     /// Up to `size` of it; all when negative.
     #[pyo3(signature = (size = -1))]
     fn take<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyAny>> {
-        let (at, len, _) = self.position(py);
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let end = at.saturating_add(size).min(len);
-        let taken = self.chunk(py)?.slice(at, end)?;
-        self.advance(py, end);
-        Ok(taken)
+        let taken = self.state.with(py, |state| state.take(py, state.at.saturating_add(size)));
+        taken.unwrap_or_else(|| Ok(self.empty(py)))
     }
 
     /// A line with its end, or its first `limit`; None if neither is there yet.
@@ -185,14 +160,17 @@ impl ReadAhead {
 
     /// Everything that `take()` would give, which stays.
     fn peek<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let (at, len, _) = self.position(py);
-        self.chunk(py)?.slice(at, len)
+        let rest = self.state.with(py, |state| {
+            let chunk = state.chunk.as_ref()?;
+            Some(chunk.slice(py, state.at, chunk.len()))
+        });
+        rest.unwrap_or_else(|| Ok(self.empty(py)))
     }
 
     /// Skip, or go back if it is still here. False if it is not, and nothing has changed.
     fn r#move(&self, py: Python<'_>, distance: isize) -> bool {
         self.state.with(py, |state| match state.at.checked_add_signed(distance) {
-            Some(at) if at <= state.len => {
+            Some(at) if at <= state.len() => {
                 state.at = at;
                 if distance < 0 {
                     state.searched = 0;
@@ -206,7 +184,7 @@ impl ReadAhead {
     /// Forget everything.
     fn clear(&self, py: Python<'_>) {
         let old = self.state.with(py, |state| {
-            (state.at, state.len, state.searched) = (0, 0, 0);
+            (state.at, state.searched) = (0, 0);
             state.chunk.take()
         });
         drop(old);
@@ -248,24 +226,46 @@ impl Line {
 }
 
 /// The lines of a file, most of them straight out of what was read ahead.
+///
+/// It is the awaitable of its next line itself, unless that of the line before was not awaited yet.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct Lines {
     /// Called when there is no line: an awaitable of the next, or of StopAsyncIteration.
     more: Py<PyAny>,
     ahead: Py<ReadAhead>,
+    /// What awaiting this object gives.
+    next: LoopCell<Option<Object>>,
 }
 
 impl Iterate for Lines {
+    #[inline]
     fn next<'py>(slf: Borrowed<'_, 'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let ahead = this.ahead.get();
-        if !ahead.state.with(py, |state| state.is_held)
-            && let Some(line) = ahead.line(py, -1)?
-        {
-            let line = Line(LoopCell::new(Some(Object::new(line))));
-            return Ok(recycled::make(py, line)?.into_any());
+        let is_held = ahead.state.with(py, |state| state.is_held);
+        if !is_held && let Some(line) = ahead.line(py, -1)? {
+            let line = Object::new(line);
+            let crossed = this.next.with(py, |next| match next {
+                None => {
+                    *next = Some(line);
+                    None
+                }
+                Some(_) => Some(line),
+            });
+            return match crossed {
+                None => Ok(slf.to_owned().into_any()),
+                Some(line) => Ok(recycled::make(py, Line(LoopCell::new(Some(line))))?.into_any()),
+            };
         }
         this.more.bind(py).call0()
+    }
+}
+
+impl Ready for Lines {
+    #[inline]
+    fn take(slf: Borrowed<'_, '_, Self>) -> PyResult<Object> {
+        let line = slf.get().next.take(slf.py());
+        line.ok_or_else(|| PyRuntimeError::new_err("cannot reuse already awaited line"))
     }
 }
 
@@ -273,7 +273,7 @@ impl Iterate for Lines {
 impl Lines {
     #[new]
     fn new(more: Py<PyAny>, ahead: Py<ReadAhead>) -> Self {
-        Self { more, ahead }
+        Self { more, ahead, next: LoopCell::new(None) }
     }
 
     fn __aiter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -282,6 +282,19 @@ impl Lines {
 
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::next(slf.as_borrowed())
+    }
+
+    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let line = Self::take(slf.as_borrowed())?;
+        Err(call::stop_iteration(line.bind(slf.py()))?)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

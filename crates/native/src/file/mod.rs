@@ -5,6 +5,7 @@
 
 pub(crate) mod alignment;
 mod budget;
+mod busy;
 mod call;
 mod cancel;
 mod content;
