@@ -197,7 +197,8 @@ class Executor:
         loop = asyncio.get_running_loop()
         lines = 0
         with open(path) as text:
-            while lines < FEW_LINES and await loop.run_in_executor(self.pool, text.readline):
+            for _ in range(FEW_LINES):
+                await loop.run_in_executor(self.pool, text.readline)
                 lines += 1
         return lines
 

@@ -204,10 +204,7 @@ def _block_case(options: Options, work: str) -> Case:
             return _fio_blocks(work == "direct", reads, settings.server_cpu)
         return _program(rival, work, reads, [big_file()], settings)
 
-    name = {
-        "cold": f"cold 4 KiB reads, {IN_FLIGHT} in flight",
-        "direct": f"O_DIRECT 4 KiB reads, {IN_FLIGHT} in flight",
-    }
+    name = f"{'O_DIRECT' if work == 'direct' else 'cold'} 4 KiB reads, {IN_FLIGHT} in flight"
     remark = "lag: how late a 1 ms timer was meanwhile; fio is the floor"
     return _case(options, name, "ns_per_op", "time per read", ("fio", *READERS), measure, remark)
 

@@ -25,6 +25,19 @@ _MODULES = {
         "aiofiles.threadpool.text",
         "aiofiles.threadpool.utils",
     ),
+    "linux_aio": (
+        "linux_aio",
+        "linux_aio.aio_context",
+        "linux_aio.aio_event",
+        "linux_aio.block",
+        "linux_aio.block.base",
+        "linux_aio.block.non_rw",
+        "linux_aio.block.non_vector",
+        "linux_aio.block.rw",
+        "linux_aio.block.vector",
+        # Where programs on linux_aio get its enumerations from.
+        "linux_aio_bind",
+    ),
     "uvloop": ("uvloop", "uvloop.loop"),
 }
 
@@ -46,7 +59,7 @@ def install(name: str) -> None:
     if modules is None:
         raise ValueError(f"no facade for {name!r}; known are: {', '.join(KNOWN)}")
     facades = {module: import_module(f"{__name__}.{module}") for module in modules}
-    present = sys.modules.get(name)
-    if present is not None and present is not facades[name]:
-        raise RuntimeError(f"{name!r} has been imported already: install the facade before it")
+    for module, facade in facades.items():
+        if sys.modules.get(module, facade) is not facade:
+            raise RuntimeError(f"{module!r} has been imported already: install the facade before it")
     sys.modules.update(facades)

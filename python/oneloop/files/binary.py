@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["BinaryFile"]
+__all__ = ["BinaryFile", "text_repr"]
 
 LARGEST_STEP_BYTES = 256 * 1024
 LINES_STEP_BYTES = 64 * 1024
@@ -38,15 +38,22 @@ class BinaryFile(PositionalFile):
     nothing, or everything; in the latter case it is the file's to write, and a failure is told by `flush` and `close`.
     """
 
-    __slots__ = ("_buffer_bytes", "_may_grow", "_pending", "_step_bytes")
+    __slots__ = ("_buffer_bytes", "_may_grow", "_pending", "_step_bytes", "text_encoding")
 
     def __init__(self, origin: Origin, *, buffer_bytes: int, may_grow: bool) -> None:
         super().__init__(origin)
         self._buffer_bytes = buffer_bytes
         self._may_grow = may_grow
         self._step_bytes = buffer_bytes
+        # Set by the text file on top.
+        self.text_encoding: str | None = None
         # Written and not yet handed to the kernel. Nothing is read ahead while there is some.
         self._pending = bytearray()
+
+    def _told(self) -> str:
+        if self.text_encoding is None:
+            return repr(self)
+        return text_repr(self.name, self._mode.given, self.text_encoding)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -418,3 +425,8 @@ class BinaryFile(PositionalFile):
         if done is not None:
             await self._descriptor.landed(done)
         return length
+
+
+def text_repr(name: str | bytes | int, mode: str, encoding: str) -> str:
+    """The text file's repr, also when only its binary file is left."""
+    return f"<oneloop.files.TextFile name={name!r} mode={mode!r} encoding={encoding!r}>"

@@ -92,6 +92,10 @@ class File:
     def __repr__(self) -> str:
         return f"<oneloop.files.{type(self).__name__} name={self.name!r} mode={self.mode!r}>"
 
+    def _told(self) -> str:
+        """How the program that opened it knows it."""
+        return repr(self)
+
     # -- what it is ------------------------------------------------------------------------------
 
     @property
@@ -351,6 +355,8 @@ class File:
                 return None
         closing = self._closing
         assert closing is not None
+        if closing.done():
+            return None
         await undisturbed(closing)
         return closing.result()
 
@@ -401,7 +407,7 @@ class File:
         if descriptor is None or descriptor.is_closed:
             return
         if descriptor.is_owner:
-            warnings.warn(f"unclosed file {self!r}", ResourceWarning, stacklevel=1, source=self)
+            warnings.warn(f"unclosed file {self._told()}", ResourceWarning, stacklevel=1, source=self)
         try:
             self._rescue()
         finally:

@@ -193,6 +193,8 @@ def request(
         if buffering == 0:
             raise ValueError("can't have unbuffered text I/O")
         encoding, errors, newline = style
+        if not all(part is None or isinstance(part, str) for part in style):
+            raise _refusal(mode, buffering, *style)
         checked = style_of(io.text_encoding(encoding, 3), errors, newline)
     elif buffering == 1:
         warnings.warn(

@@ -143,6 +143,10 @@ class PositionalFile(File):
         """Write at the cursor."""
         raise NotImplementedError
 
+    async def seek(self, offset: int, whence: int = os.SEEK_SET, /, *, timeout: float | None = None) -> int:
+        """Move the cursor."""
+        raise NotImplementedError
+
 
 def _check_sign(*numbers: int) -> None:
     if min(numbers) < 0:

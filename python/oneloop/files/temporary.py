@@ -13,7 +13,7 @@ import secrets
 import tempfile
 from asyncio import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final, overload
 
 from oneloop.files import engine
 from oneloop.files.opening import AT_FDCWD, AnyFile, Opening, Request, file_on, request
@@ -22,8 +22,13 @@ from oneloop.files.raw import undisturbed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable
     from types import TracebackType
+    from typing import Literal
+
+    from _typeshed import OpenBinaryMode, OpenTextMode
 
     from oneloop._native import Files
+    from oneloop.files.binary import BinaryFile
+    from oneloop.files.text import TextFile
 
 __all__ = ["NamedTemporaryFile", "SpooledTemporaryFile", "TemporaryDirectory", "TemporaryFile"]
 
@@ -34,8 +39,45 @@ RIGHTS = 0o600
 WITHOUT_NAMELESS = frozenset({errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL})
 
 Affix = str | bytes | None
+Folder = str | bytes | os.PathLike[str] | None
 
 
+@overload
+def TemporaryFile(
+    mode: OpenTextMode,
+    buffering: int = -1,
+    encoding: str | None = None,
+    newline: str | None = None,
+    suffix: Affix = None,
+    prefix: Affix = None,
+    dir: Folder = None,
+    *,
+    errors: str | None = None,
+) -> Opening[TextFile]: ...
+@overload
+def TemporaryFile(
+    mode: OpenBinaryMode = "w+b",
+    buffering: Literal[-1] = -1,
+    encoding: None = None,
+    newline: None = None,
+    suffix: Affix = None,
+    prefix: Affix = None,
+    dir: Folder = None,
+    *,
+    errors: None = None,
+) -> Opening[BinaryFile]: ...
+@overload
+def TemporaryFile(
+    mode: str,
+    buffering: int = -1,
+    encoding: str | None = None,
+    newline: str | None = None,
+    suffix: Affix = None,
+    prefix: Affix = None,
+    dir: Folder = None,
+    *,
+    errors: str | None = None,
+) -> Opening[AnyFile]: ...
 def TemporaryFile(  # noqa: N802 - tempfile's name
     mode: str = "w+b",
     buffering: int = -1,
@@ -43,18 +85,16 @@ def TemporaryFile(  # noqa: N802 - tempfile's name
     newline: str | None = None,
     suffix: Affix = None,
     prefix: Affix = None,
-    dir: str | bytes | os.PathLike[str] | None = None,
+    dir: Folder = None,
     *,
     errors: str | None = None,
-) -> Opening[AnyFile]:
+) -> Opening[TextFile] | Opening[BinaryFile] | Opening[AnyFile]:
     """Open a file that has no name, and is gone when it is closed; as `tempfile.TemporaryFile`, to be awaited."""
     checked = request(-1, mode, buffering, (encoding, errors, newline))
     return Opening(partial(_nameless, suffix, prefix, dir), checked)
 
 
-async def _nameless(
-    suffix: Affix, prefix: Affix, folder: str | bytes | os.PathLike[str] | None, checked: Request
-) -> AnyFile:
+async def _nameless(suffix: Affix, prefix: Affix, folder: Folder, checked: Request) -> AnyFile:
     files = engine.current()
     where = await _folder(folder, files)
     try:
@@ -89,7 +129,7 @@ class NamedTemporaryFile:
         newline: str | None = None,
         suffix: Affix = None,
         prefix: Affix = None,
-        dir: str | bytes | os.PathLike[str] | None = None,
+        dir: Folder = None,
         delete: bool = True,
         *,
         errors: str | None = None,
@@ -170,7 +210,7 @@ class SpooledTemporaryFile:
         newline: str | None = None,
         suffix: Affix = None,
         prefix: Affix = None,
-        dir: str | bytes | os.PathLike[str] | None = None,
+        dir: Folder = None,
         *,
         errors: str | None = None,
     ) -> None:
@@ -318,7 +358,7 @@ class TemporaryDirectory:
         self,
         suffix: Affix = None,
         prefix: Affix = None,
-        dir: str | bytes | os.PathLike[str] | None = None,
+        dir: Folder = None,
         ignore_cleanup_errors: bool = False,
         *,
         delete: bool = True,
@@ -369,7 +409,7 @@ class TemporaryDirectory:
 # -- the parts -----------------------------------------------------------------------------------
 
 
-async def _folder(folder: str | bytes | os.PathLike[str] | None, files: Files) -> str | bytes:
+async def _folder(folder: Folder, files: Files) -> str | bytes:
     """The directory for temporary files; found out on a thread, once per process."""
     if folder is not None:
         return os.fspath(folder)

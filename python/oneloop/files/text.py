@@ -14,6 +14,7 @@ from operator import index
 from typing import TYPE_CHECKING, NamedTuple, Self, final
 
 from oneloop.files import cookie
+from oneloop.files.binary import BinaryFile, text_repr
 from oneloop.files.deadline import within
 from oneloop.files.readahead import ReadAhead, lines_of, read_ahead
 from oneloop.files.views import told
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
     from types import TracebackType
 
-    from oneloop.files.binary import BinaryFile
 
 __all__ = ["Style", "TextFile", "style_of"]
 
@@ -93,6 +93,7 @@ class TextFile:
         "_decoder",
         "_encoder",
         "_is_by_line",
+        "_is_careful",
         "_is_exact",
         "_style",
         "_turn",
@@ -103,6 +104,7 @@ class TextFile:
         self._style = style
         self._is_by_line = line_buffering
         self._turn = binary._turn
+        binary.text_encoding = style.encoding
         newline = style.newline
         self._ahead: ReadAhead[str] = read_ahead("\n" if newline is None else newline)
         # Chunks that the text ahead was decoded from; None where that is not known.
@@ -110,6 +112,8 @@ class TextFile:
         self._chunk_bytes = CHUNK_BYTES
         # How much is read ahead decides where a write goes that follows: as much as io's files read then.
         self._is_exact = binary._mode.is_writing
+        # Something ahead cannot be decoded.
+        self._is_careful = False
         self._decoder: codecs.IncrementalDecoder | None = None
         self._encoder: codecs.IncrementalEncoder | None = None
         if binary._mode.is_writing and binary._is_seekable and binary._tell() != 0:
@@ -117,7 +121,7 @@ class TextFile:
             self._reset_encoder(1)
 
     def __repr__(self) -> str:
-        return f"<oneloop.files.TextFile name={self.name!r} mode={self.mode!r} encoding={self.encoding!r}>"
+        return text_repr(self.name, self.mode, self.encoding)
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -404,7 +408,7 @@ class TextFile:
             # It is to be raised when the program gets there, and io's files get there in small steps.
             decoder.setstate(state)
             self._binary._ahead.feed(data + self._binary._ahead.take())
-            self._chunk_bytes = CHUNK_BYTES
+            self._is_careful = True
             return True
         ahead = self._ahead
         kept, flags = state
@@ -435,6 +439,8 @@ class TextFile:
 
     def _step(self, missing: int) -> int:
         step = self._chunk_bytes
+        if self._is_careful:
+            return CHUNK_BYTES
         if CHUNK_BYTES < step < LARGEST_CHUNK_BYTES:
             self._chunk_bytes = step * 2
         return max(step, missing)

@@ -10,12 +10,12 @@ use super::request::Request;
 use super::shared::{Shared, closed};
 use super::wait::{Deadline, Wanted};
 use crate::errors;
-use crate::imports;
 use oneloop_engine::files::operation::Completion;
 use oneloop_engine::files::polled::Polled;
 use pyo3::exceptions::{PyResourceWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::ffi::CString;
 use std::time::Duration;
 
 /// How long `close()` waits for what is in flight.
@@ -219,8 +219,10 @@ impl Context {
     }
 }
 
+/// By the interpreter's own function, which also works when it is going down.
 fn warn(py: Python<'_>, text: String) -> PyResult<()> {
-    imports::warn(py)?.call1((text, py.get_type::<PyResourceWarning>())).map(drop)
+    let text = CString::new(text)?;
+    PyErr::warn(py, &py.get_type::<PyResourceWarning>(), &text, 1)
 }
 
 impl Drop for Context {

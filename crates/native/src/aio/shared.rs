@@ -172,9 +172,12 @@ impl Shared {
             is_asked = true;
             waiter = self.collect(py, got, &mut events, wanted.max)?;
             match waited {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => py.check_signals()?,
-                Err(e) => return Err(errors::os_error("get_events", &e)),
-                Ok(()) => {}
+                Err(e) if e.kind() != io::ErrorKind::Interrupted => {
+                    return Err(errors::os_error("get_events", &e));
+                }
+                // A signal that comes when there are some events, but too few, shows as no error.
+                _ if got.len() < wanted.min => py.check_signals()?,
+                _ => {}
             }
         }
         Ok(())

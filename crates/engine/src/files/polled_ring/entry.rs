@@ -38,7 +38,9 @@ pub fn of<T>(operation: &Operation<T>) -> Entry {
     let segments = operation.memory.segments();
     let count = segments.len() as u32;
     let offset = operation.offset.cast_unsigned();
-    let (flags, priority) = (operation.rw_flags, operation.priority);
+    // Kernel AIO takes this hint and ignores it; a ring that polls no device refuses it.
+    let flags = operation.rw_flags & !libc::RWF_HIPRI;
+    let priority = operation.priority;
     // A length of 32 bits is the ring's; longer transfers are short ones, as the kernel's are anyway.
     let scalar = |segment: &libc::iovec| u32::try_from(segment.iov_len).unwrap_or(i32::MAX as u32);
     match (operation.opcode, segments) {

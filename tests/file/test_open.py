@@ -1,0 +1,292 @@
+"""open(): what it opens, what it raises, and what it leaves behind when that fails: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oneloop
+from oneloop import files
+from tests.file.conftest import MODELS, use_engine
+
+pytestmark = pytest.mark.usefixtures("loop")
+
+
+def told(call: Any) -> Any:
+    """What a call raises, as class and text."""
+    try:
+        call()
+    except Exception as exc:
+        return type(exc), str(exc)
+    return None
+
+
+async def told_by(call: Any) -> Any:
+    try:
+        file = await call()
+    except Exception as exc:
+        return type(exc), str(exc)
+    await file.close()
+    return None
+
+
+async def test_it_can_be_awaited_or_entered(path: Path) -> None:
+    file = await files.open(path, "wb")
+    assert isinstance(file, files.BinaryFile)
+    await file.write(b"1")
+    assert not file.closed
+    await file.close()
+    assert file.closed
+    async with files.open(path) as text:
+        assert isinstance(text, files.TextFile)
+        assert await text.read() == "1"
+    assert text.closed
+    async with await files.open(path, "rb", 0) as raw:
+        assert isinstance(raw, files.UnbufferedFile)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("missing", "r"), (b"missing", "rb"), ("missing/x", "w"), (".", "r"), (".", "rb"), (".", "w"), ("there", "x")],
+)
+async def test_errors_are_those_of_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | bytes, mode: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there").touch()
+    errors = []
+    for call in (open, files.open):
+        with pytest.raises(OSError) as caught:  # noqa: PT011 - compared below
+            file: Any = call(name, mode)  # type: ignore[operator]
+            await file
+        error = caught.value
+        errors.append((type(error), error.errno, error.strerror, error.filename, error.filename2, str(error)))
+    assert errors[0] == errors[1]
+
+
+async def test_a_path_is_told_as_text(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(FileNotFoundError) as caught:
+        await files.open(missing)
+    assert caught.value.filename == str(missing)
+    async with files.open(missing, "w") as file:
+        assert file.name == str(missing)
+    async with files.open(os.fsencode(missing)) as file:
+        assert file.name == os.fsencode(missing)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "w", "w+", "a", "a+", "x", "x+"])
+async def test_what_a_file_says_of_itself(path: Path, mode: str) -> None:
+    for kind in ("", "b"):
+        for buffering in (-1, 0) if kind else (-1, 1):
+            if mode.startswith("x"):
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(b"four")
+            with open(path, mode + kind, buffering) as model:
+                if mode.startswith("x"):
+                    path.unlink()
+                async with files.open(path, mode + kind, buffering) as file:
+                    for name in ("readable", "writable", "seekable", "isatty"):
+                        assert getattr(file, name)() is getattr(model, name)(), name
+                    assert file.mode == model.mode
+                    assert file.name == model.name
+                    assert await file.tell() == model.tell()
+                    if isinstance(file, files.TextFile):
+                        for name in ("encoding", "errors", "newlines", "line_buffering"):
+                            assert getattr(file, name) == getattr(model, name), name
+                        assert isinstance(file.buffer, files.BinaryFile)
+                    assert repr(str(path)) in repr(file)
+                    assert not os.get_inheritable(file.fileno())
+
+
+async def test_a_number_is_taken_over_or_not(path: Path) -> None:
+    path.write_bytes(b"0123456789")
+    number = os.open(path, os.O_RDWR)
+    os.lseek(number, 4, os.SEEK_SET)
+    async with files.open(number, "rb", closefd=False) as file:
+        assert file.name == number
+        assert await file.read(2) == b"45"
+        assert await file.tell() == 6
+    os.lseek(number, 0, os.SEEK_SET)
+    async with files.open(number, "r+") as text:
+        assert await text.read() == "0123456789"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+    with pytest.raises(OSError, match="Bad file descriptor") as caught:
+        await files.open(number)
+    assert caught.value.filename is None
+
+
+async def test_a_directory_by_number_stays_open(tmp_path: Path) -> None:
+    number = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(IsADirectoryError) as caught:
+        await files.open(number, "rb", closefd=False)
+    assert caught.value.filename == number
+    os.close(number)
+
+
+async def test_dir_fd(tmp_path: Path) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    async with files.open("inside", "w", dir_fd=folder) as file:
+        await file.write("x")
+    os.close(folder)
+    assert (tmp_path / "inside").read_text() == "x"
+
+
+async def test_an_opener_opens(tmp_path: Path) -> None:
+    seen = []
+
+    def opener(path: str, flags: int) -> int:
+        seen.append((path, flags))
+        number = os.open(tmp_path / path, flags, 0o600)
+        os.set_inheritable(number, True)
+        return number
+
+    async with files.open("made", "wb", opener=opener) as file:
+        await file.write(b"x")
+        assert file.name == "made"
+        assert not os.get_inheritable(file.fileno())
+        assert not fcntl.fcntl(file.fileno(), fcntl.F_GETFL) & os.O_APPEND
+    ((path, flags),) = seen
+    assert path == "made"
+    assert flags & os.O_CLOEXEC
+    assert (tmp_path / "made").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("opener", [lambda path, flags: -1, lambda path, flags: "x", 3], ids=["-1", "x", "3"])
+async def test_an_opener_that_does_not(opener: Any) -> None:
+    expected = told(lambda: open(os.devnull, opener=opener))
+    assert await told_by(lambda: files.open(os.devnull, opener=opener).__aenter__()) == expected
+
+
+async def test_an_opener_that_is_too_late(loop: Any, engine: str, path: Path) -> None:
+    path.touch()
+    opened = []
+
+    def opener(path: str, flags: int) -> int:
+        opened.append(os.open(path, flags))
+        return opened[-1]
+
+    opening = asyncio.ensure_future(files.open(path, opener=opener).__aenter__())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    while not opened:
+        await asyncio.sleep(0.001)
+    for _ in range(5):
+        await asyncio.sleep(0.001)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
+
+
+@pytest.mark.parametrize("ticks", range(5))
+async def test_cancelled_at_every_step(path: Path, ticks: int) -> None:
+    path.write_bytes(b"x" * 100_000)
+
+    async def use() -> None:
+        async with files.open(path, "r+b") as file:
+            await file.read(10)
+            await file.write(b"y" * 100_000)
+
+    task = asyncio.ensure_future(use())
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    for _ in range(10):
+        await asyncio.sleep(0)
+    # The audit counts descriptors.
+
+
+@pytest.mark.parametrize("mode", ["rb", "wb"])
+async def test_a_fifo_that_nobody_opens(engine: str, path: Path, mode: str) -> None:
+    if engine in MODELS:
+        pytest.skip("the stand-in opens where it stands")
+    os.mkfifo(path)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await files.open(path, mode)
+    with pytest.raises(TimeoutError):
+        await files.open(path, mode, timeout=0.05)
+    # A thread that still waits in there is let go, and what it opened is closed.
+    number = os.open(path, os.O_RDWR)
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+    os.close(number)
+
+
+async def test_what_cannot_be_read_and_written(path: Path) -> None:
+    os.mkfifo(path)
+    number = os.open(path, os.O_RDWR)
+    with pytest.raises(io.UnsupportedOperation, match="not seekable"):
+        await files.open(number, "r+b")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+
+
+async def test_unclosed_files_are_told_of_and_closed(path: Path) -> None:
+    for mode, name in (("w", "TextFile"), ("wb", "BinaryFile")):
+        file: Any = await files.open(path, mode)
+        await file.write("kept" if mode == "w" else b"kept")
+        number = file._binary._descriptor.number if mode == "w" else file._descriptor.number
+        with pytest.warns(ResourceWarning, match=f"unclosed file <oneloop.files.{name} name="):
+            del file
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
+        # Nothing is lost silently.
+        assert path.read_bytes() == b"kept"
+
+
+def test_a_loop_of_another_kind_is_refused(path: Path) -> None:
+    async def main() -> None:
+        await files.open(path, "w")
+
+    with pytest.raises(RuntimeError, match="needs a oneloop event loop, not"):
+        _run_stock(main())
+
+
+def _run_stock(coroutine: Any) -> None:
+    loop = asyncio.SelectorEventLoop()
+    try:
+        loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+
+
+def test_another_loop_is_refused(loop: Any, engine: str, path: Path) -> None:
+    async def make() -> Any:
+        file = await files.open(path, "w+b")
+        await file.write(b"x")
+        return file
+
+    file = loop.run_until_complete(make())
+    other = oneloop.new_event_loop()
+    use_engine(other, engine)
+    for call in (file.read, file.flush, file.close, lambda: file.write(b"y")):
+        with pytest.raises(RuntimeError, match="belongs to another event loop: open it in the loop that uses it"):
+            other.run_until_complete(call())
+    loop.run_until_complete(file.close())
+    other.close()
+
+
+def test_a_closed_loop_is_told(path: Path, engine: str) -> None:
+    loops = [oneloop.new_event_loop() for _ in range(2)]
+    for made in loops:
+        use_engine(made, engine)
+    file = loops[0].run_until_complete(files.open(path, "wb").__aenter__())
+    loops[0].close()
+    with pytest.raises(RuntimeError, match="whose loop is closed"):
+        loops[1].run_until_complete(file.write(b"x"))
+    loops[1].close()
+    del file
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        gc.collect()
