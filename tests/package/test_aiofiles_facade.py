@@ -9,6 +9,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -199,13 +200,12 @@ async def test_sendfile(tmp_path: Path) -> None:
 
 
 async def test_wrap_takes_loop_and_executor() -> None:
-    def where(value: int) -> tuple[str, int]:
-        import threading
+    def where(value: int) -> tuple[int, int]:
+        return threading.get_ident(), value
 
-        return threading.current_thread().name, value
-
-    with ThreadPoolExecutor(1, thread_name_prefix="mine") as executor:
-        assert await base.wrap(where)(3, executor=executor) == ("mine_0", 3)
+    with ThreadPoolExecutor(1) as executor:
+        mine = executor.submit(threading.get_ident).result()
+        assert await base.wrap(where)(3, executor=executor) == (mine, 3)
         assert await aios.path.exists("/", executor=executor)
     assert (await base.wrap(where)(value=4, loop=asyncio.get_running_loop()))[1] == 4
 

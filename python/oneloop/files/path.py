@@ -159,7 +159,7 @@ class Path(pathlib.PurePosixPath):
     @bounded
     async def is_mount(self, *, timeout: float | None = None) -> bool:
         """Whether a filesystem is mounted there."""
-        return await metadata.ismount(str(self))
+        return await current().call(pathlib.Path(self).is_mount)
 
     async def is_junction(self) -> bool:
         """False: Linux has none."""

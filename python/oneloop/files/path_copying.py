@@ -58,6 +58,14 @@ def _copy(job: Job, source: str, target: str, follow_symlinks: bool, preserve_me
         shutil.copystat(source, target, follow_symlinks=not is_link)
 
 
+def _is_same(source: PurePath, target: PurePath) -> bool:
+    try:
+        return os.path.samefile(source, target)
+    except OSError:
+        # One of them leads nowhere: what is done with them next says so, if it matters.
+        return False
+
+
 def move_path(job: Job, source: PurePath, target: PurePath) -> None:
     """Rename, or across filesystems copy and then remove; on the pool.
 
@@ -66,7 +74,7 @@ def move_path(job: Job, source: PurePath, target: PurePath) -> None:
         AbandonedError: the source is still there.
     """
     job.check()
-    if os.path.lexists(source) and os.path.lexists(target) and os.path.samefile(source, target):
+    if _is_same(source, target):
         raise _invalid("Source and target are the same file", source, target)
     try:
         os.replace(source, target)
