@@ -1,6 +1,6 @@
-"""`oneloop.compat.linux_aio`: linux_aio's names on oneloop, and each of its defects put right.
+"""`oneloop.compat.linux_aio`: linux_aio's names on oneloop.
 
-The kinds of case are those of its own tests: limits of contexts, conversions of blocks, reading, writing,
+The kinds of case are those of its own tests: limits of contexts, reading, writing,
 vectors, syncing, polling; its poll of a public website is one of a loopback socket.
 """
 
@@ -10,26 +10,20 @@ import errno
 import gc
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from oneloop.compat import linux_aio, linux_aio_bind
 from oneloop.compat.linux_aio import (
     IOCBCMD,
-    AIOBlock,
     AIOContext,
-    AIOEvent,
     FDsyncBlock,
     FsyncBlock,
     IOCBFlag,
@@ -41,10 +35,7 @@ from oneloop.compat.linux_aio import (
     WriteBlock,
     WriteVBlock,
 )
-
-Open = Callable[[int], AIOContext]
-
-CONTENT = "content\n"
+from tests.package.linux_aio.conftest import CONTENT, Open, done
 
 # The public names of linux_aio 0.4.1 and, of linux_aio_bind 1.0, the enumerations.
 NAMES = [
@@ -59,42 +50,6 @@ NAMES = [
 ]
 BLOCK_NAMES = [*NAMES[1:], "AIOBlock", "NonRWBlock", "NonVectorBlock", "RWBlock", "VectorBlock"]
 BIND_NAMES = ["IOCBCMD", "IOCBFlag", "IOCBPriorityClass", "IOCBRWFlag", "IOPRIO_CLASS_SHIFT", "gen_io_priority"]
-
-
-@pytest.fixture(params=["ring", "aio"])
-def engine(request: pytest.FixtureRequest) -> Literal["ring", "aio"]:
-    name: Literal["ring", "aio"] = request.param
-    return name
-
-
-@pytest.fixture
-def opened(engine: Literal["ring", "aio"]) -> Open:
-    return lambda max_jobs: AIOContext(max_jobs, engine=engine)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    made = tmp_path / "file"
-    made.write_text(CONTENT)
-    return made
-
-
-@pytest.fixture
-def sockets(audit: None) -> Iterator[tuple[socket.socket, socket.socket]]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        client = socket.create_connection(server.getsockname())
-        served, _ = server.accept()
-    with client, served:
-        yield client, served
-
-
-def done(context: AIOContext, block: AIOBlock) -> AIOEvent:
-    """Submit one block and return its event."""
-    assert context.submit(block) == 1
-    (event,) = context.get_events(1, 1)
-    assert event.aio_block is block
-    assert event.response2 == 0
-    return event
 
 
 def test_the_facade_has_the_names() -> None:
@@ -244,86 +199,6 @@ def test_an_eventfd_hears_of_the_completion(opened: Open, path: Path) -> None:
     os.close(eventfd)
 
 
-# Conversions.
-
-KINDS: dict[IOCBCMD, type[AIOBlock]] = {
-    IOCBCMD.PREAD: ReadBlock,
-    IOCBCMD.PWRITE: WriteBlock,
-    IOCBCMD.FSYNC: FsyncBlock,
-    IOCBCMD.FDSYNC: FDsyncBlock,
-    IOCBCMD.POLL: PollBlock,
-    IOCBCMD.PREADV: ReadVBlock,
-    IOCBCMD.PWRITEV: WriteVBlock,
-}
-
-
-def block_of(cmd: IOCBCMD, file: Any) -> AIOBlock:
-    made: dict[IOCBCMD, Callable[[], AIOBlock]] = {
-        IOCBCMD.PREAD: lambda: ReadBlock(file, b""),
-        IOCBCMD.PWRITE: lambda: WriteBlock(file, b""),
-        IOCBCMD.FSYNC: lambda: FsyncBlock(file),
-        IOCBCMD.FDSYNC: lambda: FDsyncBlock(file),
-        IOCBCMD.POLL: lambda: PollBlock(file),
-        IOCBCMD.PREADV: lambda: ReadVBlock(file, [bytearray(0)]),
-        IOCBCMD.PWRITEV: lambda: WriteVBlock(file, [b""]),
-    }
-    return made[cmd]()
-
-
-@pytest.mark.parametrize("old", list(IOCBCMD), ids=lambda cmd: cmd.name.lower())
-@pytest.mark.parametrize("new", list(IOCBCMD), ids=lambda cmd: cmd.name.lower())
-def test_conversions(opened: Open, path: Path, old: IOCBCMD, new: IOCBCMD) -> None:
-    with opened(1) as context, path.open("a+b", buffering=0) as file:
-        block = block_of(old, file)
-        # A regular file cannot be polled by kernel AIO.
-        if old is not IOCBCMD.POLL:
-            assert done(context, block).response == 0
-        converted = block.change_cmd(new)
-        assert (converted.file, converted.fileno, converted.cmd) == (file, file.fileno(), new)
-        assert type(converted) is KINDS[new]
-        if old is new:
-            assert converted is block
-        else:
-            for refused in (context.submit, context.cancel):
-                with pytest.raises(ValueError, match="change_cmd"):
-                    refused(block)
-        if new is not IOCBCMD.POLL:
-            assert done(context, converted).response == 0
-
-
-def test_a_converted_block_gets_its_buffer_later(opened: Open, path: Path) -> None:
-    with opened(1) as context, path.open("a+b", buffering=0) as file:
-        read = FDsyncBlock(file).change_cmd(IOCBCMD.PREAD)
-        assert isinstance(read, ReadBlock)
-        read.buffer = target = bytearray(64)
-        assert done(context, read).stripped_buffer() == CONTENT.encode()
-        assert target.rstrip(b"\0") == CONTENT.encode()
-        write = read.change_cmd(IOCBCMD.PWRITE)
-        assert isinstance(write, WriteBlock)
-        assert write.buffer is target
-        write.buffer = b"content2"
-        assert done(context, write).response == 8
-        assert path.read_bytes() == b"content\ncontent2"
-
-
-def test_a_conversion_keeps_what_the_kinds_share(path: Path) -> None:
-    with path.open() as file:
-        block = ReadBlock(file, bytearray(8), 3, 2, IOCBRWFlag.SYNC, IOCBPriorityClass.BE, 4, 9)
-        write = block.change_cmd(IOCBCMD.PWRITE)
-        assert isinstance(write, WriteBlock)
-        assert (write.offset, write.length, write.rw_flag) == (3, 2, IOCBRWFlag.SYNC)
-        assert (write.priority_class, write.priority_value, write.res_fd) == (IOCBPriorityClass.BE, 4, 9)
-        vectors = write.change_cmd(IOCBCMD.PWRITEV)
-        assert isinstance(vectors, WriteVBlock)
-        assert (vectors.buffer, vectors.offset) == ((), 0)
-        poll = vectors.change_cmd(IOCBCMD.POLL)
-        assert isinstance(poll, PollBlock)
-        assert poll.event_masks == select.EPOLLIN | select.EPOLLOUT | select.EPOLLPRI
-        assert (poll.priority_value, poll.res_fd, poll.flag) == (0, None, IOCBFlag(0))
-        with pytest.raises(ValueError, match="6"):
-            poll.change_cmd(6)
-
-
 # Reading and writing.
 
 
@@ -454,119 +329,6 @@ def test_polling(opened: Open, sockets: tuple[socket.socket, socket.socket]) -> 
 def test_polling_for_anything(opened: Open, sockets: tuple[socket.socket, socket.socket]) -> None:
     with opened(2) as context:
         assert done(context, PollBlock(sockets[0])).response == select.EPOLLOUT
-
-
-# What linux_aio 0.4.1 does wrong.
-
-
-def test_a_zero_timeout_does_not_block(opened: Open, sockets: tuple[socket.socket, socket.socket]) -> None:
-    ours, theirs = sockets
-    with opened(1) as context:
-        context.submit(PollBlock(ours, select.EPOLLIN))
-        assert context.get_events(1, 1, 0) == ()
-        assert context.get_events(1, 1, timeout_ns=0) == ()
-        began = time.monotonic()
-        assert context.get_events(1, 1, 20_000_000) == ()
-        assert time.monotonic() - began >= 0.02
-        theirs.send(b"x")
-        assert len(context.get_events(1, 1)) == 1
-
-
-def test_changed_event_masks_count(opened: Open, sockets: tuple[socket.socket, socket.socket]) -> None:
-    with opened(2) as context:
-        block = PollBlock(sockets[0], select.EPOLLIN)
-        block.event_masks |= select.EPOLLOUT
-        assert block.event_masks == select.EPOLLIN | select.EPOLLOUT
-        assert done(context, block).response == select.EPOLLOUT
-
-
-@pytest.mark.parametrize("buffer", [b"immutable", memoryview(b"immutable")])
-def test_reads_do_not_accept_what_is_immutable(path: Path, buffer: Any) -> None:
-    with path.open() as file:
-        with pytest.raises(TypeError, match="writable"):
-            ReadBlock(file, buffer)
-        with pytest.raises(TypeError, match="writable"):
-            ReadVBlock(file, [bytearray(1), buffer])
-        block = ReadBlock(file, bytearray(1))
-        with pytest.raises(TypeError, match="writable"):
-            block.buffer = buffer
-
-
-def test_a_converted_write_does_not_read_into_what_is_immutable(opened: Open, path: Path) -> None:
-    with opened(1) as context, path.open("r+b") as file:
-        read = WriteBlock(file, b"immutable").change_cmd(IOCBCMD.PREAD)
-        with pytest.raises(TypeError, match="writable"):
-            context.submit(read)
-
-
-def test_the_context_keeps_its_blocks(opened: Open, sockets: tuple[socket.socket, socket.socket]) -> None:
-    class Mine(PollBlock):
-        """Can be referred to weakly."""
-
-    with opened(64) as context:
-        gone = []
-        for _ in range(64):
-            block = Mine(sockets[0], select.EPOLLIN)
-            gone.append(weakref.ref(block))
-            context.submit(block)
-        del block
-        gc.collect()
-        assert all(reference() is not None for reference in gone)
-        sockets[1].send(b"x")
-        events = context.get_events(64, 64)
-        assert {event.aio_block for event in events} == {reference() for reference in gone}
-        del events
-        gc.collect()
-        assert all(reference() is None for reference in gone)
-
-
-def test_cancelling_in_progress_does_not_raise(opened: Open, sockets: tuple[socket.socket, socket.socket]) -> None:
-    with opened(2) as context:
-        block = PollBlock(sockets[0], select.EPOLLIN)
-        with pytest.raises(OSError, match="Invalid argument"):
-            context.cancel(block)
-        context.submit(block)
-        asked = context.cancel(block)
-        assert isinstance(asked, AIOEvent)
-        assert (asked.aio_block, asked.response) == (block, -errno.EINPROGRESS)
-        (event,) = context.get_events(1, 1)
-        assert (event.aio_block, event.response) == (block, -errno.ECANCELED)
-
-
-def test_zero_is_compared_by_value(opened: Open, path: Path) -> None:
-    """Zeros that are not the interpreter's own: a flag, a subclass of int."""
-
-    class Number(int):
-        pass
-
-    with opened(1) as context, path.open() as file:
-        block = ReadBlock(file, bytearray(8), Number(0), None, IOCBRWFlag(0), Number(0), Number(0), Number(0))
-        assert block.flag == IOCBFlag(0)
-        assert block.res_fd is None
-        assert done(context, block).response == 8
-
-
-def test_a_block_in_flight_may_be_submitted_again(opened: Open, sockets: tuple[socket.socket, socket.socket]) -> None:
-    with opened(4) as context:
-        block = PollBlock(sockets[0], select.EPOLLIN)
-        assert context.submit(block, block) == 2
-        context.cancel(block)
-        assert [event.aio_block for event in context.get_events(2, 2)] == [block, block]
-
-
-def test_ctrl_c_while_waiting(opened: Open, sockets: tuple[socket.socket, socket.socket]) -> None:
-    with opened(1) as context:
-        block = PollBlock(sockets[0], select.EPOLLIN)
-        context.submit(block)
-        main = threading.main_thread().ident
-        assert main is not None
-        timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            context.get_events(1, 1)
-        timer.join()
-        sockets[1].send(b"x")
-        assert context.get_events(1, 1)[0].aio_block is block
 
 
 # How a program gets it.
