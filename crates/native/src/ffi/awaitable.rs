@@ -5,7 +5,9 @@
 //! `for line in file`), so these slots are our own, and the exception is used again while nobody has
 //! kept it. Values are never tuples or exceptions.
 
-use super::{LoopCell, Object};
+#[cfg(Py_3_12)]
+use super::LoopCell;
+use super::Object;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};

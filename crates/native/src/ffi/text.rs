@@ -1,12 +1,13 @@
 //! `Chunk`: a bytes or str object that is cut into pieces.
 //!
-//! Nothing here runs Python code: it may be used while loop state is borrowed (S2).
+//! Save for `Chunk::of`, nothing here runs Python code: it may be used while loop state is borrowed
+//! (S2).
 
 use super::Object;
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
+use pyo3::{ffi, intern};
 
 enum Kind {
     Bytes,
@@ -43,8 +44,7 @@ impl Chunk {
         };
         // SAFETY: a live str object.
         let len = unsafe { ffi::PyUnicode_GetLength(text.as_ptr()) }.cast_unsigned();
-        // SAFETY: as above.
-        let is_ascii = unsafe { ffi::PyUnicode_IS_ASCII(text.as_ptr()) } != 0;
+        let is_ascii = object.call_method0(intern!(object.py(), "isascii"))?.is_truthy()?;
         let (kind, data) = if is_ascii {
             (Kind::Ascii, text.to_str()?.as_ptr())
         } else {
@@ -63,21 +63,24 @@ impl Chunk {
     }
 
     /// The same with more behind it, if this is a chunk of `of_ascii` from `start` on.
-    pub fn with_more(&self, start: usize, more: &Bound<'_, PyBytes>) -> Option<PyResult<Self>> {
+    pub fn with_more(
+        &self,
+        start: usize,
+        more_object: &Bound<'_, PyBytes>,
+    ) -> Option<PyResult<Self>> {
         if !matches!(self.kind, Kind::Encoded) {
             return None;
         }
         let rest = &self.bytes()[start..];
-        let more = more.as_bytes();
+        let more = more_object.as_bytes();
         let fill = |room: &mut [u8]| {
             let (head, tail) = room.split_at_mut(rest.len());
             head.copy_from_slice(rest);
             tail.copy_from_slice(more);
             Ok(())
         };
-        Some(Python::attach(|py| {
-            Self::of_ascii(&PyBytes::new_with(py, rest.len() + more.len(), fill)?)
-        }))
+        let joined = PyBytes::new_with(more_object.py(), rest.len() + more.len(), fill);
+        Some(joined.and_then(|joined| Self::of_ascii(&joined)))
     }
 
     fn bytes(&self) -> &[u8] {
