@@ -319,7 +319,7 @@ class BinaryFile(PositionalFile):
             if isinstance(done, Future):
                 ahead.is_held = True
                 try:
-                    done = await self._descriptor.landed(done)
+                    done = await done
                 finally:
                     ahead.is_held = False
             if not done:
@@ -423,7 +423,7 @@ class BinaryFile(PositionalFile):
         length = self._raw_tell() if size is None else size
         done = self._descriptor.truncate(length)
         if done is not None:
-            await self._descriptor.landed(done)
+            await done
         return length
 
 

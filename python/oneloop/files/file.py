@@ -233,7 +233,7 @@ class File:
                     self._flight = Flight(data)
                     data = await self._stream_read(self._flight)
                 else:
-                    data = await self._descriptor.landed(data)
+                    data = await data
             finally:
                 self._ahead.is_held = False
         if self._offset >= 0:

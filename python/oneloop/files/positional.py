@@ -41,12 +41,15 @@ class PositionalFile(File):
         while size > 0:
             data = self._descriptor.read(size, offset)
             if isinstance(data, Future):
-                data = await self._descriptor.landed(data)
+                data = await data
             if len(data) == size and not pieces:
                 return data
             if not data:
                 break
             pieces.append(data)
+            if self._descriptor.is_direct:
+                # Short is the end: what lies behind it cannot be asked for without alignment.
+                break
             size -= len(data)
             offset += len(data)
         return b"".join(pieces)
@@ -85,7 +88,7 @@ class PositionalFile(File):
         while views:
             done = self._descriptor.readv([*views], offset + total)
             if isinstance(done, Future):
-                done = await self._descriptor.landed(done)
+                done = await done
             if not done:
                 break
             total += done
@@ -111,7 +114,7 @@ class PositionalFile(File):
         while views:
             done = self._descriptor.writev([*views], offset + total)
             if isinstance(done, Future):
-                done = await self._descriptor.landed(done)
+                done = await done
             total += done
             advance(views, done)
         return total
@@ -132,7 +135,7 @@ class PositionalFile(File):
             await self.flush()
         done = self._descriptor.fsync(datasync)
         if done is not None:
-            await self._descriptor.landed(done)
+            await done
         return None
 
     async def read(self, size: int | None = -1, /, *, timeout: float | None = None) -> bytes:

@@ -36,7 +36,8 @@ class Descriptor:
         engine: the file operations of `loop`.
         is_direct: it was opened with O_DIRECT.
 
-    Operations return their value, or a future of it where they have to wait; the future goes to `landed`.
+    Operations return their value, or a future of it where they have to wait. Cancelling the future lets the kernel go on;
+    the number stays open until it has ended, whatever is closed meanwhile.
     """
 
     __slots__ = ("_engine", "_flying", "_was_written", "is_direct", "is_owner", "loop", "number")
@@ -56,7 +57,7 @@ class Descriptor:
         self.loop = loop
         self.is_owner = closefd
         self._was_written = False
-        # Futures of what the kernel or a thread still does with the number.
+        # Futures of others that use the number, and of transfers whose errors nobody may hear of.
         self._flying: set[Future[Any]] = set()
 
     @property
@@ -116,12 +117,6 @@ class Descriptor:
         self._was_written = True
         return self._engine.ftruncate(self.number, size)
 
-    async def landed(self, future: Future[T]) -> T:
-        """Wait for an operation, which goes on when the waiter is cancelled, and keeps the number open."""
-        self.watch(future)
-        await undisturbed(future)
-        return future.result()
-
     def watch(self, future: Future[T]) -> None:
         """Keep the number open until this operation has ended."""
         self._flying.add(future)
@@ -141,7 +136,7 @@ class Descriptor:
             await undisturbed(next(iter(self._flying)))
 
     def close(self) -> Future[None] | None:
-        """Close the number, or only forget it (`closefd=False`). Nothing may be under way.
+        """Close the number when what is under way on it has ended, or only forget it (`closefd=False`).
 
         Raises:
             OSError: the kernel says so; the number is free nevertheless.
@@ -155,7 +150,7 @@ class Descriptor:
         """Close without a loop: the file was left open, and its loop may be gone."""
         number, self.number = self.number, -1
         if self.is_owner and number >= 0:
-            os.close(number)
+            self._engine.forsake(number)
 
 
 def _wake(waiter: Future[None], _: Future[Any]) -> None:

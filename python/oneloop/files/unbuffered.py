@@ -65,7 +65,7 @@ class UnbufferedFile(PositionalFile):
         try:
             done = self._descriptor.readv([view], self._offset)
             if isinstance(done, Future):
-                done = await self._descriptor.landed(done)
+                done = await done
             self._offset += done
             return done
         finally:
@@ -162,7 +162,7 @@ class UnbufferedFile(PositionalFile):
             length = self._raw_tell() - self._ahead.remaining if wanted is None else wanted
             done = self._descriptor.truncate(length)
             if done is not None:
-                await self._descriptor.landed(done)
+                await done
             return length
         finally:
             self._turn.leave()

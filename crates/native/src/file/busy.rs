@@ -7,9 +7,11 @@ use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 
-/// A close that waits: whoever hears of it, and whether anything was written.
+/// A close that waits.
 pub struct Closing {
-    pub future: Py<PyAny>,
+    /// Whoever hears of it; nobody, if the file was left open.
+    pub future: Option<Py<PyAny>>,
+    /// Nothing was written.
     pub clean: bool,
 }
 

@@ -158,7 +158,7 @@ impl Files {
         let (py, this) = (slf.py(), slf.get());
         if this.busy.with(py, |busy| busy.is_busy(fd)) {
             let future = this.make_future(py)?;
-            let closing = Closing { future: future.clone().unbind(), clean };
+            let closing = Closing { future: Some(future.clone().unbind()), clean };
             let refused = this.busy.with(py, |busy| busy.close_later(fd, closing));
             return match refused {
                 None => Ok(future),
@@ -173,6 +173,22 @@ impl Files {
             return Ok(py.None().into_bound(py));
         }
         Self::begin(slf, Way::Engine(Request::Close { fd }), Want::Nothing)
+    }
+}
+
+#[pymethods]
+impl Files {
+    /// Closes a descriptor that nobody will use any more, at once or when what is under way on it has
+    /// ended. Any thread that holds the GIL; no loop need run.
+    #[pyo3(signature = (fd, /))]
+    fn forsake(&self, py: Python<'_>, fd: RawFd) -> PyResult<()> {
+        if !self.is_shut(py) && self.busy.with(py, |busy| busy.is_busy(fd)) {
+            let closing = Closing { future: None, clean: true };
+            // If it is being closed already, that will do.
+            let _refused = self.busy.with(py, |busy| busy.close_later(fd, closing));
+            return Ok(());
+        }
+        file::close(fd).map_err(|e| errors::file_error(&e))
     }
 }
 

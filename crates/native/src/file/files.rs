@@ -92,6 +92,10 @@ impl Files {
         Ok((future, ticket))
     }
 
+    pub(super) fn is_shut(&self, py: Python<'_>) -> bool {
+        self.engines.with(py, |engines| engines.is_none())
+    }
+
     pub(super) fn make_future<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let owner = self.owner.bind(py);
         owner.get().check_closed()?;
@@ -197,8 +201,11 @@ impl Files {
     /// An operation on this descriptor has ended: a close may have waited for it.
     fn has_ended(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
         match slf.get().busy.with(slf.py(), |busy| busy.end(fd)) {
-            Some(Closing { future, clean }) => {
+            Some(Closing { future: Some(future), clean }) => {
                 Self::close_now(slf, fd, clean, future.bind(slf.py()))
+            }
+            Some(Closing { future: None, .. }) => {
+                file::close(fd).map_err(|e| errors::file_error(&e))
             }
             None => Ok(()),
         }
