@@ -113,7 +113,7 @@ async def test_short_transfers_are_resumed(held: StandIn, path: Path, limit: int
 
 async def test_a_file_that_shrinks_and_grows(path: Path) -> None:
     path.write_bytes(b"x" * 100_000)
-    async with files.open(path, "rb") as file:
+    async with files.open(path, "rb", 4096) as file:
         assert len(await file.read(10)) == 10
         os.truncate(path, 50_000)
         assert len(await file.read()) == 50_000 - 10
@@ -207,7 +207,7 @@ async def test_closing_ends_a_read_that_waits() -> None:
 
 async def test_a_cancelled_read_has_read_nothing(held: StandIn, path: Path) -> None:
     path.write_bytes(bytes(range(100, 200)) * 300)
-    async with files.open(path, "rb") as file:
+    async with files.open(path, "rb", 4096) as file:
         await file.read(10)
         for operation in (file.read(20_000), file.readinto(bytearray(20_000)), file.read(), file.readline()):
             await file.seek(10)
@@ -228,7 +228,7 @@ async def test_a_cancelled_write_is_written(held: StandIn, path: Path) -> None:
     async with files.open(path, "wb") as file:
         await file.write(b"first ")
         held.mode = "held"
-        task = asyncio.ensure_future(file.write(b"x" * 100_000))
+        task = asyncio.ensure_future(file.write(b"x" * 1_000_000))
         await ticks()
         task.cancel()
         await asyncio.wait([task])
@@ -240,14 +240,14 @@ async def test_a_cancelled_write_is_written(held: StandIn, path: Path) -> None:
         held.release()
         await after
         held.limit_bytes = None
-        assert await file.tell() == 6 + 100_000 + 5
-    assert path.read_bytes() == b"first " + b"x" * 100_000 + b" last"
+        assert await file.tell() == 6 + 1_000_000 + 5
+    assert path.read_bytes() == b"first " + b"x" * 1_000_000 + b" last"
 
 
 async def test_a_cancelled_write_that_fails_is_tried_again(held: StandIn, path: Path) -> None:
     async with files.open(path, "wb") as file:
         held.mode = "held"
-        task = asyncio.ensure_future(file.write(b"x" * 100_000))
+        task = asyncio.ensure_future(file.write(b"x" * 1_000_000))
         await ticks()
         task.cancel()
         await asyncio.wait([task])
@@ -256,7 +256,7 @@ async def test_a_cancelled_write_that_fails_is_tried_again(held: StandIn, path: 
         held.release()
         with pytest.raises(OSError, match="still full"):
             await file.flush()
-    assert path.read_bytes() == b"x" * 100_000
+    assert path.read_bytes() == b"x" * 1_000_000
 
 
 async def test_a_waiting_call_can_be_cancelled(held: StandIn, path: Path) -> None:

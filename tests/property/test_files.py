@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import sys
 import tempfile
 from typing import Any
 
@@ -89,6 +90,9 @@ class Model:
         if name == "next":
             # next() on io's text files forbids tell().
             return outcome(file.readline)
+        if sys.version_info < (3, 13) and name.startswith("read") and file.writable():
+            # Text that was written and not yet flushed was not seen by reading.
+            outcome(file.flush)
         if name == "readlines" and isinstance(file, io.TextIOBase):
             return outcome(lambda: self.readlines(*arguments))
         if name == "pread":
@@ -297,7 +301,8 @@ def test_text_files_do_what_open_does(loop: Any, engine: str, folder: str) -> No
                         assert expected == got, (number, name, arguments, expected, got)
                         if expected is UnicodeDecodeError:
                             return
-                        assert limit is not None or model.newlines == file.newlines
+                        # tell() makes io's files forget the line ends that they have seen.
+                        assert limit is not None or len(places) > 1 or model.newlines == file.newlines
             assert content_of(theirs) == content_of(mine)
 
         run(loop, engine, play(), limit)

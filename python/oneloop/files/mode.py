@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ class Mode(NamedTuple):
     is_text: bool
     # For open(2), without O_CLOEXEC.
     flags: int
-    # The mode that a binary file tells: rb, wb, ab, xb, rb+, ab+, xb+.
+    # The mode that a binary file tells: rb, wb, ab, xb, rb+, ab+, xb+; wb+ from Python 3.15 on.
     of_bytes: str
 
 
@@ -36,8 +37,8 @@ def parse(mode: str) -> Mode | None:
     verb = verbs.pop()
     is_updating = "+" in letters
     access = os.O_RDWR if is_updating else os.O_RDONLY if verb == "r" else os.O_WRONLY
-    # What was opened with "w+" says that it can be read and written, not that it was emptied.
-    told = "r" if verb == "w" and is_updating else verb
+    # Before Python 3.15 what was opened with "w+" does not tell that it was emptied.
+    told = "r" if verb == "w" and is_updating and sys.version_info < (3, 15) else verb
     return Mode(
         given=mode,
         is_reading=verb == "r" or is_updating,

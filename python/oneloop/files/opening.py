@@ -64,7 +64,7 @@ def open(
     timeout: float | None = None,
 ) -> Opening[TextFile]: ...
 @overload
-def open(
+def open(  # type: ignore[overload-overlap]  # a 0 that is not written down is taken for a size
     file: FileDescriptorOrPath,
     mode: OpenBinaryMode,
     buffering: Literal[0],
@@ -97,7 +97,7 @@ def open(
 def open(
     file: FileDescriptorOrPath,
     mode: OpenBinaryMode,
-    buffering: Literal[-1, 1] = -1,
+    buffering: int = -1,
     encoding: None = None,
     errors: None = None,
     newline: None = None,
