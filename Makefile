@@ -70,7 +70,7 @@ bench: setup-dev
 
 # The stubs against the built module.
 stubtest: setup-core
-	$(PYTHON) -m mypy.stubtest --ignore-missing-stub oneloop
+	$(PYTHON) -m mypy.stubtest --ignore-missing-stub oneloop._native
 
 # Set-up, from least to most. Each step is skipped when its inputs did not change.
 .PHONY: setup-dev setup-core setup

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle
@@ -35,10 +36,15 @@ class StandIn:
         # What the next operations of a name raise.
         self.faults: dict[str, list[OSError]] = {}
         self.opened: list[int] = []
+        # Operations under way on each descriptor, and closes that wait for their end.
+        self.busy: Counter[int] = Counter()
+        self.closings: dict[int, asyncio.Future[None] | None] = {}
 
     # -- when ------------------------------------------------------------------------------------
 
-    def _run(self, name: str, operation: Callable[[], Any], late: Callable[[Any], None] | None = None) -> Any:
+    def _run(
+        self, name: str, operation: Callable[[], Any], late: Callable[[Any], None] | None = None, fd: int = -1
+    ) -> Any:
         self.log.append(name)
         act = partial(self._act, name, operation)
         if self.mode == "now" or (self.mode == "mixed" and next(self._turns)):
@@ -47,25 +53,38 @@ class StandIn:
             except BlockingIOError:
                 pass
         future: asyncio.Future[Any] = self.loop.create_future()
+        self.busy[fd] += 1
 
         def land() -> None:
             if future.cancelled():
                 # What was opened although nobody waits any more is closed.
                 if late is not None:
                     late(act())
+                self._has_ended(fd)
                 return
             try:
                 future.set_result(act())
             except BlockingIOError:
                 self.loop.call_later(POLL_S, land)
+                return
             except BaseException as exc:
                 future.set_exception(exc)
+            self._has_ended(fd)
 
         if self.mode == "held":
             self.held.append((name, land))
         else:
             self.loop.call_soon(land)
         return future
+
+    def _has_ended(self, fd: int) -> None:
+        self.busy[fd] -= 1
+        if fd in self.closings and not self.busy[fd]:
+            waiter = self.closings.pop(fd)
+            self.log.append("close")
+            os.close(fd)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
 
     def _act(self, name: str, operation: Callable[[], Any]) -> Any:
         if self.faults.get(name):
@@ -105,7 +124,16 @@ class StandIn:
         return self._run("open", operation, os.close)
 
     def close(self, fd: int, clean: bool) -> Any:
+        if self.busy[fd]:
+            waiter = self.closings[fd] = self.loop.create_future()
+            return waiter
         return self._run("close", lambda: os.close(fd))
+
+    def forsake(self, fd: int) -> None:
+        if self.busy[fd]:
+            self.closings.setdefault(fd, None)
+        else:
+            os.close(fd)
 
     def read(self, fd: int, size: int, offset: int, direct: bool) -> Any:
         if self.limit_bytes is not None:
@@ -115,7 +143,7 @@ class StandIn:
             self._await_readable(fd, offset)
             return os.read(fd, size) if offset < 0 else os.pread(fd, size, offset)
 
-        return self._run("read", operation)
+        return self._run("read", operation, fd=fd)
 
     def readv(self, fd: int, buffers: list[Any], offset: int, direct: bool) -> Any:
         def operation() -> int:
@@ -123,20 +151,20 @@ class StandIn:
             views = self._bounded(buffers)
             return os.readv(fd, views) if offset < 0 else os.preadv(fd, views, offset)
 
-        return self._run("read", operation)
+        return self._run("read", operation, fd=fd)
 
     def writev(self, fd: int, buffers: list[Any], offset: int, direct: bool) -> Any:
         def operation() -> int:
             views = self._bounded(buffers)
             return os.writev(fd, views) if offset < 0 else os.pwritev(fd, views, offset)
 
-        return self._run("write", operation)
+        return self._run("write", operation, fd=fd)
 
     def fsync(self, fd: int, datasync: bool) -> Any:
-        return self._run("fsync", lambda: os.fdatasync(fd) if datasync else os.fsync(fd))
+        return self._run("fsync", lambda: os.fdatasync(fd) if datasync else os.fsync(fd), fd=fd)
 
     def ftruncate(self, fd: int, size: int) -> Any:
-        return self._run("truncate", lambda: os.ftruncate(fd, size))
+        return self._run("truncate", lambda: os.ftruncate(fd, size), fd=fd)
 
     def read_file(self, path: bytes) -> Any:
         self.log.append("read_file")
@@ -147,7 +175,7 @@ class StandIn:
 
     def fallocate(self, fd: int, mode: int, offset: int, size: int) -> Any:
         assert mode == 0
-        return self._run("fallocate", lambda: os.posix_fallocate(fd, offset, size))
+        return self._run("fallocate", lambda: os.posix_fallocate(fd, offset, size), fd=fd)
 
     def rename(self, src: bytes, dst: bytes, src_dir_fd: int, dst_dir_fd: int, flags: int) -> Any:
         at = {"src_dir_fd": _at(src_dir_fd), "dst_dir_fd": _at(dst_dir_fd)}

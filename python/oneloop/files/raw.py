@@ -7,7 +7,6 @@ and no buffer: `file.py` and its kinds do.
 from __future__ import annotations
 
 import asyncio
-import os
 from asyncio import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -36,8 +35,8 @@ class Descriptor:
         engine: the file operations of `loop`.
         is_direct: it was opened with O_DIRECT.
 
-    Operations return their value, or a future of it where they have to wait. Cancelling the future lets the kernel go on;
-    the number stays open until it has ended, whatever is closed meanwhile.
+    Operations return their value, or a future of it where they have to wait. Cancelling the future lets the kernel go
+    on; the number stays open until it has ended, whatever is closed meanwhile.
     """
 
     __slots__ = ("_engine", "_flying", "_was_written", "is_direct", "is_owner", "loop", "number")

@@ -13,6 +13,7 @@ from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, NamedTuple, Self, final
 
+from oneloop import _native
 from oneloop.files import cookie
 from oneloop.files.binary import BinaryFile, text_repr
 from oneloop.files.deadline import within
@@ -421,9 +422,11 @@ class TextFile:
     def _is_plain(self, data: bytes) -> bool:
         """Whether decoding would change nothing, and `_ahead` (the native one) takes bytes for text."""
         style = self._style
+        # The native class says it is its twin here.
+        ahead: object = self._ahead
         return (
             style.is_ascii_based
-            and type(self._ahead) is not ReadAhead
+            and isinstance(ahead, _native.ReadAhead)
             and data.isascii()
             and bool(data)
             and not (style.newline is None and b"\r" in data)

@@ -145,7 +145,7 @@ impl ReadAhead {
     }
 
     /// Up to `size` of it; all when negative.
-    #[pyo3(signature = (size = -1))]
+    #[pyo3(signature = (size = -1), text_signature = "($self, size=-1)")]
     fn take<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyAny>> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let taken = self.state.with(py, |state| state.take(py, state.at.saturating_add(size)));
@@ -153,7 +153,7 @@ impl ReadAhead {
     }
 
     /// A line with its end, or its first `limit`; None if neither is there yet.
-    #[pyo3(signature = (limit = -1))]
+    #[pyo3(signature = (limit = -1), text_signature = "($self, limit=-1)")]
     fn take_line<'py>(&self, py: Python<'py>, limit: isize) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.line(py, limit)
     }

@@ -2,7 +2,6 @@
 
 use super::Files;
 use super::content::nothing;
-use super::names::path;
 use crate::errors;
 use crate::ffi::bytes::BytesRoom;
 use oneloop_engine::files::LONG;
@@ -50,10 +49,10 @@ impl Files {
 #[pymethods]
 impl Files {
     /// The content of a regular file, or None if that might take a while.
-    #[pyo3(name = "read_file", signature = (file, /))]
+    #[pyo3(name = "read_file", signature = (path, /))]
     fn read_whole<'py>(&self, file: &Bound<'py, PyBytes>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let py = file.py();
+        let py = path.py();
         self.owner.get().check_closed()?;
-        self.read_cached(py, &path(file)?)?.map_err(|e| errors::file_error(&e))
+        self.read_cached(py, &super::names::path(path)?)?.map_err(|e| errors::file_error(&e))
     }
 }
