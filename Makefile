@@ -22,6 +22,7 @@ test: setup
 	@status=0; \
 	$(MAKE) --no-print-directory rust-test || status=1; \
 	$(MAKE) --no-print-directory conformance PY=$(PY) || status=1; \
+	$(MAKE) --no-print-directory stubtest PY=$(PY) || status=1; \
 	$(PYTEST) tests || status=1; \
 	exit $$status
 

@@ -50,7 +50,7 @@ impl Files {
 impl Files {
     /// The content of a regular file, or None if that might take a while.
     #[pyo3(name = "read_file", signature = (path, /))]
-    fn read_whole<'py>(&self, file: &Bound<'py, PyBytes>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn read_whole<'py>(&self, path: &Bound<'py, PyBytes>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let py = path.py();
         self.owner.get().check_closed()?;
         self.read_cached(py, &super::names::path(path)?)?.map_err(|e| errors::file_error(&e))
