@@ -159,8 +159,19 @@ impl<T> Engines<T> {
         self.pool.submit(Work::Request(request), owner).map(Ticket::Threads)
     }
 
-    /// A request that may wait for ever, such as opening a FIFO: it gets a thread of its own.
-    pub fn submit_alone(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
+    /// A request that may wait for ever, such as opening a FIFO: a worker of the kernel, which can
+    /// be stopped, or a thread of its own.
+    pub fn submit_alone(
+        &mut self,
+        mut request: Request,
+        mut owner: T,
+    ) -> Result<Ticket, Refused<T>> {
+        if let Some(ring) = &mut self.ring {
+            match ring.submit_alone(request, owner) {
+                Ok(key) => return Ok(Ticket::Ring(key)),
+                Err(back) => (request, owner) = back,
+            }
+        }
         self.pool.submit_alone(request, owner).map(Ticket::Threads)
     }
 

@@ -32,6 +32,8 @@ const SUBMISSIONS: u32 = 256;
 const COMPLETIONS: u32 = 1024;
 /// Kernel threads for what it cannot do without waiting; the kernel's own bound is four per CPU.
 const WORKERS: [u32; 2] = [16, 8];
+/// Of these, so many may wait for what may never come.
+const OCCUPIED_WORKERS: usize = 8;
 /// The user_data of requests to cancel, whose own completions interest nobody.
 const CANCELLATION: u64 = u64::MAX;
 /// What the trial reads, and how long it waits for it.
@@ -45,6 +47,7 @@ struct Record<T> {
     owner: T,
     is_sent: bool,
     is_cancelled: bool,
+    may_wait_for_ever: bool,
 }
 
 pub struct Ring<T> {
@@ -144,8 +147,23 @@ impl<T> Ring<T> {
 
     /// Queues a request; `flush` sends it.
     pub fn submit(&mut self, request: Request, owner: T) -> Key {
+        self.insert(request, owner, false)
+    }
+
+    /// The same for what occupies a worker of the kernel until somebody else comes, or it is
+    /// cancelled: opening a FIFO. Both come back if enough workers are occupied.
+    pub fn submit_alone(&mut self, request: Request, owner: T) -> Result<Key, (Request, T)> {
+        let occupied = self.records.iter().filter(|record| record.may_wait_for_ever).count();
+        if occupied >= OCCUPIED_WORKERS {
+            return Err((request, owner));
+        }
+        Ok(self.insert(request, owner, true))
+    }
+
+    fn insert(&mut self, request: Request, owner: T, may_wait_for_ever: bool) -> Key {
         self.unsent_direct += usize::from(request.is_direct());
-        let record = Record { request, owner, is_sent: false, is_cancelled: false };
+        let (is_sent, is_cancelled) = (false, false);
+        let record = Record { request, owner, is_sent, is_cancelled, may_wait_for_ever };
         let key = self.records.insert(Box::new(record));
         self.unsent.push_back(key);
         key
