@@ -13,8 +13,33 @@ use crate::ffi::{Object, context, recycled};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 use std::ffi::CStr;
+
+/// The argument `context`, unless it is None; TypeError for any other keyword argument.
+#[inline]
+fn given_context<'a, 'py>(
+    py: Python<'py>,
+    function: &str,
+    arguments: &Arguments<'a, 'py>,
+) -> PyResult<Option<Borrowed<'a, 'py, PyAny>>> {
+    /// C code has one tuple of names for all its calls, as every future and task does. Its strings
+    /// are not interned, and comparing them would cost as much as all the rest of `call_soon`.
+    static FROM_C: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    let Some((names, values)) = arguments.named() else { return Ok(None) };
+    let given = if FROM_C.get(py).is_some_and(|known| known.is(names)) {
+        values.first().copied()
+    } else {
+        let name = intern!(py, "context");
+        let given = arguments.only_keyword(function, name)?;
+        if names.len() == 1 && !names.get_borrowed_item(0)?.is(name) {
+            FROM_C.get_or_init(py, || names.to_owned().unbind());
+        }
+        given
+    };
+    Ok(given.filter(|given| !given.is_none()))
+}
 
 /// Splits `(callback, *args, context=None)` after `skip` leading arguments.
 #[inline]
@@ -29,9 +54,7 @@ fn work(
             "{function}() missing required argument: 'callback'"
         )));
     };
-    let context =
-        arguments.only_keyword(function, intern!(py, "context"))?.filter(|given| !given.is_none());
-    let context = match context {
+    let context = match given_context(py, function, arguments)? {
         Some(given) => Object::new((*given).clone()),
         None => Object::new(context::copy_current(py)?),
     };

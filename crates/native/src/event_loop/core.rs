@@ -34,6 +34,8 @@ pub struct LoopCore {
     pub meter: LoopCell<Meter>,
     /// What small reads of all transports share; made at the first read.
     pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
+    /// `{"loop": loop}`: see `futures.rs`.
+    pub(super) only_loop: LoopCell<Option<Py<PyDict>>>,
     /// Any thread.
     pub(super) waker: Waker,
     /// Any thread.
@@ -205,6 +207,7 @@ impl LoopCore {
             dirty: LoopCell::new(Vec::new()),
             meter: LoopCell::new(Meter::new()),
             read_buffer: LoopCell::new(Vec::new()),
+            only_loop: LoopCell::new(None),
             waker,
             stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -320,6 +323,7 @@ impl LoopCore {
         // The registrations go with the poller; the descriptors with their owners.
         drop(sources);
         drop(this.read_buffer.take(py));
+        drop(this.only_loop.take(py));
         Ok(())
     }
 
@@ -369,6 +373,7 @@ impl LoopCore {
         }) {
             result?;
         }
+        self.only_loop.peek(|made| visit.call(made)).unwrap_or(Ok(()))?;
         self.dirty
             .peek(|dirty| dirty.iter().try_for_each(|(object, _)| object.visit(&visit)))
             .unwrap_or(Ok(()))
@@ -379,5 +384,6 @@ impl LoopCore {
         drop(self.timers.take(py));
         drop(self.sources.take(py));
         drop(self.dirty.take(py));
+        drop(self.only_loop.take(py));
     }
 }

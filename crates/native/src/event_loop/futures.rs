@@ -5,6 +5,7 @@ use crate::ffi::method::{self, Arguments, FastMethod};
 use crate::imports;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::ffi::CStr;
 
 struct CreateFuture;
@@ -21,7 +22,7 @@ impl FastMethod for CreateFuture {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
         arguments.none("create_future")?;
-        arguments.call_with_loop(&imports::future(py)?, &this.to_owned().into_any())
+        arguments.call_with_loop(&imports::future(py)?, &only_loop(this)?)
     }
 }
 
@@ -44,8 +45,24 @@ impl FastMethod for CreateTask {
             return arguments.call_after(&imports::stock_create_task(py)?, &slf);
         }
         core.check_closed()?;
-        arguments.call_with_loop(&imports::task(py)?, &slf)
+        arguments.call_with_loop(&imports::task(py)?, &only_loop(this)?)
     }
+}
+
+/// The keyword argument that every future and task is made with, made once.
+#[inline]
+fn only_loop<'py>(this: Borrowed<'_, 'py, LoopCore>) -> PyResult<Bound<'py, PyDict>> {
+    let py = this.py();
+    let core = this.get();
+    if let Some(made) = core.only_loop.with(py, |made| made.as_ref().map(|d| d.bind(py).clone())) {
+        return Ok(made);
+    }
+    let made = PyDict::new(py);
+    made.set_item(intern!(py, "loop"), this)?;
+    let kept = made.clone().unbind();
+    let old = core.only_loop.with(py, |slot| slot.replace(kept));
+    drop(old);
+    Ok(made)
 }
 
 /// Adds the methods to the class.

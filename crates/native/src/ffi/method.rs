@@ -6,9 +6,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,49 +23,37 @@ impl<'a, 'py> Arguments<'a, 'py> {
         self.positional
     }
 
-    /// `callable(*positional, **keywords, loop=value)`: the call as it came, and one argument more.
+    /// The names of the keyword arguments, and their values.
+    #[inline]
+    pub fn named(&self) -> Option<(Borrowed<'a, 'py, PyTuple>, &'a [Borrowed<'a, 'py, PyAny>])> {
+        self.names.map(|names| (names, self.keywords))
+    }
+
+    /// `callable(*positional, **keywords, loop=loop)`: the call as it came, and one argument more,
+    /// which `only_loop` holds: a class would make such a dictionary for every instance. It must not
+    /// be one that keeps or changes its keywords.
     pub fn call_with_loop(
         &self,
         callable: &Bound<'py, PyAny>,
-        value: &Bound<'py, PyAny>,
+        only_loop: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        static ONLY_LOOP: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
         let py = callable.py();
-        let count = self.positional.len() + self.keywords.len();
-        let mut few = [std::ptr::null_mut(); 8];
-        let mut many = Vec::new();
-        let values = if count < few.len() {
-            &mut few[..=count]
-        } else {
-            many.resize(count + 1, std::ptr::null_mut());
-            &mut many[..]
+        let args = match self.positional {
+            [] => PyTuple::empty(py),
+            given => PyTuple::new(py, given.iter().map(|value| (*value).to_owned()))?,
         };
-        let given = self.positional.iter().chain(self.keywords).map(|value| value.as_ptr());
-        for (slot, pointer) in values.iter_mut().zip(given.chain([value.as_ptr()])) {
-            *slot = pointer;
+        if self.keywords.is_empty() {
+            return callable.call(args, Some(only_loop));
         }
-        let name = || intern!(py, "loop").clone().into_any();
-        let names = match self.names {
-            None => ONLY_LOOP
-                .get_or_try_init(py, || PyTuple::new(py, [name()]).map(Bound::unbind))?
-                .bind(py)
-                .clone(),
-            Some(names) => {
-                let given = names.iter_borrowed().map(|given| (*given).clone());
-                PyTuple::new(py, given.chain([name()]).collect::<Vec<_>>())?
+        let keywords = only_loop.copy()?;
+        for (name, value) in self.names.iter().flat_map(|n| n.iter()).zip(self.keywords) {
+            if keywords.contains(&name)? {
+                let text = "got multiple values for keyword argument 'loop'";
+                return Err(PyTypeError::new_err(text));
             }
-        };
-        // SAFETY: the values are borrowed from live objects; the last `names.len()` are named.
-        let result = unsafe {
-            ffi::PyObject_Vectorcall(
-                callable.as_ptr(),
-                values.as_ptr(),
-                self.positional.len(),
-                names.as_ptr(),
-            )
-        };
-        // SAFETY: a vectorcall returns a new reference, or null with an exception set.
-        unsafe { Bound::from_owned_ptr_or_err(py, result) }
+            keywords.set_item(name, *value)?;
+        }
+        callable.call(args, Some(&keywords))
     }
 
     /// `function(slf, *positional, **keywords)`: the call as it came, to another function.
