@@ -6,9 +6,11 @@
 #![allow(unsafe_code)]
 
 pub mod buffer;
+pub mod bytearray;
 pub mod bytes;
 pub mod call;
 pub mod cell;
+pub mod class;
 pub mod context;
 pub mod detach;
 pub mod method;
