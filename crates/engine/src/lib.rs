@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod fake;
+mod heap;
 pub mod poller;
 pub mod sys;
 pub mod timers;

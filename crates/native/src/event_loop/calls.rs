@@ -154,7 +154,7 @@ fn schedule<'py>(
     let owner = this.to_owned().unbind();
     let handle = recycled::make(py, TimerHandle::new(work, when_s, owner))?;
     let queued = handle.clone().unbind();
-    this.get().timers.with(py, |timers| timers.push(deadline_ns(when_s), Timer::Native(queued)));
+    this.get().push_timer(py, deadline_ns(when_s), Timer::Native(queued))?;
     Ok(handle.into_any())
 }
 
@@ -218,8 +218,8 @@ pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<CallSoonThreadsafe>(py)?;
     method::add::<CallLater>(py)?;
     method::add::<CallAt>(py)?;
-    method::add::<Cancel>(py)?;
-    method::add::<CancelTimer>(py)
+    method::add_bare::<Cancel>(py)?;
+    method::add_bare::<CancelTimer>(py)
 }
 
 impl LoopCore {
@@ -243,15 +243,15 @@ impl LoopCore {
     }
 
     /// Debug mode: queue an asyncio.TimerHandle.
-    fn _push_timer(&self, py: Python<'_>, when: f64, handle: Py<PyAny>) {
-        self.timers.with(py, |timers| timers.push(deadline_ns(when), Timer::Stock(handle)));
+    fn _push_timer(&self, py: Python<'_>, when: f64, handle: Py<PyAny>) -> PyResult<()> {
+        self.push_timer(py, deadline_ns(when), Timer::Stock(handle))
     }
 
     /// Called by asyncio.TimerHandle.cancel().
     fn _timer_handle_cancelled(&self, handle: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = handle.py();
         if handle.getattr(intern!(py, "_scheduled"))?.is_truthy()? {
-            self.note_cancelled_timer(py);
+            self.note_cancelled_stock_timer(handle);
         }
         Ok(())
     }

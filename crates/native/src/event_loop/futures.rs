@@ -1,7 +1,7 @@
 //! `create_future` and `create_task`: asyncio's own classes, called without a Python frame.
 
 use super::LoopCore;
-use crate::ffi::method::{self, Arguments, FastMethod};
+use crate::ffi::method::{self, Arguments, BareMethod, FastMethod};
 use crate::imports;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -10,19 +10,14 @@ use std::ffi::CStr;
 
 struct CreateFuture;
 
-impl FastMethod for CreateFuture {
+impl BareMethod for CreateFuture {
     type Class = LoopCore;
     const NAME: &'static CStr = c"create_future";
     const DOC: &'static CStr =
         c"create_future($self, /)\n--\n\nMake an asyncio.Future that belongs to this loop.";
 
-    fn call<'py>(
-        this: Borrowed<'_, 'py, LoopCore>,
-        arguments: Arguments<'_, 'py>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = this.py();
-        arguments.none("create_future")?;
-        arguments.call_with_loop(&imports::future(py)?, &only_loop(this)?)
+    fn call<'py>(this: Borrowed<'_, 'py, LoopCore>) -> PyResult<Bound<'py, PyAny>> {
+        imports::future(this.py())?.call((), Some(&only_loop(this)?))
     }
 }
 
@@ -67,6 +62,6 @@ fn only_loop<'py>(this: Borrowed<'_, 'py, LoopCore>) -> PyResult<Bound<'py, PyDi
 
 /// Adds the methods to the class.
 pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
-    method::add::<CreateFuture>(py)?;
+    method::add_bare::<CreateFuture>(py)?;
     method::add::<CreateTask>(py)
 }
