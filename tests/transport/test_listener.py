@@ -51,6 +51,59 @@ async def test_serving(loop: asyncio.AbstractEventLoop) -> None:
     server.close()
 
 
+async def accepted(loop: asyncio.AbstractEventLoop, address: str | None) -> tuple[Any, Any, Any]:
+    """A server, the transport of a connection that it accepted, and the client's socket."""
+    made: asyncio.Future[Any] = loop.create_future()
+
+    class Protocol(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made.set_result(transport)
+
+    server = await loop.create_server(Protocol, address, 0, family=socket.AF_INET)
+    client = socket.create_connection(("127.0.0.1", address_of(server)[1]))
+    return server, await made, client
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", None])
+@pytest.mark.parametrize("first", ["socket", "peername", "sockname", "unknown"])
+async def test_what_an_accepted_transport_tells(
+    loop: asyncio.AbstractEventLoop, address: str | None, first: str
+) -> None:
+    server, transport, client = await accepted(loop, address)
+    try:
+        transport.get_extra_info(first)
+        sock = transport.get_extra_info("socket")
+        assert sock is transport.get_extra_info("socket")
+        assert (sock.family, sock.type, sock.gettimeout()) == (socket.AF_INET, socket.SOCK_STREAM, 0.0)
+        assert sock.proto in (0, socket.IPPROTO_TCP)
+        assert not os.get_blocking(sock.fileno())
+        assert sock.getpeername() == client.getsockname()
+        for name, value in [("peername", client.getsockname()), ("sockname", client.getpeername())]:
+            assert transport.get_extra_info(name) == value
+            assert transport.get_extra_info(name) is transport.get_extra_info(name)
+        default = object()
+        assert transport.get_extra_info("unknown", default) is default
+        assert transport.get_extra_info(3) is None
+        with pytest.raises(TypeError, match="unhashable"):
+            transport.get_extra_info([])
+    finally:
+        transport.abort()
+        client.close()
+        server.close()
+    await server.wait_closed()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", None])
+async def test_a_closed_transport_still_knows_its_names(loop: asyncio.AbstractEventLoop, address: str | None) -> None:
+    server, transport, client = await accepted(loop, address)
+    names = client.getpeername(), client.getsockname()
+    transport.abort()
+    client.close()
+    server.close()
+    await server.wait_closed()
+    assert (transport.get_extra_info("sockname"), transport.get_extra_info("peername")) == names
+
+
 async def test_several_hosts_share_one_port(loop: asyncio.AbstractEventLoop) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
