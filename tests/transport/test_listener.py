@@ -385,6 +385,45 @@ async def test_descriptors_that_run_out_are_told_once_and_cost_no_spin(loop: Any
             assert await loop.sock_recv(client, 100) == b"hello"
 
 
+@pytest.mark.oneloop_only("stock asyncio reports each attempt, and its backlog loop tries many times a tick")
+def test_a_full_file_table_is_told_once_and_the_server_serves_on(loop_name: str) -> None:
+    """ENFILE, as the kernel gives it when the whole system has too many files."""
+    out = programs.run_ok(
+        loop_name,
+        """
+        import errno
+        from oneloop import loop as module
+        from tests import seccomp
+        from tests.protocols import Echo
+
+        module.ACCEPT_RETRY_DELAY_S = 0.1
+
+        async def main():
+            reports = []
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda loop, context: reports.append(context["exception"].errno))
+            server = await loop.create_server(Echo, "127.0.0.1", 0)
+            with seccomp.failing_accept(errno.ENFILE, times=3), socket.socket() as client:
+                client.setblocking(False)
+                await loop.sock_connect(client, server.sockets[0].getsockname())
+                ticks = loop.statistics().ticks
+                await loop.sock_sendall(client, b"hello")
+                answer = await loop.sock_recv(client, 100)
+                assert loop.statistics().ticks - ticks < 50, "it spins"
+                print(answer, [errno.errorcode[number] for number in reports])
+                server.close()
+
+        try:
+            new_loop().run_until_complete(main())
+        except seccomp.UnavailableError as error:
+            print("unavailable:", error)
+        """,
+    )
+    if out.startswith("unavailable"):
+        pytest.skip(out.strip())
+    assert out == "b'hello' ['ENFILE']\n"
+
+
 @pytest.mark.oneloop_only("stock asyncio closes what it has not opened yet, with a traceback on stderr")
 def test_a_process_without_descriptors_cannot_make_a_loop(loop_name: str) -> None:
     """EMFILE while the loop is made: an OSError, and nothing that was opened before it stays."""
