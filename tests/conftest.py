@@ -1,8 +1,8 @@
 """Fixtures: the loop under test, and the audit after each test.
 
 `loop_name` runs a test on stock asyncio and on oneloop. `async def` tests run on `loop`, bounded in time. After each
-test: no task, transport, descriptor, thread or unretrieved exception may remain, and the exception handler may
-not have been called, unless the test took what was reported (`reported.take()`).
+test: no task, transport, descriptor, thread, child process or unretrieved exception may remain, and the exception
+handler may not have been called, unless the test took what was reported (`reported.take()`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests import descriptors
+from tests import children, descriptors
 from tests.loops import FACTORIES, LoopFactory
 
 T = TypeVar("T")
@@ -104,6 +104,7 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     gc.collect()
     before = descriptors.open_descriptors()
     threads = set(threading.enumerate())
+    processes = children.living()
     yield
     gc.collect()
     left = descriptors.opened_since(before)
@@ -111,6 +112,8 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
         assert not left, f"descriptors left open: {left}"
     started = [thread for thread in threading.enumerate() if thread not in threads and thread.is_alive()]
     assert not started, f"threads left running: {started}"
+    ended = children.end_since(processes)
+    assert not ended, f"child processes left: {ended}"
     assert not reported.contexts, f"unexpected calls of the exception handler: {reported.contexts}"
 
 

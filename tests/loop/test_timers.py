@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import math
 import random
 from typing import Any
 
 import pytest
+
+import oneloop
 
 
 def test_timers_fire_in_deadline_order(loop: asyncio.AbstractEventLoop) -> None:
@@ -139,6 +142,70 @@ def test_many_cancelled_timers_hold_no_callbacks(loop: asyncio.AbstractEventLoop
     del handle
     gc.collect()
     assert Callback.count == 0
+
+
+class Counted:
+    """What a timer's context keeps alive."""
+
+    count = 0
+    most = 0
+
+    def __init__(self) -> None:
+        Counted.count += 1
+        Counted.most = max(Counted.most, Counted.count)
+
+    def __del__(self) -> None:
+        Counted.count -= 1
+
+
+counted: contextvars.ContextVar[Counted] = contextvars.ContextVar("counted")
+
+
+def cancelled_timer(loop: asyncio.AbstractEventLoop, delay_s: float) -> None:
+    context = contextvars.Context()
+    context.run(counted.set, Counted())
+    loop.call_later(delay_s, print, context=context).cancel()
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_cancelled_timers_leave_when_nothing_is_ready(loop: asyncio.AbstractEventLoop, debug: bool) -> None:
+    loop.set_debug(debug)
+    kept = [loop.call_later(500 + n / 10, print) for n in range(1000)]
+    for n in range(5000):
+        cancelled_timer(loop, 100 + n * 7919 % 5000)
+    loop.run_until_complete(asyncio.sleep(0.05))
+    gc.collect()
+    assert Counted.count <= 1100, "at most as many as are alive, and a few"
+    if isinstance(loop, oneloop.Loop):
+        assert loop.statistics().timers_pending == 1000
+    for handle in kept:
+        handle.cancel()
+    loop.run_until_complete(asyncio.sleep(0.05))
+    assert Counted.count <= 110
+    loop.close()
+    gc.collect()
+    assert Counted.count == 0
+
+
+@pytest.mark.oneloop_only("asyncio looks through all its timers once a tick")
+@pytest.mark.parametrize("debug", [False, True])
+def test_new_timers_pay_for_cancelled_ones(loop: asyncio.AbstractEventLoop, debug: bool) -> None:
+    """In one tick, so that nothing but `call_later()` can have freed them."""
+    loop.set_debug(debug)
+    Counted.most = 0
+
+    def flood() -> None:
+        for n in range(20_000):
+            cancelled_timer(loop, n * 7919 % 1000 + 10)
+
+    loop.call_soon(flood)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    gc.collect()
+    assert Counted.most <= 300
+    loop.close()
+    gc.collect()
+    assert Counted.count == 0
 
 
 def test_a_timer_set_by_a_timer_fires(loop: asyncio.AbstractEventLoop) -> None:

@@ -51,6 +51,59 @@ async def test_serving(loop: asyncio.AbstractEventLoop) -> None:
     server.close()
 
 
+async def accepted(loop: asyncio.AbstractEventLoop, address: str | None) -> tuple[Any, Any, Any]:
+    """A server, the transport of a connection that it accepted, and the client's socket."""
+    made: asyncio.Future[Any] = loop.create_future()
+
+    class Protocol(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made.set_result(transport)
+
+    server = await loop.create_server(Protocol, address, 0, family=socket.AF_INET)
+    client = socket.create_connection(("127.0.0.1", address_of(server)[1]))
+    return server, await made, client
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", None])
+@pytest.mark.parametrize("first", ["socket", "peername", "sockname", "unknown"])
+async def test_what_an_accepted_transport_tells(
+    loop: asyncio.AbstractEventLoop, address: str | None, first: str
+) -> None:
+    server, transport, client = await accepted(loop, address)
+    try:
+        transport.get_extra_info(first)
+        sock = transport.get_extra_info("socket")
+        assert sock is transport.get_extra_info("socket")
+        assert (sock.family, sock.type, sock.gettimeout()) == (socket.AF_INET, socket.SOCK_STREAM, 0.0)
+        assert sock.proto in (0, socket.IPPROTO_TCP)
+        assert not os.get_blocking(sock.fileno())
+        assert sock.getpeername() == client.getsockname()
+        for name, value in [("peername", client.getsockname()), ("sockname", client.getpeername())]:
+            assert transport.get_extra_info(name) == value
+            assert transport.get_extra_info(name) is transport.get_extra_info(name)
+        default = object()
+        assert transport.get_extra_info("unknown", default) is default
+        assert transport.get_extra_info(3) is None
+        with pytest.raises(TypeError, match="unhashable"):
+            transport.get_extra_info([])
+    finally:
+        transport.abort()
+        client.close()
+        server.close()
+    await server.wait_closed()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", None])
+async def test_a_closed_transport_still_knows_its_names(loop: asyncio.AbstractEventLoop, address: str | None) -> None:
+    server, transport, client = await accepted(loop, address)
+    names = client.getpeername(), client.getsockname()
+    transport.abort()
+    client.close()
+    server.close()
+    await server.wait_closed()
+    assert (transport.get_extra_info("sockname"), transport.get_extra_info("peername")) == names
+
+
 async def test_several_hosts_share_one_port(loop: asyncio.AbstractEventLoop) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -330,6 +383,45 @@ async def test_descriptors_that_run_out_are_told_once_and_cost_no_spin(loop: Any
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             await loop.sock_sendall(client, b"hello")
             assert await loop.sock_recv(client, 100) == b"hello"
+
+
+@pytest.mark.oneloop_only("stock asyncio reports each attempt, and its backlog loop tries many times a tick")
+def test_a_full_file_table_is_told_once_and_the_server_serves_on(loop_name: str) -> None:
+    """ENFILE, as the kernel gives it when the whole system has too many files."""
+    out = programs.run_ok(
+        loop_name,
+        """
+        import errno
+        from oneloop import loop as module
+        from tests import failing_calls
+        from tests.protocols import Echo
+
+        module.ACCEPT_RETRY_DELAY_S = 0.1
+
+        async def main():
+            reports = []
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda loop, context: reports.append(context["exception"].errno))
+            server = await loop.create_server(Echo, "127.0.0.1", 0)
+            with failing_calls.failing_accept(errno.ENFILE, times=3), socket.socket() as client:
+                client.setblocking(False)
+                await loop.sock_connect(client, server.sockets[0].getsockname())
+                ticks = loop.statistics().ticks
+                await loop.sock_sendall(client, b"hello")
+                answer = await loop.sock_recv(client, 100)
+                assert loop.statistics().ticks - ticks < 50, "it spins"
+                print(answer, [errno.errorcode[number] for number in reports])
+                server.close()
+
+        try:
+            new_loop().run_until_complete(main())
+        except failing_calls.UnavailableError as error:
+            print("unavailable:", error)
+        """,
+    )
+    if out.startswith("unavailable"):
+        pytest.skip(out.strip())
+    assert out == "b'hello' ['ENFILE']\n"
 
 
 @pytest.mark.oneloop_only("stock asyncio closes what it has not opened yet, with a traceback on stderr")

@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod fake;
 pub mod files;
+mod heap;
 pub mod poller;
 pub mod sys;
 pub mod timers;

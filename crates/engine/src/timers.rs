@@ -2,17 +2,15 @@
 //!
 //! Entries leave in order of deadline, and of insertion among equal deadlines. The earliest may stand
 //! outside of the heap: a timer that is due at once then costs two comparisons, however many others
-//! are pending. A cancelled entry stays until it comes up or until a `sweep` rebuilds the heap, so
-//! that mass cancellation costs O(1) per timer.
+//! are pending. A cancelled entry stays until it comes up or until `sweep_step` comes across it, one
+//! entry at a time, so that cancelling is cheap and nothing ever stops for a pass over the heap.
 
+use crate::heap::Heap;
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
-/// Below this many cancelled entries a sweep is not worth its pass over the heap
-/// (asyncio's `_MIN_CANCELLED_TIMER_HANDLES_FRACTION` has the same purpose).
+/// Below this many cancelled entries sweeping is not worth its steps
+/// (asyncio's `_MIN_SCHEDULED_TIMER_HANDLES` has the same purpose).
 const MIN_SWEEP: usize = 100;
-/// Cancelled entries that a loop without a quiet moment may keep, some 15 MB.
-const MAX_CANCELLED: usize = 1 << 17;
 
 #[derive(Debug)]
 struct Entry<T> {
@@ -37,9 +35,8 @@ impl<T> PartialOrd for Entry<T> {
 }
 
 impl<T> Ord for Entry<T> {
-    /// Reversed: `BinaryHeap` keeps its greatest on top, we want the earliest.
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.deadline_ns, other.sequence).cmp(&(self.deadline_ns, self.sequence))
+        (self.deadline_ns, self.sequence).cmp(&(other.deadline_ns, other.sequence))
     }
 }
 
@@ -47,14 +44,25 @@ impl<T> Ord for Entry<T> {
 pub struct Timers<T> {
     /// If any, it is earlier than everything in the heap.
     first: Option<Entry<T>>,
-    heap: BinaryHeap<Entry<T>>,
+    heap: Heap<Entry<T>>,
     next_sequence: u64,
     cancelled: usize,
+    /// The next step of the sweep looks at the place before this one.
+    cursor: usize,
+    /// Steps without success since the last one with, or since the last cancellation.
+    fruitless: usize,
 }
 
 impl<T> Default for Timers<T> {
     fn default() -> Self {
-        Self { first: None, heap: BinaryHeap::new(), next_sequence: 0, cancelled: 0 }
+        Self {
+            first: None,
+            heap: Heap::default(),
+            next_sequence: 0,
+            cancelled: 0,
+            cursor: 0,
+            fruitless: 0,
+        }
     }
 }
 
@@ -63,10 +71,9 @@ impl<T> Timers<T> {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let new = Entry { deadline_ns, sequence, item };
-        // `Ord` is reversed: greater is earlier. Equal deadlines keep their order of insertion.
         match &mut self.first {
-            Some(first) if new > *first => self.heap.push(std::mem::replace(first, new)),
-            None if self.heap.peek().is_none_or(|top| new > *top) => self.first = Some(new),
+            Some(first) if new < *first => self.heap.push(std::mem::replace(first, new)),
+            None if self.heap.peek().is_none_or(|top| new < *top) => self.first = Some(new),
             _ => self.heap.push(new),
         }
     }
@@ -106,6 +113,7 @@ impl<T> Timers<T> {
     #[inline]
     pub fn note_cancelled(&mut self) {
         self.cancelled += 1;
+        self.fruitless = 0;
     }
 
     /// A cancelled entry left by `pop` or `pop_due`.
@@ -113,29 +121,35 @@ impl<T> Timers<T> {
         self.cancelled = self.cancelled.saturating_sub(1);
     }
 
-    /// True when it is time to `sweep`: more than half is cancelled and the loop is `idle`, or there
-    /// are too many to wait for that.
+    /// True while more than half is cancelled.
     #[inline]
-    pub fn wants_sweep(&self, idle: bool) -> bool {
-        let worth_it = self.cancelled > MIN_SWEEP && self.cancelled * 2 > self.len();
-        worth_it && (idle || self.cancelled > MAX_CANCELLED)
+    pub fn wants_sweep(&self) -> bool {
+        self.cancelled > MIN_SWEEP && self.cancelled * 2 > self.len()
     }
 
-    /// Removes every entry for which `is_cancelled` holds and returns them, so that the caller
-    /// may drop them where running destructors is allowed.
-    pub fn sweep(&mut self, is_cancelled: impl Fn(&T) -> bool) -> Vec<T> {
-        let mut removed = Vec::with_capacity(self.cancelled);
-        let mut kept = Vec::with_capacity(self.len().saturating_sub(self.cancelled));
-        for entry in self.first.take().into_iter().chain(std::mem::take(&mut self.heap)) {
-            if is_cancelled(&entry.item) {
-                removed.push(entry.item);
-            } else {
-                kept.push(entry);
-            }
+    /// Looks at one entry, and removes it if `is_cancelled` holds, so that the caller may drop it where
+    /// running destructors is allowed. From the end of the heap to its top and round again: what is
+    /// removed at the end moves nothing.
+    pub fn sweep_step(&mut self, is_cancelled: impl Fn(&T) -> bool) -> Option<T> {
+        if self.cursor == 0 || self.cursor > self.heap.len() {
+            self.cursor = self.heap.len();
         }
-        self.heap = BinaryHeap::from(kept);
-        self.cancelled = 0;
-        removed
+        let Some(place) = self.cursor.checked_sub(1) else {
+            self.cancelled = self.cancelled.min(self.len());
+            return None;
+        };
+        self.cursor = place;
+        if !self.heap.get(place).is_some_and(|entry| is_cancelled(&entry.item)) {
+            self.fruitless += 1;
+            if self.fruitless > 2 * self.heap.len() {
+                // More than half was said to be cancelled: whoever counted was wrong.
+                self.cancelled = 0;
+            }
+            return None;
+        }
+        self.fruitless = 0;
+        self.note_cancelled_popped();
+        Some(self.heap.remove(place).item)
     }
 
     /// Entries that are not cancelled.
@@ -153,7 +167,7 @@ impl<T> Timers<T> {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first.iter().chain(&self.heap).map(|entry| &entry.item)
+        self.first.iter().chain(self.heap.iter()).map(|entry| &entry.item)
     }
 }
 

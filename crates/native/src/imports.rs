@@ -30,6 +30,7 @@ imports! {
     future = "asyncio", "Future";
     task = "asyncio", "Task";
     buffered_protocol = "asyncio", "BufferedProtocol";
+    stream_reader_protocol = "asyncio", "StreamReaderProtocol";
     transport_socket = "asyncio.trsock", "TransportSocket";
     socket = "socket", "socket";
     raw_socket = "_socket", "socket";

@@ -29,7 +29,10 @@ pub fn of(request: &Request) -> Entry {
         Request::Open { at, flags, mode } => opcode::OpenAt::new(Fd(at.dir_fd), at.path.as_ptr())
             .flags(flags | libc::O_CLOEXEC)
             .mode(*mode)
-            .build(),
+            .build()
+            // Without waiting it was tried before; and the kernel's own try opens FIFOs without
+            // their other end.
+            .flags(Flags::ASYNC),
         Request::Close { fd } => opcode::Close::new(Fd(*fd)).build(),
         Request::Read(transfer) => shaped(transfer, read(transfer)),
         Request::Write(transfer) => shaped(transfer, write(transfer)),

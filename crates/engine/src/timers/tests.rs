@@ -27,15 +27,55 @@ fn sweeping_keeps_order_and_counts() {
     for _ in 0..500 {
         timers.note_cancelled();
     }
-    assert!(!timers.wants_sweep(true), "half is not more than half");
+    assert!(!timers.wants_sweep(), "half is not more than half");
     timers.note_cancelled();
-    assert!(timers.wants_sweep(true), "more than half is cancelled");
-    assert!(!timers.wants_sweep(false), "a busy loop sweeps later");
-    let removed = timers.sweep(|n| n % 2 == 0);
-    assert_eq!(removed.len(), 500);
-    assert_eq!(timers.pending(), 500);
+    assert!(timers.wants_sweep(), "more than half is cancelled");
+    let is_cancelled = |n: &u64| *n == 1 || n.is_multiple_of(2);
+    let mut removed: Vec<u64> = (0..2000).filter_map(|_| timers.sweep_step(is_cancelled)).collect();
+    removed.sort_unstable();
+    assert_eq!(removed, (0..1000).filter(is_cancelled).collect::<Vec<_>>());
+    assert_eq!(timers.pending(), 499);
+    assert!(!timers.wants_sweep());
     let order: Vec<u64> = std::iter::from_fn(|| timers.pop_due(u64::MAX)).collect();
     assert!(order.windows(2).all(|pair| pair[0] > pair[1]));
+}
+
+#[test]
+fn two_steps_for_each_new_timer_bound_what_is_cancelled() {
+    let mut timers = Timers::default();
+    let mut alive = std::collections::HashSet::new();
+    let mut most = 0;
+    for n in 0..200_000u64 {
+        timers.push(n.wrapping_mul(7919) % 100_003, n);
+        if n % 100 == 0 {
+            alive.insert(n);
+        } else {
+            timers.note_cancelled();
+        }
+        for _ in 0..2 {
+            if timers.wants_sweep() {
+                timers.sweep_step(|n| !alive.contains(n));
+            }
+        }
+        most = most.max(timers.len());
+    }
+    assert_eq!(timers.pending(), alive.len());
+    assert!(most <= 2 * alive.len() + 2 * MIN_SWEEP, "{most} entries for {} alive", alive.len());
+}
+
+#[test]
+fn a_sweep_that_finds_nothing_ends() {
+    let mut timers = Timers::default();
+    for n in 0..300u64 {
+        timers.push(n, n);
+        timers.note_cancelled();
+    }
+    let steps = (0..10_000).take_while(|_| {
+        timers.sweep_step(|_| false);
+        timers.wants_sweep()
+    });
+    assert!(steps.count() < 1000);
+    assert_eq!(timers.pending(), 300);
 }
 
 #[test]

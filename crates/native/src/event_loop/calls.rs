@@ -13,8 +13,33 @@ use crate::ffi::{Object, context, recycled};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 use std::ffi::CStr;
+
+/// The argument `context`, unless it is None; TypeError for any other keyword argument.
+#[inline]
+fn given_context<'a, 'py>(
+    py: Python<'py>,
+    function: &str,
+    arguments: &Arguments<'a, 'py>,
+) -> PyResult<Option<Borrowed<'a, 'py, PyAny>>> {
+    /// C code has one tuple of names for all its calls, as every future and task does. Its strings
+    /// are not interned, and comparing them would cost as much as all the rest of `call_soon`.
+    static FROM_C: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    let Some((names, values)) = arguments.named() else { return Ok(None) };
+    let given = if FROM_C.get(py).is_some_and(|known| known.is(names)) {
+        values.first().copied()
+    } else {
+        let name = intern!(py, "context");
+        let given = arguments.only_keyword(function, name)?;
+        if names.len() == 1 && !names.get_borrowed_item(0)?.is(name) {
+            FROM_C.get_or_init(py, || names.to_owned().unbind());
+        }
+        given
+    };
+    Ok(given.filter(|given| !given.is_none()))
+}
 
 /// Splits `(callback, *args, context=None)` after `skip` leading arguments.
 #[inline]
@@ -29,9 +54,7 @@ fn work(
             "{function}() missing required argument: 'callback'"
         )));
     };
-    let context =
-        arguments.only_keyword(function, intern!(py, "context"))?.filter(|given| !given.is_none());
-    let context = match context {
+    let context = match given_context(py, function, arguments)? {
         Some(given) => Object::new((*given).clone()),
         None => Object::new(context::copy_current(py)?),
     };
@@ -131,7 +154,7 @@ fn schedule<'py>(
     let owner = this.to_owned().unbind();
     let handle = recycled::make(py, TimerHandle::new(work, when_s, owner))?;
     let queued = handle.clone().unbind();
-    this.get().timers.with(py, |timers| timers.push(deadline_ns(when_s), Timer::Native(queued)));
+    this.get().push_timer(py, deadline_ns(when_s), Timer::Native(queued))?;
     Ok(handle.into_any())
 }
 
@@ -195,8 +218,8 @@ pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<CallSoonThreadsafe>(py)?;
     method::add::<CallLater>(py)?;
     method::add::<CallAt>(py)?;
-    method::add::<Cancel>(py)?;
-    method::add::<CancelTimer>(py)
+    method::add_bare::<Cancel>(py)?;
+    method::add_bare::<CancelTimer>(py)
 }
 
 impl LoopCore {
@@ -220,15 +243,15 @@ impl LoopCore {
     }
 
     /// Debug mode: queue an asyncio.TimerHandle.
-    fn _push_timer(&self, py: Python<'_>, when: f64, handle: Py<PyAny>) {
-        self.timers.with(py, |timers| timers.push(deadline_ns(when), Timer::Stock(handle)));
+    fn _push_timer(&self, py: Python<'_>, when: f64, handle: Py<PyAny>) -> PyResult<()> {
+        self.push_timer(py, deadline_ns(when), Timer::Stock(handle))
     }
 
     /// Called by asyncio.TimerHandle.cancel().
     fn _timer_handle_cancelled(&self, handle: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = handle.py();
         if handle.getattr(intern!(py, "_scheduled"))?.is_truthy()? {
-            self.note_cancelled_timer(py);
+            self.note_cancelled_stock_timer(handle);
         }
         Ok(())
     }

@@ -24,6 +24,8 @@ pub struct LoopCore {
     /// Any thread pushes (the cell serialises them); only the tick pops.
     pub(super) ready: LoopCell<VecDeque<Ready>>,
     pub(super) timers: LoopCell<Timers<Timer>>,
+    /// Addresses of cancelled stock handles that are in the heap.
+    pub(super) cancelled_stock: LoopCell<HashSet<usize>>,
     /// Popped from the heap and about to run.
     pub(super) due: LoopCell<VecDeque<Timer>>,
     /// None while the loop's thread waits in it without the GIL.
@@ -34,6 +36,8 @@ pub struct LoopCore {
     pub meter: LoopCell<Meter>,
     /// What small reads of all transports share; made at the first read.
     pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
+    /// `{"loop": loop}`: see `futures.rs`.
+    pub(super) only_loop: LoopCell<Option<Py<PyDict>>>,
     /// Any thread.
     pub(super) waker: Waker,
     /// Any thread.
@@ -125,48 +129,6 @@ impl LoopCore {
         }
         cycles
     }
-
-    /// A timer of this loop was cancelled; the tick frees it.
-    pub(super) fn note_cancelled_timer(&self, py: Python<'_>) {
-        self.timers.with(py, Timers::note_cancelled);
-    }
-
-    /// Frees cancelled timers, in a quiet moment if it can wait.
-    pub(super) fn sweep_timers(&self, py: Python<'_>, idle: bool) -> PyResult<()> {
-        if !self.timers.with(py, |timers| timers.wants_sweep(idle)) {
-            return Ok(());
-        }
-        // Stock handles are asked outside of the cell: that is Python code.
-        let mut cancelled = HashSet::new();
-        for handle in self.stock_timers(py) {
-            let address = handle.as_ptr().addr();
-            if Timer::Stock(handle).is_cancelled(py) {
-                cancelled.insert(address);
-            }
-        }
-        let removed = self.timers.with(py, |timers| {
-            timers.sweep(|timer| match timer {
-                Timer::Native(handle) => handle.get().work.is_cancelled(),
-                Timer::Stock(handle) => cancelled.contains(&handle.as_ptr().addr()),
-            })
-        });
-        removed.iter().try_for_each(|timer| timer.popped(py))
-    }
-
-    fn stock_timers(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        if !self.is_debug() {
-            return Vec::new();
-        }
-        self.timers.with(py, |timers| {
-            timers
-                .iter()
-                .filter_map(|timer| match timer {
-                    Timer::Stock(handle) => Some(handle.clone_ref(py)),
-                    Timer::Native(_) => None,
-                })
-                .collect()
-        })
-    }
 }
 
 /// `module.qualname` where it has one, else its type's.
@@ -198,6 +160,7 @@ impl LoopCore {
         Ok(Self {
             ready: LoopCell::new(VecDeque::new()),
             timers: LoopCell::new(Timers::default()),
+            cancelled_stock: LoopCell::new(HashSet::new()),
             due: LoopCell::new(VecDeque::new()),
             poller: LoopCell::new(Some(Box::new(poller))),
             clock: LoopCell::new(if virtual_time { Clock::Virtual(0) } else { Clock::Monotonic }),
@@ -205,6 +168,7 @@ impl LoopCore {
             dirty: LoopCell::new(Vec::new()),
             meter: LoopCell::new(Meter::new()),
             read_buffer: LoopCell::new(Vec::new()),
+            only_loop: LoopCell::new(None),
             waker,
             stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -316,10 +280,12 @@ impl LoopCore {
         for timer in this.timers.take(py).into_items().chain(this.due.take(py)) {
             timer.forget(py);
         }
+        drop(this.cancelled_stock.take(py));
         let sources = this.sources.take(py);
         // The registrations go with the poller; the descriptors with their owners.
         drop(sources);
         drop(this.read_buffer.take(py));
+        drop(this.only_loop.take(py));
         Ok(())
     }
 
@@ -369,6 +335,7 @@ impl LoopCore {
         }) {
             result?;
         }
+        self.only_loop.peek(|made| visit.call(made)).unwrap_or(Ok(()))?;
         self.dirty
             .peek(|dirty| dirty.iter().try_for_each(|(object, _)| object.visit(&visit)))
             .unwrap_or(Ok(()))
@@ -379,5 +346,6 @@ impl LoopCore {
         drop(self.timers.take(py));
         drop(self.sources.take(py));
         drop(self.dirty.take(py));
+        drop(self.only_loop.take(py));
     }
 }

@@ -55,7 +55,7 @@ impl LoopCore {
         // waits for the next tick like everybody. What an exception leaves stays in the queue.
         let now = now_ns.unwrap_or_else(|| self.now_ns(py));
         while let Some(timer) = self.timers.with(py, |timers| timers.pop_due(now)) {
-            timer.popped(py)?;
+            self.timer_left(py, &timer)?;
             if timer.is_cancelled(py) {
                 self.timers.with(py, oneloop_engine::Timers::note_cancelled_popped);
             } else {

@@ -1,27 +1,23 @@
 //! `create_future` and `create_task`: asyncio's own classes, called without a Python frame.
 
 use super::LoopCore;
-use crate::ffi::method::{self, Arguments, FastMethod};
+use crate::ffi::method::{self, Arguments, BareMethod, FastMethod};
 use crate::imports;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::ffi::CStr;
 
 struct CreateFuture;
 
-impl FastMethod for CreateFuture {
+impl BareMethod for CreateFuture {
     type Class = LoopCore;
     const NAME: &'static CStr = c"create_future";
     const DOC: &'static CStr =
         c"create_future($self, /)\n--\n\nMake an asyncio.Future that belongs to this loop.";
 
-    fn call<'py>(
-        this: Borrowed<'_, 'py, LoopCore>,
-        arguments: Arguments<'_, 'py>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = this.py();
-        arguments.none("create_future")?;
-        arguments.call_with_loop(&imports::future(py)?, &this.to_owned().into_any())
+    fn call<'py>(this: Borrowed<'_, 'py, LoopCore>) -> PyResult<Bound<'py, PyAny>> {
+        imports::future(this.py())?.call((), Some(&only_loop(this)?))
     }
 }
 
@@ -44,12 +40,28 @@ impl FastMethod for CreateTask {
             return arguments.call_after(&imports::stock_create_task(py)?, &slf);
         }
         core.check_closed()?;
-        arguments.call_with_loop(&imports::task(py)?, &slf)
+        arguments.call_with_loop(&imports::task(py)?, &only_loop(this)?)
     }
+}
+
+/// The keyword argument that every future and task is made with, made once.
+#[inline]
+fn only_loop<'py>(this: Borrowed<'_, 'py, LoopCore>) -> PyResult<Bound<'py, PyDict>> {
+    let py = this.py();
+    let core = this.get();
+    if let Some(made) = core.only_loop.with(py, |made| made.as_ref().map(|d| d.bind(py).clone())) {
+        return Ok(made);
+    }
+    let made = PyDict::new(py);
+    made.set_item(intern!(py, "loop"), this)?;
+    let kept = made.clone().unbind();
+    let old = core.only_loop.with(py, |slot| slot.replace(kept));
+    drop(old);
+    Ok(made)
 }
 
 /// Adds the methods to the class.
 pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
-    method::add::<CreateFuture>(py)?;
+    method::add_bare::<CreateFuture>(py)?;
     method::add::<CreateTask>(py)
 }

@@ -3,7 +3,7 @@
 use super::LoopCore;
 use super::turnstile::Turnstile;
 use super::work::{Args, Call, Work};
-use crate::ffi::method::{Arguments, FastMethod};
+use crate::ffi::method::BareMethod;
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{Object, context};
 use crate::imports;
@@ -103,16 +103,12 @@ impl Handle {
 /// `Handle.cancel`
 pub struct Cancel;
 
-impl FastMethod for Cancel {
+impl BareMethod for Cancel {
     type Class = Handle;
     const NAME: &'static CStr = c"cancel";
     const DOC: &'static CStr = c"cancel($self, /)\n--\n\nCancel the callback. A second call, or one after the callback has run, does nothing.";
 
-    fn call<'py>(
-        slf: Borrowed<'_, 'py, Handle>,
-        arguments: Arguments<'_, 'py>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        arguments.none("cancel")?;
+    fn call<'py>(slf: Borrowed<'_, 'py, Handle>) -> PyResult<Bound<'py, PyAny>> {
         slf.get().turnstile.wait(slf.py());
         slf.get().work.cancel(slf.py());
         Ok(slf.py().None().into_bound(slf.py()))

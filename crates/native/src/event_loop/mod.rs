@@ -11,6 +11,7 @@ mod handle;
 mod meter;
 mod ready;
 mod registry;
+mod sweep;
 mod tick;
 mod timer_handle;
 mod turnstile;

@@ -7,7 +7,6 @@
 //! The GIL is released once per blocking poll, and not at all for one that cannot block.
 
 use super::LoopCore;
-use super::ready::Timer;
 use crate::errors;
 use crate::ffi::detach::detached;
 use oneloop_engine::Poller;
@@ -43,30 +42,14 @@ impl LoopCore {
         if self.stopping.load(Ordering::SeqCst) || !self.ready.with(py, |ready| ready.is_empty()) {
             return Some(0);
         }
-        // Cancelled timers on top would wake the loop for nothing.
-        loop {
-            let top_is_cancelled = self.timers.with(py, |timers| {
-                matches!(timers.peek(), Some(Timer::Native(h)) if h.get().work.is_cancelled())
-            });
-            if !top_is_cancelled {
-                break;
-            }
-            let dropped = self.timers.with(py, |timers| {
-                timers.note_cancelled_popped();
-                timers.pop()
-            });
-            if let Some(Timer::Native(handle)) = &dropped {
-                handle.get().popped(py);
-            }
-        }
         let deadline = self.timers.with(py, |timers| timers.next_deadline_ns());
         deadline.map(|deadline| deadline.saturating_sub(self.now_ns(py)))
     }
 
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
         let idle = self.ready.with(py, |ready| ready.is_empty());
-        self.sweep_timers(py, idle)?;
-        let timeout_ns = self.timeout_ns(py);
+        let more = idle && self.sweep_when_idle(py)?;
+        let timeout_ns = if more { Some(0) } else { self.timeout_ns(py) };
         self.meter.with(py, |meter| meter.polls += 1);
         let result = match timeout_ns {
             Some(0) => self.with_poller(py, |poller| poller.wait(Some(0))).and_then(|r| r),

@@ -3,7 +3,7 @@
 use super::LoopCore;
 use super::work::Work;
 use crate::ffi::LoopCell;
-use crate::ffi::method::{Arguments, FastMethod};
+use crate::ffi::method::BareMethod;
 use crate::ffi::recycled::{Pool, Recycled};
 use crate::imports;
 use pyo3::basic::CompareOp;
@@ -155,17 +155,13 @@ impl TimerHandle {
 /// `TimerHandle.cancel`
 pub struct CancelTimer;
 
-impl FastMethod for CancelTimer {
+impl BareMethod for CancelTimer {
     type Class = TimerHandle;
     const NAME: &'static CStr = c"cancel";
     const DOC: &'static CStr = c"cancel($self, /)\n--\n\nCancel the callback. A second call, or one after the callback has run, does nothing.";
 
-    fn call<'py>(
-        slf: Borrowed<'_, 'py, TimerHandle>,
-        arguments: Arguments<'_, 'py>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn call<'py>(slf: Borrowed<'_, 'py, TimerHandle>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        arguments.none("cancel")?;
         let this = slf.get();
         if this.work.cancel(py) {
             let owner = this.owner.with(py, |owner| owner.as_ref().map(|o| o.bind(py).clone()));

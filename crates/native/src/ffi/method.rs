@@ -6,10 +6,8 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,49 +23,37 @@ impl<'a, 'py> Arguments<'a, 'py> {
         self.positional
     }
 
-    /// `callable(*positional, **keywords, loop=value)`: the call as it came, and one argument more.
+    /// The names of the keyword arguments, and their values.
+    #[inline]
+    pub fn named(&self) -> Option<(Borrowed<'a, 'py, PyTuple>, &'a [Borrowed<'a, 'py, PyAny>])> {
+        self.names.map(|names| (names, self.keywords))
+    }
+
+    /// `callable(*positional, **keywords, loop=loop)`: the call as it came, and one argument more,
+    /// which `only_loop` holds: a class would make such a dictionary for every instance. It must not
+    /// be one that keeps or changes its keywords.
     pub fn call_with_loop(
         &self,
         callable: &Bound<'py, PyAny>,
-        value: &Bound<'py, PyAny>,
+        only_loop: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        static ONLY_LOOP: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
         let py = callable.py();
-        let count = self.positional.len() + self.keywords.len();
-        let mut few = [std::ptr::null_mut(); 8];
-        let mut many = Vec::new();
-        let values = if count < few.len() {
-            &mut few[..=count]
-        } else {
-            many.resize(count + 1, std::ptr::null_mut());
-            &mut many[..]
+        let args = match self.positional {
+            [] => PyTuple::empty(py),
+            given => PyTuple::new(py, given.iter().map(|value| (*value).to_owned()))?,
         };
-        let given = self.positional.iter().chain(self.keywords).map(|value| value.as_ptr());
-        for (slot, pointer) in values.iter_mut().zip(given.chain([value.as_ptr()])) {
-            *slot = pointer;
+        if self.keywords.is_empty() {
+            return callable.call(args, Some(only_loop));
         }
-        let name = || intern!(py, "loop").clone().into_any();
-        let names = match self.names {
-            None => ONLY_LOOP
-                .get_or_try_init(py, || PyTuple::new(py, [name()]).map(Bound::unbind))?
-                .bind(py)
-                .clone(),
-            Some(names) => {
-                let given = names.iter_borrowed().map(|given| (*given).clone());
-                PyTuple::new(py, given.chain([name()]).collect::<Vec<_>>())?
+        let keywords = only_loop.copy()?;
+        for (name, value) in self.names.iter().flat_map(|n| n.iter()).zip(self.keywords) {
+            if keywords.contains(&name)? {
+                let text = "got multiple values for keyword argument 'loop'";
+                return Err(PyTypeError::new_err(text));
             }
-        };
-        // SAFETY: the values are borrowed from live objects; the last `names.len()` are named.
-        let result = unsafe {
-            ffi::PyObject_Vectorcall(
-                callable.as_ptr(),
-                values.as_ptr(),
-                self.positional.len(),
-                names.as_ptr(),
-            )
-        };
-        // SAFETY: a vectorcall returns a new reference, or null with an exception set.
-        unsafe { Bound::from_owned_ptr_or_err(py, result) }
+            keywords.set_item(name, *value)?;
+        }
+        callable.call(args, Some(&keywords))
     }
 
     /// `function(slf, *positional, **keywords)`: the call as it came, to another function.
@@ -106,15 +92,6 @@ impl<'a, 'py> Arguments<'a, 'py> {
                 "{function}() takes exactly one argument: {name}"
             ))),
         }
-    }
-
-    /// TypeError unless the function was called without arguments.
-    #[inline]
-    pub fn none(&self, function: &str) -> PyResult<()> {
-        if self.positional.is_empty() && self.keywords.is_empty() {
-            return Ok(());
-        }
-        Err(PyTypeError::new_err(format!("{function}() takes no arguments")))
     }
 
     /// The one keyword argument that a function takes; TypeError for any other.
@@ -156,7 +133,46 @@ pub trait FastMethod {
     ) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// The C function of `M`: the arguments as slices, exceptions set, panics turned into exceptions (S7).
+/// The same for a method without arguments, which CPython calls with even less (METH_NOARGS).
+pub trait BareMethod {
+    type Class: pyo3::PyClass;
+
+    const NAME: &'static CStr;
+    const DOC: &'static CStr;
+
+    fn call<'py>(slf: Borrowed<'_, 'py, Self::Class>) -> PyResult<Bound<'py, PyAny>>;
+}
+
+/// What C gets of an outcome: exceptions set, panics turned into exceptions (S7).
+#[inline]
+fn hand_over(
+    py: Python<'_>,
+    outcome: std::thread::Result<PyResult<Bound<'_, PyAny>>>,
+) -> *mut ffi::PyObject {
+    match outcome {
+        Ok(Ok(object)) => object.into_ptr(),
+        Ok(Err(error)) => {
+            error.restore(py);
+            std::ptr::null_mut()
+        }
+        Err(panic) => {
+            raise_panic(py, &*panic);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+#[cold]
+fn raise_panic(py: Python<'_>, panic: &(dyn std::any::Any + Send)) {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panic in oneloop".to_owned());
+    pyo3::panic::PanicException::new_err((text,)).restore(py);
+}
+
+/// The C function of `M`, with its arguments as slices.
 ///
 /// # Safety
 /// To be called by CPython as METH_FASTCALL | METH_KEYWORDS.
@@ -189,36 +205,58 @@ unsafe extern "C" fn trampoline<M: FastMethod>(
         let (positional, keywords) = all.split_at(count);
         M::call(slf, Arguments { positional, keywords, names })
     }));
-    match outcome {
-        Ok(Ok(object)) => object.into_ptr(),
-        Ok(Err(error)) => {
-            error.restore(py);
-            std::ptr::null_mut()
-        }
-        Err(panic) => {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(ToString::to_string)
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "panic in oneloop".to_owned());
-            pyo3::panic::PanicException::new_err((text,)).restore(py);
-            std::ptr::null_mut()
-        }
-    }
+    hand_over(py, outcome)
 }
 
-/// Adds `M` to a type. The definition lives as long as the process, as CPython wants.
+/// The C function of `M`.
+///
+/// # Safety
+/// To be called by CPython as METH_NOARGS.
+unsafe extern "C" fn bare_trampoline<M: BareMethod>(
+    slf: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: CPython calls methods with the interpreter attached.
+    let py = unsafe { Python::assume_attached() };
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: `self` is alive through the call.
+        let slf = unsafe { Borrowed::<PyAny>::from_ptr(py, slf) };
+        // SAFETY: the method is only reachable through a descriptor of this class, which checks.
+        M::call(unsafe { slf.cast_unchecked::<M::Class>() })
+    }));
+    hand_over(py, outcome)
+}
+
+/// Adds `M` to a type.
 pub fn add<M: FastMethod>(py: Python<'_>) -> PyResult<()> {
-    let class = py.get_type::<M::Class>();
+    let function = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: trampoline::<M> };
+    let flags = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
+    add_function(&py.get_type::<M::Class>(), M::NAME, M::DOC, function, flags)
+}
+
+/// Adds `M` to a type.
+pub fn add_bare<M: BareMethod>(py: Python<'_>) -> PyResult<()> {
+    let function = ffi::PyMethodDefPointer { PyCFunction: bare_trampoline::<M> };
+    add_function(&py.get_type::<M::Class>(), M::NAME, M::DOC, function, ffi::METH_NOARGS)
+}
+
+/// The definition lives as long as the process, as CPython wants.
+fn add_function(
+    class: &Bound<'_, PyType>,
+    name: &'static CStr,
+    doc: &'static CStr,
+    function: ffi::PyMethodDefPointer,
+    flags: std::ffi::c_int,
+) -> PyResult<()> {
     let definition = Box::leak(Box::new(ffi::PyMethodDef {
-        ml_name: M::NAME.as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: trampoline::<M> },
-        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-        ml_doc: M::DOC.as_ptr(),
+        ml_name: name.as_ptr(),
+        ml_meth: function,
+        ml_flags: flags,
+        ml_doc: doc.as_ptr(),
     }));
     // SAFETY: the type and the leaked definition are alive.
     let descriptor = unsafe { ffi::PyDescr_NewMethod(class.as_ptr().cast(), definition) };
     // SAFETY: a new reference, or null with an exception set.
     let descriptor = unsafe { Bound::from_owned_ptr_or_err(class.py(), descriptor) }?;
-    class.setattr(PyString::new(class.py(), &M::NAME.to_string_lossy()), descriptor)
+    class.setattr(PyString::new(class.py(), &name.to_string_lossy()), descriptor)
 }

@@ -7,9 +7,11 @@
 
 pub mod awaitable;
 pub mod buffer;
+pub mod bytearray;
 pub mod bytes;
 pub mod call;
 pub mod cell;
+pub mod class;
 pub mod context;
 pub mod detach;
 pub mod method;

@@ -5,7 +5,6 @@
 //! it, as a pipe's file object owns the pipe. A program can close such an object behind the transport's back, so every use asks it for
 //! its number, and a number that has changed is never touched again.
 
-use crate::errors;
 use crate::ffi::{LoopCell, socket_object};
 use crate::imports;
 use oneloop_engine::sys::socket;
@@ -14,9 +13,28 @@ use pyo3::prelude::*;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+/// What a socket object is told of its socket: family, type, protocol. All small numbers.
+#[derive(Clone, Copy)]
+pub struct Kind([i16; 3]);
+
+impl Kind {
+    /// Asks the kernel.
+    pub fn of(fd: RawFd) -> io::Result<Self> {
+        let (family, kind, protocol) = socket::kind(fd)?;
+        Ok(Self([family as i16, kind as i16, protocol as i16]))
+    }
+
+    pub fn is_tcp(self) -> bool {
+        let [family, kind, protocol] = self.0.map(i32::from);
+        matches!(family, libc::AF_INET | libc::AF_INET6)
+            && kind == libc::SOCK_STREAM
+            && protocol == libc::IPPROTO_TCP
+    }
+}
+
 enum Owner {
     /// Accepted by us; no Python object knows it.
-    Bare(OwnedFd),
+    Bare(OwnedFd, Kind),
     /// A `socket.socket`, and the number that it had when it came to us.
     Socket(Py<PyAny>, RawFd),
     /// Any other object with `fileno()` and `close()`: a pipe's file object.
@@ -27,8 +45,9 @@ enum Owner {
 pub struct Descriptor(LoopCell<Owner>);
 
 impl Descriptor {
-    pub fn bare(fd: OwnedFd) -> Self {
-        Self(LoopCell::new(Owner::Bare(fd)))
+    /// Of an accepted, non-blocking socket.
+    pub fn bare(fd: OwnedFd, kind: Kind) -> Self {
+        Self(LoopCell::new(Owner::Bare(fd, kind)))
     }
 
     /// Of a `socket.socket`, or of any other object with `fileno()` and `close()`.
@@ -45,7 +64,7 @@ impl Descriptor {
     #[inline]
     pub fn fd(&self, py: Python<'_>) -> io::Result<RawFd> {
         let (object, fd, is_socket) = self.0.with(py, |owner| match owner {
-            Owner::Bare(fd) => (None, fd.as_raw_fd(), false),
+            Owner::Bare(fd, _) => (None, fd.as_raw_fd(), false),
             Owner::Socket(socket, fd) => (Some(socket.bind(py).clone()), *fd, true),
             Owner::File(file, fd) => (Some(file.bind(py).clone()), *fd, false),
             Owner::Closed => (None, -1, false),
@@ -61,32 +80,32 @@ impl Descriptor {
 
     /// The socket or file object, made at the first question; `None` once closed.
     pub fn socket<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let bare = match self.0.with(py, |owner| match owner {
+        let (bare, kind) = match self.0.with(py, |owner| match owner {
             Owner::Socket(object, _) | Owner::File(object, _) => Err(Some(object.bind(py).clone())),
             Owner::Closed => Err(None),
-            Owner::Bare(fd) => Ok(fd.as_raw_fd()),
+            Owner::Bare(fd, kind) => Ok((fd.as_raw_fd(), *kind)),
         }) {
-            Ok(fd) => fd,
+            Ok(bare) => bare,
             Err(known) => return Ok(known),
         };
-        let (family, kind, protocol) =
-            socket::kind(bare).map_err(|e| errors::os_error("getsockopt", &e))?;
+        let [family, kind, protocol] = kind.0.map(i32::from);
+        // The flag tells the object what the socket is already: its timeout is 0.
+        let kind = kind | libc::SOCK_NONBLOCK;
         let object = imports::socket(py)?.call1((family, kind, protocol, bare))?;
         let kept = object.clone().unbind();
         self.0.with(py, |owner| {
             // The object owns the number from here on.
-            if let Owner::Bare(fd) = std::mem::replace(owner, Owner::Socket(kept, bare)) {
+            if let Owner::Bare(fd, _) = std::mem::replace(owner, Owner::Socket(kept, bare)) {
                 let _: RawFd = std::os::fd::IntoRawFd::into_raw_fd(fd);
             }
         });
-        object.call_method1(intern!(py, "settimeout"), (0,))?;
         Ok(Some(object))
     }
 
     /// Closes it, once; a second call does nothing.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         match self.0.with(py, |owner| std::mem::replace(owner, Owner::Closed)) {
-            Owner::Bare(fd) => drop(fd),
+            Owner::Bare(fd, _) => drop(fd),
             Owner::Socket(object, _) | Owner::File(object, _) => {
                 object.call_method0(py, intern!(py, "close"))?;
             }
@@ -110,7 +129,7 @@ impl Descriptor {
         self.0
             .peek(|owner| match owner {
                 Owner::Socket(object, _) | Owner::File(object, _) => visit.call(object),
-                Owner::Bare(_) | Owner::Closed => Ok(()),
+                Owner::Bare(..) | Owner::Closed => Ok(()),
             })
             .unwrap_or(Ok(()))
     }

@@ -19,7 +19,9 @@ struct Names {
     /// asks.
     peer: Option<Box<[u8]>>,
     local: Option<Arc<[u8]>>,
-    /// What has been asked for, and what the maker of the transport added.
+    /// What a program sees of the socket. Not in the dictionary: many programs ask for nothing else.
+    socket: Option<Py<PyAny>>,
+    /// Names that have been asked for, and what the maker of the transport added.
     extra: Option<Py<PyDict>>,
 }
 
@@ -28,7 +30,8 @@ pub struct Endpoint(LoopCell<Names>);
 impl Endpoint {
     /// `local`: the listener's own name, where every connection has it.
     pub fn accepted(peer: &Address, local: Option<Arc<[u8]>>) -> Self {
-        Self(LoopCell::new(Names { peer: Some(peer.as_bytes().into()), local, extra: None }))
+        let peer = Some(peer.as_bytes().into());
+        Self(LoopCell::new(Names { peer, local, ..Names::default() }))
     }
 
     /// Asks the socket for its names at once, as CPython's transports do.
@@ -52,7 +55,8 @@ impl Endpoint {
     /// Keeps the local name for questions after the close.
     pub fn remember_local(&self, py: Python<'_>, fd: RawFd) {
         self.0.with(py, |names| {
-            if names.extra.is_none() && names.local.is_none() {
+            // A transport that was made from a socket object has asked it already.
+            if names.peer.is_some() && names.local.is_none() {
                 // Unknown stays unknown: `get_extra_info` then gives its default.
                 names.local = socket::local_address(fd).ok().map(|local| local.as_bytes().into());
             }
@@ -66,45 +70,77 @@ impl Endpoint {
         descriptor: &Descriptor,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = name.py();
-        let extra = match self.0.with(py, |n| n.extra.as_ref().map(|e| e.bind(py).clone())) {
-            Some(extra) => extra,
-            None => self.fill(py, descriptor)?,
+        match self.extra(py) {
+            Some(extra) => {
+                if let Some(value) = extra.get_item(name)? {
+                    return Ok(Some(value));
+                }
+            }
+            // TypeError for what no dictionary could hold.
+            None => _ = name.hash()?,
+        }
+        let value = if name.eq(intern!(py, "socket"))? {
+            self.socket(py, descriptor)?
+        } else if name.eq(intern!(py, "peername"))? {
+            let peer = self.0.with(py, |names| names.peer.as_deref().map(Address::from_bytes));
+            self.keep(name, peer)?
+        } else if name.eq(intern!(py, "sockname"))? {
+            let known = self.0.with(py, |names| names.local.as_deref().map(Address::from_bytes));
+            // An open socket knows best: behind a transparent proxy its name is not the listener's.
+            let local = descriptor.fd(py).and_then(socket::local_address).ok().or(known);
+            self.keep(name, local)?
+        } else {
+            None
         };
-        if let Some(value) = extra.get_item(name)? {
-            return Ok(Some(value));
-        }
-        if name.eq(intern!(py, "socket"))?
-            && let Some(socket) = descriptor.socket(py)?
-        {
-            let wrapped = imports::transport_socket(py)?.call1((socket,))?;
-            extra.set_item(name, &wrapped)?;
-            return Ok(Some(wrapped));
-        }
-        Ok(default)
+        Ok(value.or(default))
     }
 
-    fn fill<'py>(&self, py: Python<'py>, descriptor: &Descriptor) -> PyResult<Bound<'py, PyDict>> {
-        let extra = PyDict::new(py);
-        let (peer, known) = self.0.with(py, |names| {
-            let address = |bytes: Option<&[u8]>| bytes.map(Address::from_bytes);
-            (address(names.peer.as_deref()), address(names.local.as_deref()))
+    fn extra<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyDict>> {
+        self.0.with(py, |names| names.extra.as_ref().map(|extra| extra.bind(py).clone()))
+    }
+
+    /// The wrapped socket object, always the same.
+    fn socket<'py>(
+        &self,
+        py: Python<'py>,
+        descriptor: &Descriptor,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if let Some(wrapped) = self.0.with(py, |n| n.socket.as_ref().map(|s| s.bind(py).clone())) {
+            return Ok(Some(wrapped));
+        }
+        let Some(socket) = descriptor.socket(py)? else { return Ok(None) };
+        let wrapped = imports::transport_socket(py)?.call1((socket,))?;
+        let kept = wrapped.clone().unbind();
+        self.0.with(py, |names| names.socket = Some(kept));
+        Ok(Some(wrapped))
+    }
+
+    /// A name in Python's form, always the same object.
+    fn keep<'py>(
+        &self,
+        name: &Bound<'py, PyAny>,
+        address: Option<Address>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = name.py();
+        let Some(address) = address else { return Ok(None) };
+        let value = address::to_python(py, &address)?;
+        let extra = self.extra(py).unwrap_or_else(|| {
+            let extra = PyDict::new(py);
+            let kept = extra.clone().unbind();
+            self.0.with(py, |names| names.extra = Some(kept));
+            extra
         });
-        // An open socket knows best: behind a transparent proxy its name is not the listener's.
-        let local = descriptor.fd(py).and_then(socket::local_address).ok().or(known);
-        if let Some(peer) = peer {
-            extra.set_item(intern!(py, "peername"), address::to_python(py, &peer)?)?;
-        }
-        if let Some(local) = local {
-            extra.set_item(intern!(py, "sockname"), address::to_python(py, &local)?)?;
-        }
-        let kept = extra.clone().unbind();
-        let old = self.0.with(py, |names| names.extra.replace(kept));
-        drop(old);
-        Ok(extra)
+        extra.set_item(name, &value)?;
+        Ok(Some(value))
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.0.peek(|names| visit.call(&names.extra)).unwrap_or(Ok(()))
+        self.0
+            .peek(|names| {
+                visit.call(&names.socket)?;
+                visit.call(&names.extra)
+            })
+            .unwrap_or(Ok(()))
     }
 }
 

@@ -5,7 +5,7 @@
 //! listener reports it once, rests, and tries again: it neither spins nor forgets.
 
 use super::appetite::Appetite;
-use super::descriptor::Descriptor;
+use super::descriptor::{Descriptor, Kind};
 use super::endpoint::Endpoint;
 use super::stream::StreamTransport;
 use crate::address;
@@ -39,6 +39,8 @@ pub struct Listener {
     server: Option<Py<PyAny>>,
     /// For TLS: a callable that gets the socket and the peer's address in place of a transport.
     hand_over: Option<Py<PyAny>>,
+    /// Of the listener and of every connection.
+    kind: Kind,
     /// The local name of every connection, unless the listener is bound to any address.
     local: Option<Arc<[u8]>>,
     context: Py<PyAny>,
@@ -120,7 +122,7 @@ impl Listener {
     fn connect(&self, owner: &Bound<'_, LoopCore>, fd: OwnedFd, peer: Address) -> PyResult<()> {
         let py = owner.py();
         if let Some(hand_over) = &self.hand_over {
-            let handed = Descriptor::bare(fd)
+            let handed = Descriptor::bare(fd, self.kind)
                 .socket(py)
                 .and_then(|socket| hand_over.call1(py, (socket, address::to_python(py, &peer)?)));
             return handed.map(drop).or_else(|error| self.creation_failed(owner, error));
@@ -130,7 +132,7 @@ impl Listener {
             .and_then(|protocol| {
                 StreamTransport::make(
                     owner,
-                    Descriptor::bare(fd),
+                    Descriptor::bare(fd, self.kind),
                     &protocol,
                     context,
                     Endpoint::accepted(&peer, self.local.clone()),
@@ -172,12 +174,8 @@ impl Listener {
     ) -> PyResult<Self> {
         let py = owner.py();
         let fd = socket_object::fileno(sock)?;
-        let (family, kind, protocol) =
-            socket::kind(fd).map_err(|e| errors::os_error("getsockopt", &e))?;
-        if matches!(family, libc::AF_INET | libc::AF_INET6)
-            && kind == libc::SOCK_STREAM
-            && protocol == libc::IPPROTO_TCP
-        {
+        let kind = Kind::of(fd).map_err(|e| errors::os_error("getsockopt", &e))?;
+        if kind.is_tcp() {
             // Accepted sockets inherit it: asyncio sets it on each.
             socket::set_nodelay(fd).map_err(|e| errors::os_error_on("setsockopt", Ok(fd), &e))?;
         }
@@ -189,6 +187,7 @@ impl Listener {
             protocol_factory,
             server,
             hand_over,
+            kind,
             local: (!local.is_wildcard()).then(|| local.as_bytes().into()),
             context: match context {
                 Some(context) => context,

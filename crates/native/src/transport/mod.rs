@@ -10,6 +10,7 @@ mod datagram_write;
 mod descriptor;
 mod ending;
 mod endpoint;
+mod feeding;
 mod flow;
 mod life;
 mod listener;

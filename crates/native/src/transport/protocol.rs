@@ -1,5 +1,6 @@
 //! A protocol with the methods that run per message, bound once.
 
+use super::feeding;
 use crate::ffi::Object;
 use crate::imports;
 use pyo3::intern;
@@ -10,6 +11,9 @@ use pyo3::{PyTraverseError, PyVisit};
 pub enum Receiver {
     /// `Protocol.data_received(bytes)`
     Data(Object),
+    /// asyncio's own `StreamReaderProtocol`, whose reader is fed without a call where that is the same.
+    /// `vetted`: see `Feeding::find`.
+    Stream { data_received: Object, vetted: Option<Object> },
     /// `BufferedProtocol.get_buffer(sizehint)` and `.buffer_updated(nbytes)`
     Buffer { get_buffer: Object, buffer_updated: Object },
 }
@@ -30,7 +34,12 @@ impl StreamProtocol {
                 buffer_updated: Object::new(object.getattr(intern!(py, "buffer_updated"))?),
             }
         } else {
-            Receiver::Data(Object::new(object.getattr(intern!(py, "data_received"))?))
+            let method = object.getattr(intern!(py, "data_received"))?;
+            if feeding::is_stock_protocol(object, &method)? {
+                Receiver::Stream { data_received: Object::new(method), vetted: None }
+            } else {
+                Receiver::Data(Object::new(method))
+            }
         };
         Ok(Self { object: object.clone().unbind(), receiver })
     }
@@ -39,6 +48,10 @@ impl StreamProtocol {
         visit.call(&self.object)?;
         match &self.receiver {
             Receiver::Data(method) => method.visit(visit),
+            Receiver::Stream { data_received, vetted } => {
+                data_received.visit(visit)?;
+                vetted.as_ref().map_or(Ok(()), |vetted| vetted.visit(visit))
+            }
             Receiver::Buffer { get_buffer, buffer_updated } => {
                 get_buffer.visit(visit)?;
                 buffer_updated.visit(visit)
@@ -51,6 +64,10 @@ impl Receiver {
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
             Self::Data(method) => Self::Data(method.clone_ref(py)),
+            Self::Stream { data_received, vetted } => Self::Stream {
+                data_received: data_received.clone_ref(py),
+                vetted: vetted.as_ref().map(|vetted| vetted.clone_ref(py)),
+            },
             Self::Buffer { get_buffer, buffer_updated } => Self::Buffer {
                 get_buffer: get_buffer.clone_ref(py),
                 buffer_updated: buffer_updated.clone_ref(py),

@@ -29,16 +29,23 @@ pub fn receive<'py>(
     call: Call,
 ) -> PyResult<io::Result<Bound<'py, PyBytes>>> {
     let py = owner.py();
-    if last >= LONG {
-        memory::keep_large_blocks();
-        // Twice as much as came last: growth is seen, and little has to be given back.
-        let capacity = (last * 2).clamp(LONG, READ_MAX);
+    if let Some(capacity) = room_after(last) {
         return bytes::filled(py, capacity, |room| call(fd, room));
     }
     Ok(with_shared(owner, |shared| {
         let len = call(fd, shared)?;
         Ok(bytes::received(py, shared, len))
     }))
+}
+
+/// How much room to give a receive of its own, if the previous one was long.
+pub fn room_after(last: usize) -> Option<usize> {
+    if last < LONG {
+        return None;
+    }
+    memory::keep_large_blocks();
+    // Twice as much as came last: growth is seen, and little has to be given back.
+    Some((last * 2).clamp(LONG, READ_MAX))
 }
 
 /// The buffer that the loop's transports share, at least `READ_MAX` long. `f` may not run Python code.
@@ -52,4 +59,16 @@ pub fn with_shared<R>(
         }
         f(shared)
     })
+}
+
+/// Like `with_shared`, for an `f` that may come across Python code: the buffer is its own meanwhile.
+pub fn with_lent<R>(owner: &Bound<'_, LoopCore>, f: impl FnOnce(&mut [MaybeUninit<u8>]) -> R) -> R {
+    let py = owner.py();
+    let mut lent = owner.get().read_buffer.take(py);
+    if lent.len() < READ_MAX {
+        lent.resize(READ_MAX, MaybeUninit::uninit());
+    }
+    let result = f(&mut lent);
+    owner.get().read_buffer.with(py, |shared| *shared = lent);
+    result
 }

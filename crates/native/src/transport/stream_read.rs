@@ -1,12 +1,13 @@
 //! How a stream transport receives: one receive per readiness, whatever its size.
 
+use super::feeding::Feeding;
 use super::life::Life;
-use super::protocol::Receiver;
+use super::protocol::{Receiver, StreamProtocol};
 use super::receive::receive;
 use super::stream::StreamTransport;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::{buffer, call, context};
+use crate::ffi::{Object, buffer, call, context};
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PySystemExit};
 use pyo3::intern;
@@ -24,11 +25,69 @@ impl StreamTransport {
             self.state.with(py, |s| s.protocol.as_ref().map(|p| p.receiver.clone_ref(py)));
         match receiver {
             Some(Receiver::Data(method)) => self.read_data(owner, slf, method.bind(py)),
+            Some(Receiver::Stream { data_received, vetted }) => {
+                match self.feeding(owner, vetted)? {
+                    Some(feeding) => self.read_fed(owner, slf, feeding, data_received.bind(py)),
+                    None => self.read_data(owner, slf, data_received.bind(py)),
+                }
+            }
             Some(Receiver::Buffer { get_buffer, buffer_updated }) => {
                 self.read_into(owner, slf, get_buffer.bind(py), buffer_updated.bind(py))
             }
             None => Ok(()),
         }
+    }
+
+    /// The stream reader to feed without a call, if that is the same.
+    fn feeding<'py>(
+        &self,
+        owner: &Bound<'py, LoopCore>,
+        mut vetted: Option<Object>,
+    ) -> PyResult<Option<Feeding<'py>>> {
+        let py = owner.py();
+        let Some(protocol) = self.protocol(py) else { return Ok(None) };
+        let is_new = vetted.is_none();
+        let feeding = Feeding::find(owner.get(), &protocol, &mut vetted)?;
+        if is_new && vetted.is_some() {
+            let old = self.state.with(py, |s| match &mut s.protocol {
+                Some(StreamProtocol {
+                    receiver: Receiver::Stream { vetted: kept, .. }, ..
+                }) => std::mem::replace(kept, vetted),
+                _ => vetted,
+            });
+            drop(old);
+        }
+        Ok(feeding)
+    }
+
+    /// `read_data` for a reader of asyncio's streams, which gets its bytes without a call.
+    fn read_fed(
+        &self,
+        owner: &Bound<'_, LoopCore>,
+        slf: &Bound<'_, Self>,
+        feeding: Feeding<'_>,
+        data_received: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = owner.py();
+        let last = self.state.with(py, |s| s.last_read);
+        let outcome = match self.descriptor.fd(py) {
+            Ok(fd) => feeding.receive(owner, fd, last),
+            Err(e) => Ok(Err(e)),
+        };
+        let outcome = match outcome {
+            Ok(Err(e)) => return self.read_failed(slf, &e),
+            Ok(Ok(0)) => {
+                self.state.with(py, |s| s.last_read = 0);
+                return self.end_of_file(owner, slf);
+            }
+            Ok(Ok(len)) => {
+                self.state.with(py, |s| s.last_read = len);
+                owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
+                context::run(self.context.bind(py), || feeding.finish())
+            }
+            Err(error) => Err(error),
+        };
+        self.received(owner, slf, data_received, outcome)
     }
 
     fn read_data(
@@ -56,6 +115,17 @@ impl StreamTransport {
         let outcome = context::run(self.context.bind(py), || {
             call::call1(data_received, data.as_any()).map(drop)
         });
+        self.received(owner, slf, data_received, outcome)
+    }
+
+    /// `data_received`, or what stood for it, has ended.
+    fn received(
+        &self,
+        owner: &Bound<'_, LoopCore>,
+        slf: &Bound<'_, Self>,
+        data_received: &Bound<'_, PyAny>,
+        outcome: PyResult<()>,
+    ) -> PyResult<()> {
         owner.get().lap(owner, data_received)?;
         match outcome {
             Ok(()) => Ok(()),

@@ -1,0 +1,123 @@
+//! A heap with its least entry on top, from which any entry can be removed by its place.
+//!
+//! Four children a node: half as deep as with two, and siblings lie side by side.
+
+const CHILDREN: usize = 4;
+
+#[derive(Debug)]
+pub struct Heap<T>(Vec<T>);
+
+impl<T> Default for Heap<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Ord> Heap<T> {
+    pub fn push(&mut self, item: T) {
+        self.0.push(item);
+        self.rise(self.0.len() - 1);
+    }
+
+    pub fn peek(&self) -> Option<&T> {
+        self.0.first()
+    }
+
+    pub fn pop(&mut self) -> Option<T> {
+        if self.0.is_empty() { None } else { Some(self.remove(0)) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn get(&self, place: usize) -> Option<&T> {
+        self.0.get(place)
+    }
+
+    /// Removes the entry at `place`, which must exist. No entry but the last moves to a later place.
+    pub fn remove(&mut self, place: usize) -> T {
+        let removed = self.0.swap_remove(place);
+        if place < self.0.len() && self.rise(place) == place {
+            self.sink(place);
+        }
+        // What a flood has needed is given back when it is over.
+        if self.0.capacity() > 1024 && self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to(self.0.capacity() / 2);
+        }
+        removed
+    }
+
+    /// All entries, in no order.
+    pub fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.0.iter()
+    }
+
+    fn rise(&mut self, mut place: usize) -> usize {
+        while place > 0 {
+            let parent = (place - 1) / CHILDREN;
+            if self.0[parent] <= self.0[place] {
+                break;
+            }
+            self.0.swap(parent, place);
+            place = parent;
+        }
+        place
+    }
+
+    fn sink(&mut self, mut place: usize) {
+        loop {
+            let first = place * CHILDREN + 1;
+            let children = first..(first + CHILDREN).min(self.0.len());
+            let Some(least) = children.min_by(|a, b| self.0[*a].cmp(&self.0[*b])) else { return };
+            if self.0[place] <= self.0[least] {
+                return;
+            }
+            self.0.swap(place, least);
+            place = least;
+        }
+    }
+}
+
+impl<T> IntoIterator for Heap<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The plain twin: a sorted vector.
+    #[test]
+    fn agrees_with_a_sorted_vector() {
+        let mut heap = Heap::default();
+        let mut model: Vec<u64> = Vec::new();
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let value = (seed >> 33) % 5000;
+            match seed >> 40 & 3 {
+                0 | 1 => {
+                    heap.push(value);
+                    model.insert(model.partition_point(|v| *v < value), value);
+                }
+                2 if !model.is_empty() => {
+                    let removed = heap.remove(value as usize % heap.len());
+                    model.remove(model.binary_search(&removed).expect("it was in both"));
+                }
+                _ => assert_eq!(heap.pop(), (!model.is_empty()).then(|| model.remove(0))),
+            }
+            assert_eq!(heap.len(), model.len());
+            assert_eq!(heap.peek(), model.first());
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Bytearrays that grow at their end: by a copy, or by what the kernel writes there.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
+use std::mem::MaybeUninit;
+
+/// Changes the length; new bytes are uninitialised. BufferError while somebody has a view of it.
+///
+/// # Safety
+/// The caller initialises what is new before anybody else sees it.
+unsafe fn resize(array: &Bound<'_, PyByteArray>, len: usize) -> PyResult<()> {
+    // SAFETY: the object is alive, and a bytearray.
+    if unsafe { ffi::PyByteArray_Resize(array.as_ptr(), len.cast_signed()) } != 0 {
+        return Err(PyErr::fetch(array.py()));
+    }
+    Ok(())
+}
+
+/// Runs `f`, which must not run Python code, on the bytes from `start` on.
+///
+/// # Safety
+/// `start` is at most the length.
+unsafe fn with_tail<R>(
+    array: &Bound<'_, PyByteArray>,
+    start: usize,
+    f: impl FnOnce(&mut [MaybeUninit<u8>]) -> R,
+) -> R {
+    let len = array.len();
+    // SAFETY: the object is alive, and a bytearray.
+    let data = unsafe { ffi::PyByteArray_AsString(array.as_ptr()) };
+    // SAFETY: `start` lies inside, as the caller promises.
+    let data = unsafe { data.add(start) };
+    // SAFETY: so many bytes follow; the GIL, held while the slice lives, keeps others away.
+    f(unsafe { std::slice::from_raw_parts_mut(data.cast(), len - start) })
+}
+
+/// Appends a copy of the first `len` bytes of `source`, which the engine's receive has just
+/// written there. BufferError while somebody has a view of the array.
+#[inline]
+pub fn append_received(
+    array: &Bound<'_, PyByteArray>,
+    source: &[MaybeUninit<u8>],
+    len: usize,
+) -> PyResult<()> {
+    let start = array.len();
+    // SAFETY: filled by the next lines.
+    unsafe { resize(array, start + len) }?;
+    // SAFETY: the old length.
+    unsafe { with_tail(array, start, |tail| tail.copy_from_slice(&source[..len])) };
+    Ok(())
+}
+
+/// Receives into up to `room` new bytes at the end of the array; `receive` returns how many of
+/// them it has written. None, and nothing received, if there can be no room: somebody has a view of
+/// the array.
+pub fn receive_at_end(
+    array: &Bound<'_, PyByteArray>,
+    room: usize,
+    receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> std::io::Result<usize>,
+) -> Option<PyResult<std::io::Result<usize>>> {
+    let start = array.len();
+    // SAFETY: cut to what `receive` has written before Python code can run.
+    unsafe { resize(array, start + room) }.ok()?;
+    // SAFETY: the old length.
+    let received = unsafe { with_tail(array, start, receive) };
+    let len = received.as_ref().map_or(0, |len| *len);
+    // SAFETY: `receive` is one of the engine's calls, which return what the kernel wrote.
+    Some(unsafe { resize(array, start + len) }.map(|()| received))
+}
