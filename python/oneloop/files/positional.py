@@ -34,24 +34,24 @@ class PositionalFile(File):
         if timeout is not None:
             return await within(timeout, self.pread(size, offset))
         self._check_reading("pread")
-        _check_sign(size, offset)
+        if size < 0 or offset < 0:
+            _check_sign(size, offset)
+        descriptor = self._descriptor
         if self._is_dirty():
             await self.flush()
-        pieces: list[bytes] = []
-        while size > 0:
-            data = self._descriptor.read(size, offset)
+            descriptor.check()
+        data = descriptor.engine.read(descriptor.number, size, offset, descriptor.is_direct)
+        if isinstance(data, Future):
+            data = await data
+        if len(data) == size or not data or self._descriptor.is_direct:
+            # With O_DIRECT short is the end: what lies behind it cannot be asked for without alignment.
+            return data
+        pieces = [data]
+        while data and (missing := size - sum(map(len, pieces))):
+            data = self._descriptor.read(missing, offset + size - missing)
             if isinstance(data, Future):
                 data = await data
-            if len(data) == size and not pieces:
-                return data
-            if not data:
-                break
             pieces.append(data)
-            if self._descriptor.is_direct:
-                # Short is the end: what lies behind it cannot be asked for without alignment.
-                break
-            size -= len(data)
-            offset += len(data)
         return b"".join(pieces)
 
     async def pwrite(self, data: ReadableBuffer, offset: int, *, timeout: float | None = None) -> int:

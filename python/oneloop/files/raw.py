@@ -39,7 +39,7 @@ class Descriptor:
     on; the number stays open until it has ended, whatever is closed meanwhile.
     """
 
-    __slots__ = ("_engine", "_flying", "_was_written", "is_direct", "is_owner", "loop", "number")
+    __slots__ = ("_flying", "_was_written", "engine", "is_direct", "is_owner", "loop", "number")
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Descriptor:
     ) -> None:
         self.number = number
         self.is_direct = is_direct
-        self._engine = engine
+        self.engine = engine
         self.loop = loop
         self.is_owner = closefd
         self._was_written = False
@@ -92,29 +92,29 @@ class Descriptor:
     def read(self, size: int, offset: int) -> bytes | Future[bytes]:
         """Up to `size` bytes from `offset` on; fewer where the file ends, and where less is there."""
         self.check()
-        return self._engine.read(self.number, size, offset, self.is_direct)
+        return self.engine.read(self.number, size, offset, self.is_direct)
 
     def readv(self, buffers: list[WriteableBuffer], offset: int) -> int | Future[int]:
         """Fill the buffers from `offset` on; returns how many bytes came, 0 where the file ends."""
         self.check()
-        return self._engine.readv(self.number, buffers, offset, self.is_direct)
+        return self.engine.readv(self.number, buffers, offset, self.is_direct)
 
     def writev(self, buffers: list[ReadableBuffer], offset: int) -> int | Future[int]:
         """Write the buffers at `offset`; returns how many bytes went, which may be fewer."""
         self.check()
         self._was_written = True
-        return self._engine.writev(self.number, buffers, offset, self.is_direct)
+        return self.engine.writev(self.number, buffers, offset, self.is_direct)
 
     def fsync(self, datasync: bool) -> Future[None] | None:
         """Have everything that was written, or with `datasync` what is needed to read it, on the disk."""
         self.check()
-        return self._engine.fsync(self.number, datasync)
+        return self.engine.fsync(self.number, datasync)
 
     def truncate(self, size: int) -> Future[None] | None:
         """Cut or extend the file to `size` bytes."""
         self.check()
         self._was_written = True
-        return self._engine.ftruncate(self.number, size)
+        return self.engine.ftruncate(self.number, size)
 
     def watch(self, future: Future[T]) -> None:
         """Keep the number open until this operation has ended."""
@@ -143,13 +143,13 @@ class Descriptor:
         number, self.number = self.number, -1
         if not self.is_owner:
             return None
-        return self._engine.close(number, not self._was_written)
+        return self.engine.close(number, not self._was_written)
 
     def abandon(self) -> None:
         """Close without a loop: the file was left open, and its loop may be gone."""
         number, self.number = self.number, -1
         if self.is_owner and number >= 0:
-            self._engine.forsake(number)
+            self.engine.forsake(number)
 
 
 def _wake(waiter: Future[None], _: Future[Any]) -> None:

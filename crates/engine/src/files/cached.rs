@@ -19,6 +19,9 @@ pub enum AtOnce<T> {
     Fifo,
 }
 
+/// Bytes that may be read at once: copying them takes some 100 microseconds.
+pub const LONGEST: usize = 1 << 20;
+
 /// Flags with which openat2(2) never answers from the cache: they change something.
 const CHANGING: libc::c_int =
     libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY);

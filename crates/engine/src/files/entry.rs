@@ -10,7 +10,7 @@ use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{Probe, opcode};
 
 /// Longer transfers are done by a thread of the kernel, so that copying does not hold up the loop.
-pub const LONG: usize = 512 << 10;
+const LONG: usize = 512 << 10;
 
 /// The kernel's "at the descriptor's own position".
 const OWN_POSITION: u64 = u64::MAX;

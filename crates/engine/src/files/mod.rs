@@ -29,7 +29,6 @@ pub mod slots;
 pub mod threads;
 
 pub use crate::sys::transfer::{Segment, Transfer};
-pub use entry::LONG;
 pub use request::{Place, Request};
 pub use slots::Key;
 pub use threads::Work;

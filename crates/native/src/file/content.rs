@@ -9,10 +9,9 @@ use super::pending::Want;
 use crate::errors;
 use crate::ffi::buffer::View;
 use crate::ffi::bytes::BytesRoom;
-use oneloop_engine::files::cached::{self, AtOnce};
-use oneloop_engine::files::{LONG, Request, Segment, Transfer};
+use oneloop_engine::files::cached::{self, AtOnce, LONGEST};
+use oneloop_engine::files::{Request, Segment, Transfer};
 use oneloop_engine::sys::file;
-use oneloop_engine::sys::memory::Aligned;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
@@ -22,7 +21,7 @@ use std::os::fd::RawFd;
 impl Files {
     /// Whether a read may be tried at once: not with O_DIRECT, which never finds anything there.
     fn may_try(&self, py: Python<'_>, len: usize, offset: i64, direct: bool) -> bool {
-        offset >= 0 && !direct && len < LONG && self.may_copy(py, len)
+        offset >= 0 && !direct && len <= LONGEST && self.may_copy(py, len)
     }
 
     /// What has no offset may wait for ever: for a pipe's other end, a key.
@@ -68,7 +67,8 @@ impl Files {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         if direct {
-            let mut aligned = Aligned::new(size).ok_or_else(|| PyMemoryError::new_err(()))?;
+            let aligned = slf.get().scratch.with(py, |scratch| scratch.take(size));
+            let mut aligned = aligned.ok_or_else(|| PyMemoryError::new_err(()))?;
             let segment = aligned.segment(size);
             let request = Request::Read(Transfer::new(fd, offset, true, &[segment]));
             return Self::transfer(slf, request, offset, Want::Aligned(aligned));

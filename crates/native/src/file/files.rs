@@ -8,6 +8,7 @@ use super::budget::Budget;
 use super::busy::{Busy, Closing};
 use super::cancel::Canceller;
 use super::pending::{Pending, Want};
+use super::scratch::Scratch;
 use crate::errors;
 use crate::event_loop::{LoopCore, OnReady};
 use crate::ffi::{LoopCell, Object};
@@ -35,6 +36,7 @@ pub struct Files {
     engines: LoopCell<Option<Engines<Pending>>>,
     budget: LoopCell<Budget>,
     pub(super) busy: LoopCell<Busy>,
+    pub(super) scratch: LoopCell<Scratch>,
     is_flush_due: LoopCell<bool>,
     ring_token: LoopCell<Option<Token>>,
     direct_token: LoopCell<Option<Token>>,
@@ -190,7 +192,7 @@ impl Files {
         let mut result = Ok(());
         for completion in completions {
             let fd = completion.outcome.request.as_ref().and_then(Request::fd);
-            result = result.and(Pending::settle(completion, py));
+            result = result.and(Pending::settle(completion, slf.get(), py));
             if let Some(fd) = fd {
                 result = result.and(Self::has_ended(slf, fd));
             }
@@ -226,7 +228,7 @@ impl Files {
         let request = Some(Request::Close { fd });
         let owner = Pending { future: future.clone().unbind(), want: Want::Nothing };
         let outcome = Outcome { request, result: result.map(|()| 0) };
-        Pending::settle(Completion { owner, outcome }, slf.py())
+        Pending::settle(Completion { owner, outcome }, slf.get(), slf.py())
     }
 
     /// The loop may run in another thread than before, where its ring is of no use.
@@ -397,6 +399,7 @@ impl Files {
             engines: LoopCell::new(Some(engines)),
             budget: LoopCell::default(),
             busy: LoopCell::default(),
+            scratch: LoopCell::default(),
             is_flush_due: LoopCell::new(false),
             ring_token: LoopCell::default(),
             direct_token: LoopCell::default(),

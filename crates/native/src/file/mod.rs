@@ -14,6 +14,7 @@ mod files;
 mod lines;
 mod names;
 mod pending;
+mod scratch;
 pub(crate) mod watch;
 mod whole;
 

@@ -1,6 +1,7 @@
 //! `Pending`: whoever waits for an operation, what he will get, and the memory that the kernel has
 //! until then (S1).
 
+use super::Files;
 use crate::errors;
 use crate::ffi::buffer::View;
 use crate::ffi::bytes::BytesRoom;
@@ -37,13 +38,13 @@ pub struct Pending {
 
 impl Pending {
     /// Hands the result to the future, unless that was cancelled; memory is released here.
-    pub fn settle(completion: Completion<Self>, py: Python<'_>) -> PyResult<()> {
+    pub fn settle(completion: Completion<Self>, files: &Files, py: Python<'_>) -> PyResult<()> {
         let Completion { owner: Self { future, want }, outcome } = completion;
         let future = future.bind(py);
         if future.call_method0(intern!(py, "done"))?.is_truthy()? {
             return Self::discard(&want, &outcome.result).map_err(|e| errors::file_error(&e));
         }
-        match want.value(py, outcome) {
+        match want.value(files, py, outcome) {
             Ok(value) => future.call_method1(intern!(py, "set_result"), (value,)),
             Err(error) => future.call_method1(intern!(py, "set_exception"), (error,)),
         }
@@ -66,7 +67,12 @@ impl Pending {
 }
 
 impl Want {
-    fn value(self, py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, PyAny>> {
+    fn value<'py>(
+        self,
+        files: &Files,
+        py: Python<'py>,
+        outcome: Outcome,
+    ) -> PyResult<Bound<'py, PyAny>> {
         if let Self::Answer(answer) = self {
             let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(answer) = answer {
@@ -80,7 +86,11 @@ impl Want {
             Self::Nothing | Self::Answer(_) => Ok(py.None().into_bound(py)),
             Self::Descriptor | Self::Count(_) => n.into_bound_py_any(py),
             Self::Bytes(room) => room.completed(py, n).map(Bound::into_any),
-            Self::Aligned(aligned) => Ok(PyBytes::new(py, aligned.as_slice(n)).into_any()),
+            Self::Aligned(aligned) => {
+                let bytes = PyBytes::new(py, aligned.as_slice(n));
+                files.scratch.with(py, |scratch| scratch.put(aligned));
+                Ok(bytes.into_any())
+            }
         }
     }
 }

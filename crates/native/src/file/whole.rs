@@ -4,8 +4,7 @@ use super::Files;
 use super::content::nothing;
 use crate::errors;
 use crate::ffi::bytes::BytesRoom;
-use oneloop_engine::files::LONG;
-use oneloop_engine::files::cached::{self, AtOnce};
+use oneloop_engine::files::cached::{self, AtOnce, LONGEST};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ffi::CStr;
@@ -25,7 +24,7 @@ impl Files {
             Err(e) => return Ok(Err(e)),
         };
         let len = usize::try_from(kind.len).unwrap_or(usize::MAX);
-        if len >= LONG || !self.may_copy(py, len) {
+        if len > LONGEST || !self.may_copy(py, len) {
             return Ok(Ok(None));
         }
         if len == 0 {
