@@ -1,0 +1,120 @@
+"""Writes that the disk refuses: a small tmpfs that is full, a quota, an I/O error that only fsync tells."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oneloop import files
+from tests import programs
+
+SIZE = 256 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of a quarter of a MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "oneloop-test", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"mounting a tmpfs needs root: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+async def test_a_full_disk_is_told_and_nothing_that_was_written_is_lost(small_disk: Path, engine: str) -> None:
+    path = small_disk / "file"
+    file = await files.open(path, "wb")
+    written = 0
+    with pytest.raises(OSError, match="No space left") as caught:
+        while True:
+            written += await file.write(b"x" * 10_000)
+            await file.flush()
+    assert caught.value.errno == errno.ENOSPC
+    # What a write was told not to fit is the program's again; what was accepted is on the disk.
+    assert path.stat().st_size >= written
+    await file.close()
+
+
+async def test_room_comes_back(small_disk: Path, engine: str) -> None:
+    ballast = small_disk / "ballast"
+    async with files.open(small_disk / "file", "wb") as file:
+        ballast.write_bytes(bytes(SIZE))
+        await file.write(b"y" * 3000)
+        with pytest.raises(OSError, match="No space left"):
+            await file.flush()
+        ballast.unlink()
+    assert (small_disk / "file").read_bytes() == b"y" * 3000
+
+
+async def test_an_atomic_write_leaves_the_old_file(small_disk: Path, engine: str) -> None:
+    path = small_disk / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(OSError, match="No space left"):
+        await files.write_file(path, bytes(SIZE * 2), atomic=True)
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in small_disk.iterdir()] == ["file"]
+
+
+async def test_a_plain_write_that_does_not_fit(small_disk: Path, engine: str) -> None:
+    with pytest.raises(OSError, match="No space left") as caught:
+        await files.write_file(small_disk / "file", bytes(SIZE * 2))
+    assert caught.value.errno == errno.ENOSPC
+
+
+async def test_a_copy_that_does_not_fit(small_disk: Path, tmp_path: Path, engine: str) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(bytes(SIZE * 2))
+    with pytest.raises(OSError, match="No space left"):
+        await files.copyfile(source, small_disk / "file")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "step"),
+    [
+        ("pwritev2", errno.EDQUOT, "await file.write(b'x' * 100_000); await file.flush()"),
+        ("pwritev2", errno.EIO, "await file.write(b'x' * 100_000); await file.flush()"),
+        ("fsync", errno.EIO, "await file.write(b'x'); await file.flush(); await file.fsync()"),
+    ],
+    ids=["quota", "write", "fsync"],
+)
+def test_what_a_disk_may_say(call: str, error: int, step: str) -> None:
+    """On the threads' system calls, which a filter can make fail; the ring's cannot be reached."""
+    body = f"""
+    import tempfile
+    from oneloop import files
+    from tests.seccomp import forbid
+
+    async def main():
+        files.use_engine("threads")
+        with tempfile.TemporaryDirectory() as folder:
+            # Threads that are made from here on inherit it.
+            try:
+                forbid({call!r}, error={error})
+            except OSError as exc:
+                print("unavailable:", exc)
+                return
+            file = await files.open(folder + "/file", "wb")
+            try:
+                {step}
+            except OSError as exc:
+                print(exc.errno)
+            try:
+                await file.close()
+            except OSError as exc:
+                assert exc.errno == {error}
+            assert file.closed
+
+    new_loop().run_until_complete(main())
+    """
+    body = body.replace("; ", "\n                ")
+    out = programs.run_ok("oneloop", body)
+    if out.startswith("unavailable"):
+        pytest.skip(f"seccomp filters are not available here: {out}")
+    assert out == f"{error}\n"
