@@ -7,10 +7,11 @@
 use super::aio::AioContext;
 use super::operation::{self, Opcode, Operation};
 use super::request::Request;
-use super::{Completion, Outcome, Transfer};
+use super::{Completion, Outcome};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// In flight at once; more wait here. The machine's limit is `fs.aio-max-nr`, 65536 in all.
@@ -36,19 +37,18 @@ impl<T> Direct<T> {
         self.context.eventfd().expect("made with one").as_raw_fd()
     }
 
-    /// Queues a transfer; `flush` sends it.
-    pub fn submit(&mut self, opcode: Opcode, transfer: Transfer, owner: T) {
-        let Transfer { fd, offset, ref memory, .. } = transfer;
-        let memory = memory.clone();
-        let request = match opcode {
-            Opcode::Read => Request::Read(transfer),
-            _ => Request::Write(transfer),
+    /// Queues a read or a write; `flush` sends it.
+    pub fn submit(&mut self, request: Request, owner: T) {
+        let (opcode, transfer) = match &request {
+            Request::Write(transfer) => (Opcode::Write, transfer),
+            Request::Read(transfer) => (Opcode::Read, transfer),
+            other => unreachable!("{} is no transfer", other.name()),
         };
         self.unsent.push_back(Operation {
             opcode,
-            fd,
-            offset,
-            memory,
+            fd: transfer.fd,
+            offset: transfer.offset,
+            memory: transfer.memory.clone(),
             rw_flags: libc::RWF_NOWAIT,
             priority: 0,
             resfd: None,
@@ -118,8 +118,13 @@ fn result_of<T>(completion: operation::Completion<Held<T>>) -> Completion<T> {
     completed(completion.owner, result)
 }
 
-/// Whether kernel AIO works here: polls an eventfd through it.
+/// Whether kernel AIO works here: polls an eventfd through it. What has worked once in this process is
+/// not tried again.
 pub fn trial() -> io::Result<()> {
+    static WORKS: AtomicBool = AtomicBool::new(false);
+    if WORKS.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     let mut context = AioContext::with_eventfd(1)?;
     let source = crate::sys::eventfd::create()?;
     crate::sys::eventfd::signal(std::os::fd::AsFd::as_fd(&source))?;
@@ -138,7 +143,10 @@ pub fn trial() -> io::Result<()> {
     }
     let done = context.reap(1, 1, Some(2_000_000_000))?;
     match done.first() {
-        Some(done) if done.result > 0 => Ok(()),
+        Some(done) if done.result > 0 => {
+            WORKS.store(true, Ordering::Relaxed);
+            Ok(())
+        }
         other => Err(io::Error::other(format!("a poll brought {other:?}"))),
     }
 }

@@ -35,7 +35,6 @@ pub use threads::Work;
 
 use crate::sys::fork;
 use direct::Direct;
-use operation::Opcode;
 use ring::Ring;
 use std::io;
 use std::os::fd::RawFd;
@@ -91,6 +90,7 @@ pub enum Ticket {
 pub struct Engines<T> {
     choice: Choice,
     ring: Option<Ring<T>>,
+    /// Made by the first O_DIRECT transfer: ending a context of kernel AIO takes the kernel some 30 ms.
     direct: Option<Direct<T>>,
     pool: Pool<T>,
     born: u32,
@@ -103,8 +103,7 @@ impl<T> Engines<T> {
     /// `choice` must have been probed.
     pub fn new(choice: Choice) -> io::Result<Self> {
         let ring = if choice == Choice::Ring { Some(Ring::new()?) } else { None };
-        let direct = if choice == Choice::Aio { Some(Direct::new()?) } else { None };
-        Ok(Self { choice, ring, direct, pool: Pool::new()?, born: fork::generation() })
+        Ok(Self { choice, ring, direct: None, pool: Pool::new()?, born: fork::generation() })
     }
 
     pub fn choice(&self) -> Choice {
@@ -137,21 +136,29 @@ impl<T> Engines<T> {
 
     /// Queues a request; `flush` sends what has to be sent.
     pub fn submit(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
-        match (request, &mut self.ring, &mut self.direct) {
-            (request, Some(ring), _) if ring.is_supported(&request) => {
+        match (request, &mut self.ring) {
+            (request, Some(ring)) if ring.is_supported(&request) => {
                 Ok(Ticket::Ring(ring.submit(request, owner)))
             }
-            (Request::Read(transfer), _, Some(direct)) if transfer.direct => {
-                direct.submit(Opcode::Read, transfer, owner);
-                Ok(Ticket::Direct)
+            (request, _) if request.is_direct() && self.choice == Choice::Aio => {
+                self.submit_direct(request, owner)
             }
-            (Request::Write(transfer), _, Some(direct)) if transfer.direct => {
-                direct.submit(Opcode::Write, transfer, owner);
-                Ok(Ticket::Direct)
-            }
-            (request, ..) if request.may_wait_for_ever() => self.submit_alone(request, owner),
-            (request, ..) => self.hand_to_pool(request, owner),
+            (request, _) if request.may_wait_for_ever() => self.submit_alone(request, owner),
+            (request, _) => self.hand_to_pool(request, owner),
         }
+    }
+
+    fn submit_direct(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
+        let direct = match &mut self.direct {
+            Some(direct) => direct,
+            slot => match Direct::new() {
+                Ok(direct) => slot.insert(direct),
+                // The machine has no more contexts (fs.aio-max-nr): the threads can do it.
+                Err(_) => return self.hand_to_pool(request, owner),
+            },
+        };
+        direct.submit(request, owner);
+        Ok(Ticket::Direct)
     }
 
     fn hand_to_pool(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {

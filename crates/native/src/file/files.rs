@@ -131,6 +131,9 @@ impl Files {
                 if let Some(fd) = fd {
                     this.busy.with(py, |busy| busy.begin(fd));
                 }
+                if matches!(ticket, Ticket::Direct) && this.direct_token.get(py).is_none() {
+                    this.register(slf)?;
+                }
                 if matches!(ticket, Ticket::Ring(_) | Ticket::Direct) {
                     this.ask_for_flush(slf);
                     // A device must not wait for the end of the tick (design 0008).
