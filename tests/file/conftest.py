@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from oneloop import _native
 from tests.conftest import Reported, close_audited
 from tests.file.stand_in import StandIn
 
-NATIVE = hasattr(_native, "Files")
-ENGINES = ["ring", "aio", "threads"] if NATIVE else []
+# Which of the engines behaviour tests run on, one after the other; all of them if nothing is said.
+ENGINES = os.environ.get("ONELOOP_TEST_ENGINES", "ring,aio,threads").split(",")
 # "now" and "later" by turns, which is harder than each by itself.
 MODELS = ["mixed"]
 

@@ -96,6 +96,9 @@ class StandIn:
         for _ in range(len(self.held) if count is None else count):
             self.held.pop(0)[1]()
 
+    def info(self) -> dict[str, Any]:
+        return {"engine": self.engine, "refused": {}, "operations": sum(self.busy.values()), "threads": 0}
+
     def _bounded(self, buffers: list[Any]) -> list[memoryview]:
         views = [memoryview(buffer).cast("B") for buffer in buffers]
         left = self.limit_bytes

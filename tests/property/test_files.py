@@ -87,12 +87,12 @@ class Model:
         if name == "readinto":
             buffer = bytearray(max(0, arguments[0]))
             return outcome(lambda: (file.readinto(buffer), bytes(buffer)))
+        if sys.version_info < (3, 13) and name.startswith(("read", "next")) and file.writable():
+            # Text that was written and not yet flushed was not seen by reading.
+            outcome(file.flush)
         if name == "next":
             # next() on io's text files forbids tell().
             return outcome(file.readline)
-        if sys.version_info < (3, 13) and name.startswith("read") and file.writable():
-            # Text that was written and not yet flushed was not seen by reading.
-            outcome(file.flush)
         if name == "readlines" and isinstance(file, io.TextIOBase):
             return outcome(lambda: self.readlines(*arguments))
         if name == "pread":
