@@ -1,5 +1,6 @@
 //! How cancelled timers leave the heap before their time: some whenever a timer is made, the rest when
-//! nothing is ready. Never all at once: a hundred thousand would hold up the loop for milliseconds.
+//! nothing is ready. Never all at once: a hundred thousand would hold up the loop for milliseconds
+//! (docs/design/0010).
 //!
 //! Entries are looked at in the cell, and dropped outside of it (S2).
 
