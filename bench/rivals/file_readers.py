@@ -4,11 +4,10 @@ An asyncio reader is a coroutine function; the others are plain functions, and t
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
-# The rivals are untyped or missing, oneloop.files may not exist yet.
+# The rivals are untyped or missing.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import mmap
 import os
 import shutil
@@ -319,7 +318,9 @@ class Oneloop:
     """oneloop.files."""
 
     def __init__(self) -> None:
-        self.files = importlib.import_module("oneloop.files")
+        from oneloop import files
+
+        self.files = files
 
     async def read_all(self, paths: Sequence[str]) -> int:
         if len(paths) == 1:

@@ -7,7 +7,6 @@ became. Works in a folder of bench/results, for /tmp may be memory.
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 import random
 import shutil
@@ -39,7 +38,6 @@ CANNOT = {
     ("lines", "libaio"): "libaio knows no lines",
     ("copy", "libaio"): "libaio copies nothing",
 }
-MISSING = "suite subject does not exist yet: oneloop.files"
 
 
 def _made(path: Path, size: int) -> Path:
@@ -98,22 +96,10 @@ def text_file() -> str:
     return str(path)
 
 
-def subject_exists() -> bool:
-    """Whether oneloop offers files."""
-    if not has_module("oneloop"):
-        return False
-    try:
-        return hasattr(importlib.import_module("oneloop.files"), "read_file")
-    except ImportError:
-        return False
-
-
 def _program(rival: str, work: str, rounds: int, paths: list[str], settings: Settings) -> Sample:
-    if rival == SUBJECT and not subject_exists():
-        raise RivalMissingError(MISSING)
     if (work, rival) in CANNOT:
         raise RivalMissingError(CANNOT[work, rival])
-    if rival in ("aiofiles", "aiofile", "libaio") and not has_module(rival):
+    if rival in ("aiofiles", "aiofile", "libaio", SUBJECT) and not has_module(rival):
         raise RivalMissingError(f"{rival} is not installed")
     args = ["--rival", rival, "--work", work, "--rounds", str(rounds), *paths]
     return measure_program(python_module("files_program", *args), settings)
@@ -167,12 +153,9 @@ def _case(
     options: Options, name: str, metric: str, unit: str, rivals: tuple[str, ...],
     measure: Callable[[str, Settings], Sample], remark: str = "",
 ) -> Case:  # fmt: skip
-    notes = [remark] if remark else []
-    if not subject_exists():
-        notes.append(MISSING + "; rivals alone")
     return Case(
         suite="files", name=name, params={}, metric=metric, unit=unit,
-        rivals=options.pick_rivals(rivals), measure=measure, remark="; ".join(notes), baseline="open",
+        rivals=options.pick_rivals(rivals), measure=measure, remark=remark, baseline="open",
     )  # fmt: skip
 
 
