@@ -393,13 +393,10 @@ class TextFile:
             self._binary._read(step) if self._is_exact and self._binary._is_seekable else self._binary._read1(step)
         )
         data = await self._held(reading)
-        if state == CLEAN and self._is_plain(data):
+        if state == CLEAN and self._is_fed_plain(data):
             # Decoding gives a character for each byte, the same; but for the newline, which is noted.
             if self._style.newline is None and self.newlines is None and b"\n" in data:
                 decoder.decode(b"\n")
-            self._chunks = cookie.known(self._chunks or [], self._ahead.remaining)
-            self._chunks.append(cookie.Chunk(0, data, len(data), len(data)))
-            self._ahead.feed_ascii(data)  # type: ignore[attr-defined]
             return True
         try:
             text = decoder.decode(data, not data)
@@ -419,18 +416,18 @@ class TextFile:
             ahead.feed(text)
         return bool(data or text)
 
-    def _is_plain(self, data: bytes) -> bool:
-        """Whether decoding would change nothing, and `_ahead` (the native one) takes bytes for text."""
-        style = self._style
+    def _is_fed_plain(self, data: bytes) -> bool:
+        """Read ahead without decoding, where that would change nothing. False if it would."""
         # The native class says it is its twin here.
         ahead: object = self._ahead
-        return (
-            style.is_ascii_based
-            and isinstance(ahead, _native.ReadAhead)
-            and data.isascii()
-            and bool(data)
-            and not (style.newline is None and b"\r" in data)
-        )
+        if not self._style.is_ascii_based or not isinstance(ahead, _native.ReadAhead):
+            return False
+        remaining = ahead.remaining
+        if not ahead.feed_ascii(data, self._style.newline is None):
+            return False
+        self._chunks = cookie.known(self._chunks or [], remaining)
+        self._chunks.append(cookie.Chunk(0, data, len(data), len(data)))
+        return True
 
     async def _held(self, reading: Coroutine[object, object, bytes]) -> bytes:
         """Wait for bytes; until they are here, nobody takes of the text that is ahead."""

@@ -4,7 +4,7 @@
 //! (S2).
 
 use super::Object;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use pyo3::{ffi, intern};
@@ -53,34 +53,32 @@ impl Chunk {
         Ok(Self { object: object.clone().into(), kind, data, len })
     }
 
-    /// Of bytes with ASCII characters alone, whose pieces are str: what decoding would give, without
-    /// the copy. ValueError for others.
-    pub fn of_ascii(bytes: &Bound<'_, PyBytes>) -> PyResult<Self> {
-        if !bytes.as_bytes().is_ascii() {
-            return Err(PyValueError::new_err("ASCII characters expected"));
-        }
+    /// Of bytes with ASCII characters alone, which the caller has looked at: pieces are str, as decoding
+    /// would give them, without the copy.
+    fn encoded(bytes: &Bound<'_, PyBytes>) -> PyResult<Self> {
         Ok(Self { kind: Kind::Encoded, ..Self::of(bytes.as_any())? })
     }
 
-    /// The same with more behind it, if this is a chunk of `of_ascii` from `start` on.
-    pub fn with_more(
-        &self,
-        start: usize,
-        more_object: &Bound<'_, PyBytes>,
+    /// A chunk of ASCII text: what is left of this one from `start` on, if it is such a chunk too, and
+    /// `more`, which the caller has looked at.
+    pub fn with_ascii(
+        rest: Option<(&Self, usize)>,
+        more: &Bound<'_, PyBytes>,
     ) -> Option<PyResult<Self>> {
-        if !matches!(self.kind, Kind::Encoded) {
+        let Some((chunk, start)) = rest else { return Some(Self::encoded(more)) };
+        if !matches!(chunk.kind, Kind::Encoded) {
             return None;
         }
-        let rest = &self.bytes()[start..];
-        let more = more_object.as_bytes();
+        let rest = &chunk.bytes()[start..];
+        let tail_bytes = more.as_bytes();
         let fill = |room: &mut [u8]| {
             let (head, tail) = room.split_at_mut(rest.len());
             head.copy_from_slice(rest);
-            tail.copy_from_slice(more);
+            tail.copy_from_slice(tail_bytes);
             Ok(())
         };
-        let joined = PyBytes::new_with(more_object.py(), rest.len() + more.len(), fill);
-        Some(joined.and_then(|joined| Self::of_ascii(&joined)))
+        let joined = PyBytes::new_with(more.py(), rest.len() + tail_bytes.len(), fill);
+        Some(joined.and_then(|joined| Self::encoded(&joined)))
     }
 
     fn bytes(&self) -> &[u8] {

@@ -130,18 +130,26 @@ impl ReadAhead {
         Ok(())
     }
 
-    /// Append text that was read, as the bytes that it is encoded in: ASCII characters alone.
-    fn feed_ascii(&self, data: &Bound<'_, PyBytes>) -> PyResult<()> {
+    /// Append text that was read, as the bytes that it is encoded in. False, and nothing is appended,
+    /// if they are not ASCII characters alone, or none, or one of them is a carriage return that
+    /// decoding would translate.
+    fn feed_ascii(&self, data: &Bound<'_, PyBytes>, translates: bool) -> PyResult<bool> {
         let py = data.py();
-        let with_rest = self.state.with(py, |state| match &state.chunk {
-            Some(chunk) if state.at < chunk.len() => chunk.with_more(state.at, data),
-            _ => Some(Chunk::of_ascii(data)),
-        });
-        match with_rest {
-            Some(chunk) => self.replace(py, chunk?),
-            None => self.feed(&Chunk::of_ascii(data)?.slice(py, 0, data.as_bytes().len())?)?,
+        let bytes = data.as_bytes();
+        let has_carriage = || translates && memchr::memchr(b'\r', bytes).is_some();
+        if bytes.is_empty() || !bytes.is_ascii() || has_carriage() {
+            return Ok(false);
         }
-        Ok(())
+        let chunk = self.state.with(py, |state| {
+            let rest = state.chunk.as_ref().filter(|chunk| state.at < chunk.len());
+            Chunk::with_ascii(rest.map(|chunk| (chunk, state.at)), data)
+        });
+        match chunk {
+            Some(chunk) => self.replace(py, chunk?),
+            // What is left was decoded.
+            None => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Up to `size` of it; all when negative.
