@@ -2,7 +2,7 @@
 
 use super::Files;
 use super::exit::Running;
-use super::files::Way;
+use super::operations::Way;
 use super::pending::{Answer, Want};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

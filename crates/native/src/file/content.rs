@@ -4,7 +4,7 @@
 
 use super::Files;
 use super::busy::Closing;
-use super::files::Way;
+use super::operations::Way;
 use super::pending::Want;
 use crate::errors;
 use crate::ffi::buffer::View;

@@ -1,7 +1,7 @@
 //! Opening, and what changes the names in folders.
 
 use super::Files;
-use super::files::Way;
+use super::operations::Way;
 use super::pending::Want;
 use crate::errors;
 use oneloop_engine::files::cached::{self, AtOnce};

@@ -1,0 +1,128 @@
+//! The engines' place in the loop: their descriptors in the poller, the sending at the end of the tick.
+
+use super::Files;
+use super::pending::Pending;
+use crate::errors;
+use crate::event_loop::{LoopCore, OnReady};
+use oneloop_engine::files::{Engines, ring};
+use oneloop_engine::{Interest, Readiness};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+impl Files {
+    /// The loop may run in another thread than before, where its ring is of no use.
+    pub(super) fn follow_thread(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let old = self
+            .engines
+            .with(py, |engines| engines.as_mut().map_or(Ok(None), Engines::follow_thread));
+        let old = old.map_err(|e| errors::os_error("io_uring_setup", &e))?;
+        let Some(old) = old else { return Ok(()) };
+        if let Some(token) = self.ring_token.take(py) {
+            let result = self.owner.get().deregister(py, token);
+            result.map_err(|e| errors::os_error("epoll_ctl", &e))?;
+        }
+        give_up(slf, &old)?;
+        drop(old);
+        self.register(slf)
+    }
+
+    /// Puts the engines' descriptors into the poller.
+    pub(super) fn register(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let fds = self.engines.with(py, |engines| {
+            engines.as_ref().map(|e| (e.ring_fd(), e.direct_fd(), e.pool_fd()))
+        });
+        let Some((ring_fd, direct_fd, pool_fd)) = fds else { return Ok(()) };
+        let owner = self.owner.get();
+        let edge = Interest::READ | Interest::EDGE;
+        let wanted = [
+            (ring_fd, &self.ring_token, edge, reap_ring as OnReady),
+            (direct_fd, &self.direct_token, Interest::READ, reap_direct),
+            (Some(pool_fd), &self.pool_token, Interest::READ, reap_pool),
+        ];
+        for (fd, token, interest, on_ready) in wanted {
+            let (Some(fd), None) = (fd, token.get(py)) else { continue };
+            let object = slf.clone().into_any().unbind();
+            let made = owner.register(py, fd, interest, object, on_ready);
+            token.set(py, Some(made.map_err(|e| errors::os_error("epoll_ctl", &e))?));
+        }
+        Ok(())
+    }
+}
+
+/// Fails what waits for a ring that only another thread could reap; its records stay (S1).
+fn give_up(slf: &Bound<'_, Files>, ring: &ring::Ring<Pending>) -> PyResult<()> {
+    let py = slf.py();
+    for (request, pending) in ring.operations() {
+        let future = pending.future.bind(py);
+        if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
+            let error = PyRuntimeError::new_err(
+                "the event loop has moved to another thread while this file operation was under \
+                 way: whether it has happened is unknown",
+            );
+            future.call_method1(intern!(py, "set_exception"), (error,))?;
+        }
+        if let Some(fd) = request.fd() {
+            Files::has_ended(slf, fd)?;
+        }
+    }
+    Ok(())
+}
+
+fn files_of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, Files>> {
+    Ok(object.cast::<Files>()?)
+}
+
+/// At the end of the tick: sends what was queued.
+pub(super) fn flush(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = owner.py();
+    let slf = files_of(object)?;
+    let this = slf.get();
+    this.is_flush_due.set(py, false);
+    Files::drive(slf, Engines::flush)?;
+    let is_more =
+        this.engines.with(py, |engines| engines.as_ref().is_some_and(Engines::has_unsent));
+    if is_more {
+        // In the next tick, which must not sleep before.
+        owner.get().run_soon(py, object.clone().unbind(), ask_again);
+    }
+    Ok(())
+}
+
+fn ask_again(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let slf = files_of(object)?;
+    slf.get().ask_for_flush(slf);
+    Ok(())
+}
+
+fn reap_ring(
+    owner: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    _readiness: Readiness,
+) -> PyResult<()> {
+    let slf = files_of(object)?;
+    slf.get().follow_thread(slf)?;
+    Files::drive(slf, Engines::reap_ring)?;
+    if slf.get().engines.with(owner.py(), |e| e.as_ref().is_some_and(Engines::has_unsent)) {
+        slf.get().ask_for_flush(slf);
+    }
+    Ok(())
+}
+
+fn reap_direct(
+    _owner: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    _readiness: Readiness,
+) -> PyResult<()> {
+    Files::drive(files_of(object)?, Engines::reap_direct)
+}
+
+fn reap_pool(
+    _owner: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    _readiness: Readiness,
+) -> PyResult<()> {
+    Files::drive(files_of(object)?, Engines::reap_pool)
+}
