@@ -51,7 +51,7 @@ impl State {
             (index + 1).min(at.saturating_add(limit))
         } else {
             self.searched = len;
-            if len - at < limit || at == len {
+            if len - at < limit {
                 return None;
             }
             at + limit
@@ -72,7 +72,9 @@ impl ReadAhead {
     #[inline]
     fn line<'py>(&self, py: Python<'py>, limit: isize) -> PyResult<Option<Bound<'py, PyAny>>> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        self.state.with(py, |state| state.line(py, self.newline, limit)).transpose()
+        let line = self.state.with(py, |state| state.line(py, self.newline, limit)).transpose()?;
+        // Nothing of nothing: what was asked for is there.
+        Ok(if limit == 0 { line.or_else(|| Some(self.empty(py))) } else { line })
     }
 
     /// Puts a chunk that begins with what was left in the place of the old one.
