@@ -33,7 +33,7 @@ CHUNK_BYTES = 8192
 # What a decoder's `getstate` gives when it keeps nothing back.
 CLEAN = (b"", 0)
 
-LARGEST_CHUNK_BYTES = 256 * 1024
+LARGEST_CHUNK_BYTES = 64 * 1024
 LINES_CHUNK_BYTES = 64 * 1024
 
 # Encoded without a state, so that str.encode() does it; what is missing here goes through an incremental encoder.

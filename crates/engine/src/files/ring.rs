@@ -19,12 +19,12 @@ use super::entry;
 use super::request::Request;
 use super::slots::{Key, Slots};
 use super::{Completion, Outcome, Segment, Transfer};
-use crate::sys::{eventfd, fork, memory};
+use crate::sys::{eventfd, fork};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,7 @@ const WORKERS: [u32; 2] = [16, 8];
 const OCCUPIED_WORKERS: usize = 8;
 /// The user_data of requests to cancel, whose own completions interest nobody.
 const CANCELLATION: u64 = u64::MAX;
-/// What the trial reads, and how long it waits for it.
-const SIGN: &[u8; 8] = b"oneloop\n";
+/// How long the trial waits.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// io_uring_enter(2): run what was put off for us, without waiting.
 const ENTER_GETEVENTS: u32 = 1;
@@ -331,28 +330,29 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// Whether a ring works here: reads a file in memory through one.
+/// Whether a ring works here: reads an eventfd through one, which needs no worker of the kernel.
 pub fn trial() -> io::Result<()> {
     let mut ring = Ring::<Box<[u8; 8]>>::new()?;
-    let file = memory::file_with(SIGN)?;
+    let source = eventfd::create()?;
+    eventfd::signal(source.as_fd())?;
     let mut target = Box::new([0; 8]);
     // SAFETY: the ring keeps the box, whose content does not move, until the completion (S1).
     let segment = unsafe { Segment::new(target.as_mut_ptr(), target.len()) };
-    let transfer = Transfer::new(file.as_raw_fd(), 0, false, &[segment]);
+    let transfer = Transfer::new(source.as_raw_fd(), -1, false, &[segment]);
     ring.submit(Request::Read(transfer), target);
     let mut completions = Vec::new();
     let deadline = Instant::now() + PATIENCE;
     ring.flush(&mut completions)?;
     while completions.is_empty() {
         if Instant::now() > deadline {
-            return Err(io::Error::other("a read of a file in memory did not complete"));
+            return Err(io::Error::other("a read of an eventfd did not complete"));
         }
-        std::thread::sleep(Duration::from_micros(50));
+        thread::sleep(Duration::from_micros(50));
         ring.reap(&mut completions)?;
     }
     let done = completions.pop().expect("not empty, as the loop has seen");
     match done.outcome.result? {
-        8 if *done.owner == *SIGN => Ok(()),
+        8 if *done.owner == 1u64.to_ne_bytes() => Ok(()),
         n => Err(io::Error::other(format!("a read of 8 bytes brought {n}, or wrong ones"))),
     }
 }

@@ -1,10 +1,7 @@
-//! Memory: how the C library's allocator treats the blocks that long reads need; files in memory.
+//! Memory: how the C library's allocator treats the blocks that long reads need; aligned blocks.
 
-use super::checked;
 use super::transfer::Segment;
 use std::alloc::Layout;
-use std::io::{self, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Once;
 
@@ -27,16 +24,6 @@ pub fn keep_large_blocks() {
         // SAFETY: what malloc has just returned, freed once.
         unsafe { libc::free(block) };
     });
-}
-
-/// A file in memory with this content: memfd_create(2).
-pub fn file_with(content: &[u8]) -> io::Result<OwnedFd> {
-    // SAFETY: a C string that lives for ever.
-    let fd = checked(unsafe { libc::memfd_create(c"oneloop".as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    std::fs::File::from(fd.try_clone()?).write_all(content)?;
-    Ok(fd)
 }
 
 /// Memory at a page's border, as O_DIRECT wants it.

@@ -4,6 +4,7 @@
 //! (S2).
 
 use super::Object;
+use super::bytes::BytesRoom;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -69,15 +70,7 @@ impl Chunk {
         if !matches!(chunk.kind, Kind::Encoded) {
             return None;
         }
-        let rest = &chunk.bytes()[start..];
-        let tail_bytes = more.as_bytes();
-        let fill = |room: &mut [u8]| {
-            let (head, tail) = room.split_at_mut(rest.len());
-            head.copy_from_slice(rest);
-            tail.copy_from_slice(tail_bytes);
-            Ok(())
-        };
-        let joined = PyBytes::new_with(more.py(), rest.len() + tail_bytes.len(), fill);
+        let joined = joined(more.py(), &chunk.bytes()[start..], more.as_bytes());
         Some(joined.and_then(|joined| Self::encoded(&joined)))
     }
 
@@ -134,6 +127,25 @@ impl Chunk {
         // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, part) }
     }
+}
+
+/// `first + second`
+fn joined<'py>(py: Python<'py>, first: &[u8], second: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let len = first.len() + second.len();
+    let mut room = BytesRoom::new(py, len)?;
+    let (head, tail) = room.as_mut_slice(py).split_at_mut(first.len());
+    for (target, source) in [(head, first), (tail, second)] {
+        // SAFETY: two objects, and as many bytes in the one as in the other.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                source.as_ptr(),
+                target.as_mut_ptr().cast(),
+                source.len(),
+            );
+        }
+    }
+    // SAFETY: all of it was written above.
+    unsafe { room.finish(py, len) }
 }
 
 /// A str of ASCII characters: a new reference, or null with MemoryError set.

@@ -77,6 +77,15 @@ impl ReadAhead {
         Ok(if limit == 0 { line.or_else(|| Some(self.empty(py))) } else { line })
     }
 
+    /// A line with its end, if one is there and nobody waits in the middle of an operation.
+    #[inline]
+    fn next_line(&self, py: Python<'_>) -> PyResult<Option<Object>> {
+        let line = self.state.with(py, |state| {
+            if state.is_held { None } else { state.line(py, self.newline, usize::MAX) }
+        });
+        Ok(line.transpose()?.map(Object::new))
+    }
+
     /// Puts a chunk that begins with what was left in the place of the old one.
     fn replace(&self, py: Python<'_>, chunk: Chunk) {
         let old = self.state.with(py, |state| {
@@ -251,23 +260,20 @@ impl Iterate for Lines {
     #[inline]
     fn next<'py>(slf: Borrowed<'_, 'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        let ahead = this.ahead.get();
-        let is_held = ahead.state.with(py, |state| state.is_held);
-        if !is_held && let Some(line) = ahead.line(py, -1)? {
-            let line = Object::new(line);
-            let crossed = this.next.with(py, |next| match next {
-                None => {
-                    *next = Some(line);
-                    None
-                }
-                Some(_) => Some(line),
-            });
-            return match crossed {
-                None => Ok(slf.to_owned().into_any()),
-                Some(line) => Ok(recycled::make(py, Line(LoopCell::new(Some(line))))?.into_any()),
-            };
+        let Some(line) = this.ahead.get().next_line(py)? else {
+            return this.more.bind(py).call0();
+        };
+        let crossed = this.next.with(py, |next| match next {
+            None => {
+                *next = Some(line);
+                None
+            }
+            Some(_) => Some(line),
+        });
+        match crossed {
+            None => Ok(slf.to_owned().into_any()),
+            Some(line) => Ok(recycled::make(py, Line(LoopCell::new(Some(line))))?.into_any()),
         }
-        this.more.bind(py).call0()
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::sys::memory::Aligned;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 
 type Done = Vec<Completion<Aligned>>;
@@ -26,7 +27,8 @@ fn ring() -> Option<Ring<Aligned>> {
 #[test]
 fn more_operations_than_the_queues_hold() -> io::Result<()> {
     let Some(mut ring) = ring() else { return Ok(()) };
-    let file = memory::file_with(b"0123456789")?;
+    let mut file = crate::files::fixtures::file()?;
+    file.flush()?;
     let count = COMPLETIONS as usize * 3;
     for n in 0..count {
         let (request, memory) = read(file.as_raw_fd(), (n % 10) as i64, 1);
@@ -85,7 +87,6 @@ fn shutting_ends_what_waits() -> io::Result<()> {
 
 #[test]
 fn the_bell_rings_for_what_completes_later() -> io::Result<()> {
-    use std::io::Write;
     let Some(mut ring) = ring() else { return Ok(()) };
     let poller = crate::sys::epoll::create()?;
     let edge = (libc::EPOLLIN | libc::EPOLLET).cast_unsigned();
