@@ -5,10 +5,11 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::Once;
 
-/// Larger than any block that a read allocates.
-const KEPT_BYTES: usize = 1 << 20;
+/// Larger than several of the blocks that long reads allocate: the end of the heap is given back to
+/// the kernel when twice as much is free there.
+const KEPT_BYTES: usize = 4 << 20;
 
-/// Makes malloc keep blocks of up to a mebibyte instead of mapping and unmapping each.
+/// Makes malloc keep blocks of up to some mebibytes instead of mapping and unmapping each.
 ///
 /// glibc maps blocks above a threshold (128 KiB at first) on every allocation and unmaps them on
 /// every free: for a long read that costs more page faults than the read itself. The threshold

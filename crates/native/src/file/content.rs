@@ -11,12 +11,15 @@ use crate::ffi::buffer::View;
 use crate::ffi::bytes::BytesRoom;
 use oneloop_engine::files::cached::{self, AtOnce, LONGEST};
 use oneloop_engine::files::{Request, Segment, Transfer};
-use oneloop_engine::sys::file;
+use oneloop_engine::sys::{file, memory};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::RawFd;
+
+/// From here on malloc maps blocks, unless it is told to keep them.
+const LONG: usize = 128 << 10;
 
 impl Files {
     /// Whether a read may be tried at once: not with O_DIRECT, which never finds anything there.
@@ -72,6 +75,9 @@ impl Files {
             let segment = aligned.segment(size);
             let request = Request::Read(Transfer::new(fd, offset, true, &[segment]));
             return Self::transfer(slf, request, offset, Want::Aligned(aligned));
+        }
+        if size >= LONG {
+            memory::keep_large_blocks();
         }
         let mut room = BytesRoom::new(py, size)?;
         if slf.get().may_try(py, size, offset, direct) {
