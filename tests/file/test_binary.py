@@ -430,3 +430,17 @@ async def test_what_is_not_bytes_is_refused(path: Path, wrong: Any) -> None:
             await file.readinto(wrong)
         with pytest.raises(TypeError, match="not bytes"):
             await file.readinto(b"xyz")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+@pytest.mark.parametrize("size", [3, 4, 5, 8, 9])
+async def test_what_fills_the_buffer_goes_when_open_lets_it_go(path: Path, engine: str, before: int, size: int) -> None:
+    theirs = path.with_name("model")
+    with theirs.open("ab", 4) as model:
+        model.write(b"a" * before)
+        model.write(b"b" * size)
+        async with files.open(path, "ab", 4) as file:
+            await file.write(b"a" * before)
+            await file.write(b"b" * size)
+            assert path.stat().st_size == theirs.stat().st_size
+            assert await file.tell() == model.tell()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from asyncio import Future
 from operator import index
 from typing import TYPE_CHECKING, final
@@ -23,6 +24,9 @@ __all__ = ["BinaryFile", "text_repr"]
 
 LARGEST_STEP_BYTES = 256 * 1024
 LINES_STEP_BYTES = 64 * 1024
+# What fills the buffer to the last byte goes out at once, as io's buffered files do since Python 3.13.
+WHOLE_BUFFERS_GO = sys.version_info >= (3, 13)
+
 SEEK_TEXT = "File or stream is not seekable."
 
 
@@ -344,14 +348,15 @@ class BinaryFile(PositionalFile):
         return True
 
     async def _write(self, data: memoryview) -> None:
-        """Write what does not fit: what is pending goes out, and `data` too if it is more than a buffer."""
-        if len(data) <= self._buffer_bytes:
+        """Write what does not fit: what is pending goes out, and `data` too if it fills a buffer."""
+        spare = self._buffer_bytes - WHOLE_BUFFERS_GO
+        if len(data) <= spare:
             await self._flush()
             self._pending += data
             return
         pending, self._pending = self._pending, bytearray()
         views = [memoryview(pending), data] if pending else [data]
-        await self._send(views, len(pending), self._buffer_bytes)
+        await self._send(views, len(pending), spare)
         for view in views:
             self._pending += view
 
