@@ -21,6 +21,19 @@ ENGINES = os.environ.get("ONELOOP_TEST_ENGINES", "ring,aio,threads").split(",")
 MODELS = ["mixed"]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the stand-in's variant of tests that say what it lacks."""
+    kept = []
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        only_engines = item.get_closest_marker("engines_only")
+        if only_engines is not None and callspec is not None and callspec.params.get("engine") in MODELS:
+            assert only_engines.args, f"{item.nodeid}: engines_only needs a reason"
+            continue
+        kept.append(item)
+    items[:] = kept
+
+
 def use_engine(loop: Any, name: str) -> None:
     """Give a loop its file operations; skips where the kernel does not offer them."""
     if name in MODELS or name == "held":

@@ -183,11 +183,10 @@ async def test_move_into_itself(tmp_path: Path) -> None:
         assert told == outcome(lambda given=given: shutil.move(*given))
 
 
+@pytest.mark.engines_only("the stand-in has no threads")
 async def test_cancelled_copies_end_between_two_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    if engine in ("now", "later", "mixed"):
-        pytest.skip("the stand-in has no threads")
     monkeypatch.setattr(transfer, "PIECE_BYTES", 4096)
     monkeypatch.setattr(transfer, "_is_cloned", lambda source, target: False)
     source = tmp_path / "source"
@@ -218,8 +217,7 @@ async def test_cancelled_copies_leave_no_descriptor(tmp_path: Path) -> None:
             shutil.move(tmp_path / "moved", top / "file")
 
 
+@pytest.mark.engines_only("the stand-in has no threads")
 async def test_endless_copy_is_ended_by_its_timeout(engine: str) -> None:
-    if engine in ("now", "later", "mixed"):
-        pytest.skip("the stand-in has no threads")
     with pytest.raises(TimeoutError):
         await files.copyfile("/dev/zero", "/dev/null", timeout=0.02)

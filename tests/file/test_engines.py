@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,62 @@ def test_many_cancelled_under_load(engine: str, tmp_path: Path, audit: None) -> 
     oneloop.run(main())
 
 
+def test_cancelled_reads_keep_their_buffers_until_the_kernel_is_done(engine: str, audit: None) -> None:
+    async def main() -> None:
+        files.use_engine(engine)
+        reader, writer = os.pipe()
+        buffers = [bytearray(16) for _ in range(50)]
+        futures = [current().readv(reader, [buffer], -1, False) for buffer in buffers]
+        await asyncio.sleep(0.01)
+        for buffer in buffers:
+            with pytest.raises(BufferError):
+                buffer.append(0)
+        for future in futures:
+            assert isinstance(future, asyncio.Future)
+            future.cancel()
+        while files.engine_info().operations:
+            await asyncio.sleep(0.001)
+        for buffer in buffers:
+            buffer.append(0)
+            assert not any(buffer)
+        os.close(reader)
+        os.close(writer)
+
+    oneloop.run(main())
+
+
+def test_signals_interrupt_nothing(engine: str, tmp_path: Path, audit: None) -> None:
+    """EINTR, a thousand times a second, in whatever thread the kernel chooses."""
+    path = tmp_path / "file"
+    content = os.urandom(300_000)
+    seen: list[int] = []
+
+    async def main() -> None:
+        files.use_engine(engine)
+        reader, writer = os.pipe()
+        for _ in range(30):
+            assert await files.write_file(path, content) == len(content)
+            os.posix_fadvise(fd := os.open(path, os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+            assert await files.read_file(path) == content
+            reading = current().read(reader, 10, -1, False)
+            assert isinstance(reading, asyncio.Future)
+            await asyncio.sleep(0.002)
+            os.write(writer, b"piece")
+            assert await reading == b"piece"
+        os.close(reader)
+        os.close(writer)
+
+    old = signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        oneloop.run(main())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert len(seen) > 10
+
+
 def test_loop_closed_with_operations_under_way(engine: str, audit: None) -> None:
     reader, writer = os.pipe()
     loop = oneloop.new_event_loop()
@@ -285,16 +342,21 @@ def test_fork_in_mid_flight(engine: str, tmp_path: Path) -> None:
     async def main():
         files.use_engine({engine!r})
         reader, writer = os.pipe()
-        future = current().read(reader, 10, -1, False)
+        operations = current()
+        future = operations.read(reader, 10, -1, False)
         reads = [asyncio.ensure_future(files.read_file("/etc/hostname")) for _ in range(10)]
         big = [asyncio.ensure_future(current().call(time.sleep, 0.05)) for _ in range(3)]
         await asyncio.sleep(0.01)
         pid = os.fork()
         if pid == 0:
-            try:
-                asyncio.get_running_loop()._files.read(reader, 10, -1, False)
-            except BaseException:
-                pass
+            for forbidden in (lambda: operations.read(reader, 10, -1, False), lambda: operations.call(os.getpid)):
+                try:
+                    forbidden()
+                except RuntimeError as exc:
+                    if "belongs to the parent process" not in str(exc):
+                        os._exit(4)
+                else:
+                    os._exit(5)
             asyncio._set_running_loop(None)
             async def child():
                 files.use_engine({engine!r})

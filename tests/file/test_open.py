@@ -14,7 +14,7 @@ import pytest
 
 import oneloop
 from oneloop import files
-from tests.file.conftest import MODELS, use_engine
+from tests.file.conftest import use_engine
 
 pytestmark = pytest.mark.usefixtures("loop")
 
@@ -209,9 +209,8 @@ async def test_cancelled_at_every_step(path: Path, ticks: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["rb", "wb"])
+@pytest.mark.engines_only("the stand-in opens where it stands")
 async def test_a_fifo_that_nobody_opens(engine: str, path: Path, mode: str) -> None:
-    if engine in MODELS:
-        pytest.skip("the stand-in opens where it stands")
     os.mkfifo(path)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):

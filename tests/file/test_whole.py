@@ -82,9 +82,8 @@ async def test_device() -> None:
     assert await files.write_file("/dev/null", b"gone") == 4
 
 
+@pytest.mark.engines_only("the stand-in blocks in open()")
 async def test_pipe(tmp_path: Path, engine: str) -> None:
-    if engine in ("now", "later", "mixed"):
-        pytest.skip("the stand-in blocks in open()")
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     content = os.urandom(300_000)
@@ -92,9 +91,8 @@ async def test_pipe(tmp_path: Path, engine: str) -> None:
     assert (read, written) == (content, len(content))
 
 
+@pytest.mark.engines_only("the stand-in blocks in open()")
 async def test_pipe_that_nobody_opens_can_be_given_up(tmp_path: Path, engine: str) -> None:
-    if engine in ("now", "later", "mixed"):
-        pytest.skip("the stand-in blocks in open()")
     for name in ("read", "written"):
         os.mkfifo(tmp_path / name)
     with pytest.raises(TimeoutError):
@@ -227,14 +225,15 @@ async def test_atomic_write_replaces_regular_files_only(tmp_path: Path) -> None:
 STEPS = ["write", "fchmod", "fsync", "link", "rename"]
 
 
-@pytest.mark.parametrize("is_named", [False, True], ids=["tmpfile", "named"])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("step", "is_named"),
+    # A file with a name needs no link.
+    [(step, False) for step in STEPS] + [(step, True) for step in STEPS if step != "link"],
+)
 async def test_failed_atomic_write_leaves_the_old_file_alone(
     path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_named: bool
 ) -> None:
     if is_named:
-        if step == "link":
-            pytest.skip("a named file needs no link")
         forbid_unnamed(monkeypatch)
     path.write_text("old")
 
@@ -286,11 +285,10 @@ async def test_cancelled_atomic_write_leaves_old_or_new_and_nothing_else(
         assert os.listdir(path.parent) == [path.name]
 
 
+@pytest.mark.engines_only("the stand-in has no threads")
 async def test_job_that_is_given_up_before_the_rename_changes_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    if engine in ("now", "later", "mixed"):
-        pytest.skip("the stand-in has no threads")
     path.write_text("old")
     has_begun, may_end = threading.Event(), threading.Event()
 

@@ -50,11 +50,11 @@ fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtO
     }
 }
 
-/// Opens a path that is in the kernel's cache, with what fstat(2) says of it.
+/// Opens a path that is in the kernel's cache.
 ///
 /// Never blocks, whatever the path is: FIFOs and devices are opened with O_NONBLOCK, which is
 /// taken off again unless it was asked for.
-pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce<(OwnedFd, Kind)>> {
+pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce<OwnedFd>> {
     if flags & CHANGING != 0 {
         // Only to find out what must not be waited for in a shared thread.
         return Ok(match open_cached(dir_fd, path, libc::O_PATH) {
@@ -62,22 +62,17 @@ pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce
             _ => AtOnce::WouldBlock,
         });
     }
-    let is_path = flags & libc::O_PATH != 0;
-    let added = if is_path { 0 } else { libc::O_NONBLOCK };
-    let fd = match open_cached(dir_fd, path, flags | added)? {
-        AtOnce::Done(fd) => fd,
-        AtOnce::WouldBlock => return Ok(AtOnce::WouldBlock),
-        AtOnce::Fifo => return Ok(AtOnce::Fifo),
-    };
-    let kind = kind(&fd)?;
-    if is_path || flags & libc::O_NONBLOCK != 0 {
-        return Ok(AtOnce::Done((fd, kind)));
+    if flags & (libc::O_PATH | libc::O_NONBLOCK) != 0 {
+        return open_cached(dir_fd, path, flags);
     }
-    if kind.is_fifo() {
-        return Ok(AtOnce::Fifo);
+    let opened = open_cached(dir_fd, path, flags | libc::O_NONBLOCK)?;
+    if let AtOnce::Done(fd) = &opened {
+        if kind(fd)?.is_fifo() {
+            return Ok(AtOnce::Fifo);
+        }
+        file::make_blocking(fd, flags)?;
     }
-    file::make_blocking(&fd, flags)?;
-    Ok(AtOnce::Done((fd, kind)))
+    Ok(opened)
 }
 
 /// Opens a regular file that is in the kernel's cache for one reading: O_NONBLOCK stays on.

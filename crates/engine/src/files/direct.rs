@@ -2,7 +2,7 @@
 //!
 //! Buffered files never come here: they would block inside of the submission. So may an O_DIRECT
 //! transfer that has to allocate or to read metadata: it is asked with RWF_NOWAIT, and comes back
-//! with EAGAIN then, for a thread.
+//! with EAGAIN then, or with EOPNOTSUPP where the filesystem knows no such thing.
 
 use super::aio::AioContext;
 use super::operation::{self, Opcode, Operation};

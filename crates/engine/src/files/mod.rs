@@ -3,11 +3,11 @@
 //! `Engines` takes requests with their owners and hands both back with the result. Which engine
 //! does a request is decided here and nowhere else:
 //!
-//! | chosen | what has an opcode | O_DIRECT reads and writes | calls, FIFOs |
-//! |---|---|---|---|
-//! | ring | ring | ring | threads |
-//! | aio | threads | kernel AIO | threads |
-//! | threads | threads | threads | threads |
+//! | chosen | what has an opcode | O_DIRECT reads and writes | opening FIFOs | calls |
+//! |---|---|---|---|---|
+//! | ring | ring | ring | ring, a few; threads | threads |
+//! | aio | threads | kernel AIO; threads | threads | threads |
+//! | threads | threads | threads | threads | threads |
 //!
 //! What cannot block needs no engine: `cached` does it at once. Nothing here knows Python.
 //!
@@ -30,16 +30,15 @@ pub mod threads;
 
 pub use crate::sys::transfer::{Segment, Transfer};
 pub use request::{Place, Request};
-pub use slots::Key;
-pub use threads::Work;
 
 use crate::sys::fork;
 use direct::Direct;
 use ring::Ring;
+use slots::Key;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Instant;
-use threads::Pool;
+use threads::{Pool, Work};
 
 /// unlinkat(2): what is removed is a folder.
 pub const REMOVE_FOLDER: libc::c_int = libc::AT_REMOVEDIR;
@@ -104,10 +103,6 @@ impl<T> Engines<T> {
     pub fn new(choice: Choice) -> io::Result<Self> {
         let ring = if choice == Choice::Ring { Some(Ring::new()?) } else { None };
         Ok(Self { choice, ring, direct: None, pool: Pool::new()?, born: fork::generation() })
-    }
-
-    pub fn choice(&self) -> Choice {
-        self.choice
     }
 
     /// Readable when the pool has something to reap.
@@ -204,7 +199,9 @@ impl<T> Engines<T> {
     /// Sends what was queued in one system call, and hands over what was done at once.
     pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         if let Some(direct) = &mut self.direct {
-            direct.flush(completions);
+            let mut refused = Vec::new();
+            direct.flush(&mut refused);
+            self.pass_on(refused, completions);
         }
         self.ring.as_mut().map_or(Ok(()), |ring| ring.flush(completions))
     }
@@ -214,29 +211,34 @@ impl<T> Engines<T> {
         self.ring.as_mut().map_or(Ok(()), |ring| ring.reap(completions))
     }
 
-    /// Hands over what kernel AIO has completed. What it could not do without blocking goes on to
-    /// a thread.
+    /// Hands over what kernel AIO has completed.
     pub fn reap_direct(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         let Some(direct) = &mut self.direct else { return Ok(()) };
         let mut reaped = Vec::new();
         direct.reap(&mut reaped)?;
-        for completion in reaped {
-            let Outcome { request, result } = completion.outcome;
-            let would_block = |e: &io::Error| e.kind() == io::ErrorKind::WouldBlock;
+        self.pass_on(reaped, completions);
+        Ok(())
+    }
+
+    /// What kernel AIO could not do without blocking, or not on this filesystem, goes on to a thread,
+    /// whose answer counts.
+    fn pass_on(&mut self, ended: Vec<Completion<T>>, completions: &mut Vec<Completion<T>>) {
+        let is_refusal = |error: &io::Error| {
+            matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::EINVAL))
+        };
+        for Completion { owner, outcome: Outcome { request, result } } in ended {
             match (request, result) {
-                (Some(request), Err(e)) if would_block(&e) => {
-                    if let Err((error, owner)) = self.hand_to_pool(request, completion.owner) {
+                (Some(request), Err(error)) if is_refusal(&error) => {
+                    if let Err((error, owner)) = self.hand_to_pool(request, owner) {
                         let outcome = Outcome { request: None, result: Err(error) };
                         completions.push(Completion { owner, outcome });
                     }
                 }
                 (request, result) => {
-                    let outcome = Outcome { request, result };
-                    completions.push(Completion { owner: completion.owner, outcome });
+                    completions.push(Completion { owner, outcome: Outcome { request, result } });
                 }
             }
         }
-        Ok(())
     }
 
     /// Hands over what the pool has done.

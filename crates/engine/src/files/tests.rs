@@ -27,10 +27,11 @@ impl Drop for Folder {
     }
 }
 
-fn engines() -> Vec<Engines<u32>> {
-    let made = [Choice::Ring, Choice::Aio, Choice::Threads].map(Engines::new);
+fn engines() -> Vec<(Choice, Engines<u32>)> {
+    let made = [Choice::Ring, Choice::Aio, Choice::Threads].map(|c| (c, Engines::new(c)));
     let say = |e: &io::Error| eprintln!("left out: an engine that does not work here: {e}");
-    made.into_iter().filter_map(|engine| engine.inspect_err(say).ok()).collect()
+    let works = made.map(|(choice, made)| made.inspect_err(say).ok().map(|e| (choice, e)));
+    works.into_iter().flatten().collect()
 }
 
 fn run(engines: &mut Engines<u32>, request: Request) -> io::Result<usize> {
@@ -51,8 +52,8 @@ fn run(engines: &mut Engines<u32>, request: Request) -> io::Result<usize> {
 /// Every request does on every engine what the system call of its name does.
 #[test]
 fn every_request_on_every_engine() -> io::Result<()> {
-    for mut engines in engines() {
-        let folder = Folder::new(engines.choice().name())?;
+    for (choice, mut engines) in engines() {
+        let folder = Folder::new(choice.name())?;
         let at = |name: &str| folder.place(name);
         let run = |engines: &mut Engines<u32>, request| run(engines, request);
         let exists = |name: &str| Path::new(&folder.0.join(name)).symlink_metadata().is_ok();
@@ -166,10 +167,11 @@ fn what_is_cached_is_opened_at_once_without_leaving_traces() -> io::Result<()> {
     let folder = Folder::new("cached")?;
     std::fs::write(folder.0.join("a"), b"content")?;
     let at = folder.place("a");
-    let AtOnce::Done((fd, kind)) = cached::open(at.dir_fd, &at.path, libc::O_RDONLY)? else {
+    let AtOnce::Done(fd) = cached::open(at.dir_fd, &at.path, libc::O_RDONLY)? else {
         eprintln!("left out: openat2(RESOLVE_CACHED) does not work here");
         return Ok(());
     };
+    let AtOnce::Done((_, kind)) = cached::open_for_reading(&at.path)? else { panic!("cached") };
     assert!(kind.is_regular());
     assert_eq!(kind.len, 7);
     let flags = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
@@ -182,5 +184,21 @@ fn what_is_cached_is_opened_at_once_without_leaving_traces() -> io::Result<()> {
         Err(e) => assert_eq!(e.raw_os_error(), Some(libc::ENOENT)),
         Ok(attempt) => assert!(matches!(attempt, AtOnce::WouldBlock)),
     }
+    Ok(())
+}
+
+/// What kernel AIO refuses (a buffer out of line, a file that it cannot read) a thread answers.
+#[test]
+fn what_kernel_aio_refuses_is_answered_by_a_thread() -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let Ok(mut engines) = Engines::new(Choice::Aio) else { return Ok(()) };
+    // procfs knows neither kernel AIO nor RWF_NOWAIT; read(2) knows it.
+    let file = std::fs::File::open("/proc/self/stat")?;
+    let mut memory = crate::sys::memory::Aligned::new(16).expect("there is memory");
+    let transfer = Transfer::new(file.as_raw_fd(), 0, true, &[memory.segment(16)]);
+    assert_eq!(run(&mut engines, Request::Read(transfer))?, 16);
+    let closed = Transfer::new(-1, 0, true, &[memory.segment(16)]);
+    let error = run(&mut engines, Request::Read(closed)).expect_err("no such file");
+    assert_eq!(error.raw_os_error(), Some(libc::EBADF));
     Ok(())
 }

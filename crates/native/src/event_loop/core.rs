@@ -212,7 +212,7 @@ impl LoopCore {
     }
 
     /// RuntimeError in a child of the process that made the loop (S6).
-    pub(super) fn _check_process(&self, py: Python<'_>) -> PyResult<()> {
+    pub fn _check_process(&self, py: Python<'_>) -> PyResult<()> {
         if self.with_poller(py, |poller| poller.is_foreign()).unwrap_or(false) {
             return Err(PyRuntimeError::new_err(
                 "this event loop belongs to the parent process: after fork(), the child must make \

@@ -38,7 +38,7 @@ impl Files {
         let attempt = cached::open(dir_fd, &at.path, flags).map_err(|e| errors::file_error(&e))?;
         let request = Request::Open { at, flags, mode };
         let way = match attempt {
-            AtOnce::Done((fd, _)) => return fd.into_raw_fd().into_bound_py_any(slf.py()),
+            AtOnce::Done(fd) => return fd.into_raw_fd().into_bound_py_any(slf.py()),
             AtOnce::WouldBlock => Way::Engine(request),
             AtOnce::Fifo => Way::Alone(request),
         };

@@ -76,6 +76,7 @@ impl Files {
     pub(super) fn make_future<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let owner = self.owner.bind(py);
         owner.get().check_closed()?;
+        owner.get()._check_process(py)?;
         owner.call_method0(intern!(py, "create_future"))
     }
 

@@ -1,11 +1,11 @@
 //! `Feeding`: what asyncio's `StreamReaderProtocol` and `StreamReader` do with bytes that come, done
 //! without calling them.
 //!
-//! `python/oneloop/stream_twin.py` has the functions that this stands for, and says whether the
-//! running standard library still has them. Before every receive `Feeding::find` asks what a program
-//! may have changed since: a method of the class, a waiter of another kind, debug mode; and once, before
-//! the first, whether the reader has methods of its own. Then the transport calls `data_received()` as it does with any protocol: the plain path, against which
-//! the tests compare this one. docs/design/0009 has the numbers.
+//! `python/oneloop/stock_streams.py` says whether the running standard library still has the functions
+//! that this stands for. Before every receive `Feeding::find` asks what a program may have changed since: a
+//! method of the class, a waiter of another kind, debug mode; and once, before the first, whether the
+//! reader has methods of its own. Then the transport calls `data_received()` as it does with any
+//! protocol: the plain path, against which the tests compare this one. docs/design/0009 has the numbers.
 
 use super::receive;
 use crate::event_loop::LoopCore;
@@ -23,26 +23,26 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// asyncio's classes, as the twin knows them.
+/// asyncio's classes, if they are those that this was written after.
 #[derive(FromPyObject)]
 struct Known {
     protocol: Py<PyType>,
     reader: Py<PyType>,
 }
 
-/// The versions of both classes that were last compared with the twin, and found equal.
+/// The versions of both classes that were last looked at, and found to be those.
 static EQUAL: AtomicU64 = AtomicU64::new(0);
 /// And found different.
 static DIFFERENT: AtomicU64 = AtomicU64::new(0);
 
 impl Known {
-    /// None if the standard library's functions were not those of the twin at the first question.
+    /// None if the standard library's functions were others at the first question.
     fn get(py: Python<'_>) -> PyResult<Option<&'static Self>> {
         static CELL: PyOnceLock<Option<Known>> = PyOnceLock::new();
-        CELL.get_or_try_init(py, || twin(py)?.extract()).map(Option::as_ref)
+        CELL.get_or_try_init(py, || known_streams(py)?.extract()).map(Option::as_ref)
     }
 
-    /// True if the classes still have the functions of the twin.
+    /// True if the classes still have those functions.
     fn holds(&self, py: Python<'_>) -> PyResult<bool> {
         let versions =
             class::version(self.protocol.bind(py)).zip(class::version(self.reader.bind(py)));
@@ -55,21 +55,21 @@ impl Known {
         if DIFFERENT.load(Ordering::Relaxed) == both {
             return Ok(false);
         }
-        let equal = !twin(py)?.is_none();
+        let equal = !known_streams(py)?.is_none();
         if equal { &EQUAL } else { &DIFFERENT }.store(both, Ordering::Relaxed);
         Ok(equal)
     }
 }
 
-fn twin(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    py.import("oneloop.stream_twin")?.call_method0("known")
+fn known_streams(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import("oneloop.stock_streams")?.call_method0("known")
 }
 
 /// True for a protocol whose `data_received` (bound: `method`) `Feeding` may stand for.
 pub fn is_stock_protocol(protocol: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = protocol.py();
     let class = protocol.get_type();
-    // Most programs never have such a protocol, and never pay for the twin.
+    // Most programs never have such a protocol, and never pay for the question.
     if !class.is(imports::stream_reader_protocol(py)?) {
         return Ok(false);
     }
