@@ -1,0 +1,26 @@
+"""The differences from stock asyncio that are meant. All of them; each with its reason.
+
+Said for users in docs/reference/differences-from-asyncio.md. Where it can be, a difference is kept out of the programs
+rather than out of the comparison, so that everything that is compared is compared exactly. A switch that is set to
+False holds oneloop to asyncio's behaviour.
+"""
+
+from __future__ import annotations
+
+# "Bursts": while callbacks keep each other ready, the kernel is asked every 20 µs or 64 ticks only. Every callback of a
+# program computes for SPIN_S first, so that each is followed by a poll, as in asyncio.
+BURSTS = True
+SPIN_S = 40e-6
+
+# "Writes": the first write of a callback goes to the kernel at once; those that follow on the same transport within the
+# same callback may leave when it ends. What the peer can read in between is not compared.
+GATHERED_WRITES = True
+
+# "Timers are exact": asyncio leaves the order of equal deadlines open (a heap is not a queue). Deadlines that a program
+# makes equal are a tenth of a microsecond apart, in the order of the calls.
+EQUAL_DEADLINES = True
+EQUAL_DEADLINE_STEP_S = 1e-7
+
+# "Handles let go": a callback that cancels its own handle and then fails is reported by its name; asyncio, which has
+# forgotten it by then, says None(). The name in the report is not compared.
+WORDS_OF_CANCELLED_HANDLES = True

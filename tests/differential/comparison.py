@@ -1,0 +1,73 @@
+"""Whether a program's traces agree: one run on each loop, and where they differ, several more to be sure."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from dataclasses import dataclass
+
+import oneloop
+import oneloop.testing
+from tests.differential.program import Body
+from tests.differential.stage import Factory, perform
+from tests.differential.virtual import VirtualLoop
+from tests.differential.world import Trace
+
+RUNS_TO_BE_SURE = 3
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The loop that is right and the one that is compared with it, each with a real and a virtual clock."""
+
+    reference: Factory = asyncio.SelectorEventLoop
+    subject: Factory = oneloop.new_event_loop
+    virtual_reference: Factory = VirtualLoop
+    virtual_subject: Factory = oneloop.testing.new_event_loop
+
+    def of(self, body: Body) -> tuple[Factory, Factory]:
+        if body and body[0] == ("virtual",):
+            return self.virtual_reference, self.virtual_subject
+        return self.reference, self.subject
+
+
+PAIR = Pair()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`same`, `different`, or `unsettled`: the runs on one loop do not agree with each other."""
+
+    what: str
+    reference: Trace
+    subject: Trace
+
+    def text(self) -> str:
+        """Both traces, as a diff."""
+        lines = difflib.unified_diff(
+            [str(entry) for entry in self.reference],
+            [str(entry) for entry in self.subject],
+            "asyncio",
+            "oneloop",
+            lineterm="",
+            n=100,
+        )
+        return "\n".join(lines)
+
+
+def compare(body: Body, pair: Pair = PAIR, *, runs: int = RUNS_TO_BE_SURE) -> Verdict:
+    reference, subject = pair.of(body)
+    expected, seen = perform(body, reference), perform(body, subject)
+    if expected == seen:
+        return Verdict("same", expected, seen)
+    for _ in range(runs - 1):
+        again, seen_again = perform(body, reference), perform(body, subject)
+        if again != expected or seen_again == expected:
+            return Verdict("unsettled", expected, seen)
+    return Verdict("different", expected, seen)
+
+
+def is_steady(body: Body, pair: Pair = PAIR) -> bool:
+    """True if two runs on the reference agree."""
+    reference, _ = pair.of(body)
+    return perform(body, reference) == perform(body, reference)

@@ -1,0 +1,126 @@
+"""Where a program is played: a new loop, the program, its end, and what is left when the loop is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import gc
+import logging
+import warnings
+from collections.abc import Callable
+
+from tests import descriptors
+from tests.differential import subjects
+from tests.differential.program import Body
+from tests.differential.running import settle
+from tests.differential.watchdog import HangError, watched
+from tests.differential.world import LogRecords, Trace, World, error_of
+
+Factory = Callable[[], asyncio.AbstractEventLoop]
+
+assert subjects.ALL
+
+
+def perform(body: Body, factory: Factory) -> Trace:
+    """Play a program on a new loop of this factory, in a new context, and return its trace."""
+    return contextvars.Context().run(_perform, body, factory)
+
+
+def _perform(body: Body, factory: Factory) -> Trace:
+    gc.collect()
+    before = descriptors.open_descriptors()
+    world = None
+    hang: HangError | None = None
+    try:
+        with watched(), warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", RuntimeWarning)
+            world = World(factory())
+            with _logged(world):
+                _play(world, body)
+            trace = world.trace
+            world.note("closed")
+            with _logged(world):
+                world.things.clear()
+                world.contexts.clear()
+                world.endings.clear()
+                world.ranks.clear()
+                gc.collect()
+    except HangError as error:
+        hang = error
+    if hang is not None:
+        trace = world.trace if world is not None else []
+        trace.append((0, "hang", *error_of(hang)))
+        _give_up(world)
+    del world
+    gc.collect()
+    trace.append((0, "warned", *sorted({str(warning.message)[:60] for warning in warned})))
+    trace.append((0, "descriptors left", *sorted(_kind(fd) for fd in descriptors.opened_since(before).values())))
+    return trace
+
+
+def _kind(target: str) -> str:
+    return target.split(":")[0]
+
+
+def _play(world: World, body: Body) -> None:
+    try:
+        world.play(body)
+    except HangError:
+        raise
+    except BaseException as exc:
+        # A callback's SystemExit, out of an eager task that was made outside of the loop.
+        world.note("left", *error_of(exc))
+    world.note("end")
+    world.depth = 0
+    _end(world)
+
+
+def _end(world: World) -> None:
+    """Close what the program has left open, as a program would; all of that is compared as well."""
+    loop = world.loop
+    # What the endings do is the same in all programs; bodies that they reach play as before.
+    for ending in reversed(world.endings):
+        ending()
+    for _ in range(3):
+        if not loop.is_closed():
+            settle(world)
+            left = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+            for task in left:
+                task.cancel()
+            if not left:
+                break
+    if not loop.is_closed():
+        for step in (loop.shutdown_asyncgens, loop.shutdown_default_executor):
+            try:
+                loop.run_until_complete(step())
+            except HangError:
+                raise
+            except BaseException as exc:
+                world.note("left", *error_of(exc))
+    loop.close()
+
+
+def _give_up(world: World | None) -> None:
+    """After a hang: close what can be closed."""
+    if world is None:
+        return
+    with contextlib.suppress(Exception, KeyboardInterrupt):
+        for ending in reversed(world.endings):
+            with contextlib.suppress(Exception):
+                ending()
+        world.loop.close()
+
+
+@contextlib.contextmanager
+def _logged(world: World):  # type: ignore[no-untyped-def]
+    handler = LogRecords(world)
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(handler)
+    propagates, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates

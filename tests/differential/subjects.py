@@ -1,0 +1,87 @@
+"""Every subject with its actions; importing this file fills the table of verbs. The families of programs."""
+
+from __future__ import annotations
+
+from tests.differential import running, scheduling, streams, tasks
+from tests.differential.author import Author, Family
+from tests.differential.program import Body
+
+
+def nothing(_author: Author) -> Body:
+    return []
+
+
+def virtual(_author: Author) -> Body:
+    return [("virtual",)]
+
+
+TICKS = {running.draw_run: 3.0, running.draw_settle: 0.4}
+
+ALL = [
+    Family(
+        "scheduling",
+        nothing,
+        {
+            **scheduling.SCHEDULING,
+            scheduling.draw_later: 2.0,
+            scheduling.draw_at: 2.0,
+            scheduling.draw_far: 0.3,
+            scheduling.draw_signal: 0.5,
+            scheduling.draw_handler: 0.2,
+            running.draw_stop: 0.3,
+        },
+        runs=TICKS,
+    ),
+    Family(
+        "timers",
+        virtual,
+        {
+            **scheduling.SCHEDULING,
+            scheduling.draw_virtual_later: 4.0,
+            scheduling.draw_virtual_at: 3.0,
+            scheduling.draw_far: 0.2,
+            running.draw_stop: 0.2,
+        },
+        runs={running.draw_run: 1.0, running.draw_run_for: 3.0},
+    ),
+    Family(
+        "tasks",
+        nothing,
+        {
+            **tasks.TASKS,
+            scheduling.draw_soon: 1.5,
+            scheduling.draw_later: 0.5,
+            scheduling.draw_set_var: 0.7,
+            scheduling.draw_raise: 0.4,
+            tasks.draw_generator: 0.2,
+            tasks.draw_run_until: 0.4,
+        },
+        task_draws=tasks.IN_TASKS,
+        runs=TICKS,
+    ),
+    Family(
+        "timeouts",
+        virtual,
+        {
+            **tasks.TASKS,
+            scheduling.draw_virtual_later: 2.0,
+            scheduling.draw_virtual_at: 1.0,
+            scheduling.draw_raise: 0.4,
+        },
+        task_draws={**tasks.IN_TASKS, tasks.draw_virtual_sleep: 4.0, tasks.draw_virtual_timeout: 2.0},
+        runs={running.draw_run: 0.5, running.draw_run_for: 3.0},
+    ),
+    Family(
+        "streams",
+        streams.opening,
+        {
+            **streams.TRANSPORTS,
+            scheduling.draw_soon: 1.5,
+            scheduling.draw_set_var: 0.3,
+            scheduling.draw_raise: 0.3,
+            streams.draw_connect: 0.3,
+            running.draw_stop: 0.1,
+        },
+        runs=TICKS,
+    ),
+]
