@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many seeds of each family")
     parser.add_argument("--minutes", type=float, help="stop after this time; the default is to stop after the seeds")
     parser.add_argument("--without", default="", help="verbs to leave out, with commas between them")
+    parser.add_argument("--replace", default="", help="words to replace in arguments: bare=wire,tcp=unix")
     parser.add_argument("--most", type=int, default=5, help="stop a family after this many failures")
     parser.add_argument("--print", action="store_true", help="print the programs of the seeds and play nothing")
     arguments = parser.parse_args()
@@ -40,12 +41,14 @@ class Run:
         self.family = family
         self.arguments = arguments
         self.unwanted = frozenset(filter(None, arguments.without.split(",")))
+        self.names = dict(pair.split("=") for pair in arguments.replace.split(",") if pair)
         self.failures = 0
         self.unsettled: list[int] = []
 
     def body(self, seed: int) -> program.Body:
         body: program.Body = program.without(author.write(self.family, seed), self.unwanted)
-        return body
+        replaced: program.Body = program.replaced(body, self.names)
+        return replaced
 
     def run(self) -> int:
         began = time.monotonic()

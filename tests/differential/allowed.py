@@ -22,5 +22,9 @@ EQUAL_DEADLINES = True
 EQUAL_DEADLINE_STEP_S = 1e-7
 
 # "Handles let go": a callback that cancels its own handle and then fails is reported by its name; asyncio, which has
-# forgotten it by then, says None(). The name in the report is not compared.
-WORDS_OF_CANCELLED_HANDLES = True
+# forgotten it by then, says None(). And connection_made() is no handle here: its report names protocol and transport
+# instead. That there is a report is compared, and its exception; not how it names the callback.
+REPORTS_OF_CALLBACKS = True
+
+# A TypeError about an argument has the words of whoever looked at the argument first (C, Python or Rust).
+TEXTS_OF_TYPE_ERRORS = True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from dataclasses import dataclass
 
 import oneloop
 import oneloop.testing
 from tests.differential.program import Body
+from tests.differential.reference import ReferenceLoop
 from tests.differential.stage import Factory, perform
 from tests.differential.virtual import VirtualLoop
 from tests.differential.world import Trace
@@ -20,7 +20,7 @@ RUNS_TO_BE_SURE = 3
 class Pair:
     """The loop that is right and the one that is compared with it, each with a real and a virtual clock."""
 
-    reference: Factory = asyncio.SelectorEventLoop
+    reference: Factory = ReferenceLoop
     subject: Factory = oneloop.new_event_loop
     virtual_reference: Factory = VirtualLoop
     virtual_subject: Factory = oneloop.testing.new_event_loop

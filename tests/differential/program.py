@@ -50,6 +50,19 @@ def without(value: Any, unwanted: frozenset[str]) -> Any:
     return value
 
 
+def replaced(value: Any, names: dict[str, str]) -> Any:
+    """The same body with other words in the place of some arguments."""
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, list):
+        return [replaced(item, names) for item in value]
+    if isinstance(value, tuple):
+        return tuple(replaced(item, names) for item in value)
+    if isinstance(value, dict):
+        return {name: replaced(body, names) for name, body in value.items()}
+    return value
+
+
 def literal(body: Body) -> str:
     """The program as Python text."""
     return pprint.pformat(body, width=100, sort_dicts=False)

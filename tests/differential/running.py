@@ -56,6 +56,7 @@ class Quiet:
 def forever(world: World) -> None:
     """run_forever(); whatever leaves it is written down."""
     depth, world.depth = world.depth, 0
+    world.is_running.set()
     try:
         world.loop.run_forever()
     except HangError:
@@ -64,6 +65,7 @@ def forever(world: World) -> None:
         world.note("left", *error_of(exc))
     finally:
         world.depth = depth
+        world.is_running.clear()
     world.step += 1
 
 
@@ -82,6 +84,7 @@ def settle(world: World) -> None:
     quiet = Quiet(world)
     forever(world)
     quiet.handle.cancel()
+    world.take_side()
     world.note("settled")
 
 

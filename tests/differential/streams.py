@@ -32,6 +32,9 @@ class Connection:
         self.transport: Any = None
         self.peer: socket.socket | None = None
         self.ours: socket.socket | None = None
+        self.is_lost = False
+        # asyncio's pipe transports cannot be asked anything once they are lost (AttributeError).
+        self.is_brittle = False
         self.letters = 0
         # Which step of the world wrote last, and how often.
         self.wrote_in = -1
@@ -42,6 +45,7 @@ class Connection:
         return bytes([65 + (self.letters - 1) % 26]) * size
 
     def call(self, hook: str, *args: object) -> None:
+        self.is_lost = self.is_lost or hook == "lost"
         self.world.enter(f"{self.label}.{hook}", self.hooks.get(hook, []), *args)
 
     def note_write(self) -> None:
@@ -54,8 +58,9 @@ class Connection:
         return allowed.GATHERED_WRITES and self.wrote_in == self.world.step and self.writes > 1
 
     def end(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+        if self.transport is not None and not self.is_lost:
+            # Pipes that are read have no abort().
+            getattr(self.transport, "abort", self.transport.close)()
         if self.peer is not None:
             self.peer.close()
 
@@ -169,7 +174,7 @@ def connect(world: World, label: str, kind: str, protocol: str, hooks: Hooks) ->
 
 def transport_of(world: World, label: str) -> tuple[Connection, Any]:
     connection: Connection = world.get(label)
-    if connection.transport is None:
+    if connection.transport is None or (connection.is_lost and connection.is_brittle):
         raise Absent
     return connection, connection.transport
 

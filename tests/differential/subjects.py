@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.differential import running, scheduling, streams, tasks
+from tests.differential import (
+    datagrams,
+    descriptors,
+    pipes,
+    reading,
+    running,
+    scheduling,
+    streams,
+    tasks,
+    threads,
+)
 from tests.differential.author import Author, Family
 from tests.differential.program import Body
 
@@ -26,8 +36,20 @@ ALL = [
             scheduling.draw_later: 2.0,
             scheduling.draw_at: 2.0,
             scheduling.draw_far: 0.3,
-            scheduling.draw_signal: 0.5,
             scheduling.draw_handler: 0.2,
+            running.draw_stop: 0.3,
+        },
+        runs=TICKS,
+    ),
+    Family(
+        "signals",
+        nothing,
+        {
+            # No call_soon_threadsafe(): it wakes asyncio through the same pipe as signals do, which are seen sooner then.
+            scheduling.draw_soon: 5.0,
+            scheduling.draw_signal: 3.0,
+            scheduling.draw_set_var: 0.5,
+            scheduling.draw_raise: 0.5,
             running.draw_stop: 0.3,
         },
         runs=TICKS,
@@ -83,5 +105,61 @@ ALL = [
             running.draw_stop: 0.1,
         },
         runs=TICKS,
+    ),
+    Family(
+        "readers",
+        descriptors.opening,
+        {**descriptors.READERS, scheduling.draw_soon: 1.5, scheduling.draw_raise: 0.2, running.draw_stop: 0.1},
+        runs=TICKS,
+    ),
+    Family(
+        "sock calls",
+        descriptors.sock_opening,
+        descriptors.SOCK_CALLS,
+        task_draws=descriptors.IN_SOCK_CALLS,
+        runs=TICKS,
+    ),
+    Family(
+        "dialogues",
+        reading.opening,
+        {**reading.DIALOGUES, **streams.TRANSPORTS, streams.draw_swap: 0.0},
+        task_draws=reading.IN_DIALOGUES,
+        runs=TICKS,
+    ),
+    Family(
+        "pipes",
+        pipes.opening,
+        {
+            **streams.TRANSPORTS,
+            scheduling.draw_soon: 1.5,
+            scheduling.draw_raise: 0.2,
+            streams.draw_swap: 0.0,
+            streams.draw_extra: 0.0,
+            pipes.draw_pipe: 0.2,
+        },
+        runs=TICKS,
+    ),
+    Family(
+        "datagrams",
+        datagrams.opening,
+        {**datagrams.DATAGRAMS, scheduling.draw_soon: 1.5, scheduling.draw_raise: 0.2, streams.draw_limits: 0.1},
+        runs=TICKS,
+    ),
+    Family(
+        "threads",
+        lambda author: streams.opening(author) + descriptors.opening(author),
+        {
+            **streams.TRANSPORTS,
+            **descriptors.READERS,
+            descriptors.draw_reader: 0.0,
+            descriptors.draw_taking_reader: 4.0,
+            scheduling.draw_soon: 3.0,
+            scheduling.draw_threadsafe: 3.0,
+            scheduling.draw_cancel: 1.0,
+            threads.draw_elsewhere: 4.0,
+            threads.draw_meanwhile: 3.0,
+        },
+        # A thread beside the loop and a chain of ticks would not agree twice.
+        runs={running.draw_settle: 1.0},
     ),
 ]

@@ -5,10 +5,11 @@ With it, timers that are seconds apart take no time, and their order does not de
 
 from __future__ import annotations
 
-import asyncio
 import selectors
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from tests.differential.reference import ReferenceLoop
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -45,7 +46,7 @@ class JumpingSelector(selectors.BaseSelector):
         return self.inner.get_map()
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
+class VirtualLoop(ReferenceLoop):
     def __init__(self) -> None:
         self._jumping = JumpingSelector()
         super().__init__(self._jumping)

@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,8 @@ def error_of(exc: BaseException) -> tuple[Any, ...]:
     """Type and text of an exception, and those of a group's members."""
     if isinstance(exc, BaseExceptionGroup):
         return (type(exc).__name__, exc.message, *(error_of(inner) for inner in exc.exceptions))
+    if allowed.TEXTS_OF_TYPE_ERRORS and type(exc) is TypeError:
+        return ("TypeError",)
     return (type(exc).__name__, scrub(str(exc)))
 
 
@@ -89,6 +92,13 @@ class Callback:
         return f"<{self.label}>"
 
 
+class Local(threading.local):
+    """What each thread has of its own."""
+
+    depth = 0
+    is_aside = False
+
+
 class World:
     """One loop, the objects that a program has made on it, and the trace."""
 
@@ -98,11 +108,15 @@ class World:
         self.things: dict[str, Any] = {}
         self.contexts: dict[str, contextvars.Context] = {}
         self.base = loop.time()
-        self.depth = 0
+        self.local = Local()
+        # What another thread writes down while the loop runs: its place between the loop's own entries is chance.
+        self.side: Trace = []
+        self.is_running = threading.Event()
         self.played = 0
         # Counts callbacks and steps of tasks: what two actions with the same number do is done in one callback.
         self.step = 0
         self.timers = 0
+        self.kills = 0
         # What is done when the program has ended, last first.
         self.endings: list[Callable[[], None]] = []
         self.threads_busy = 0
@@ -115,14 +129,28 @@ class World:
     # -- the trace ---------------------------------------------------------------------------------
 
     def note(self, what: str, *details: object) -> None:
-        self.trace.append((self.depth, what, *details))
+        trace = self.side if self.local.is_aside else self.trace
+        trace.append((self.local.depth, what, *details))
+
+    def take_side(self) -> None:
+        """Put what other threads have written down behind all the rest."""
+        self.trace.extend(self.side)
+        self.side.clear()
+
+    @property
+    def depth(self) -> int:
+        return self.local.depth
+
+    @depth.setter
+    def depth(self, depth: int) -> None:
+        self.local.depth = depth
 
     def report(self, _loop: object, context: dict[str, Any]) -> None:
         exc = context.get("exception")
-        message = context["message"]
-        if allowed.WORDS_OF_CANCELLED_HANDLES and message.startswith("Exception in callback "):
-            message = "Exception in callback"
-        self.note("report", scrub(message), error_of(exc) if exc is not None else None, sorted(context))
+        message, keys = context["message"], sorted(context)
+        if allowed.REPORTS_OF_CALLBACKS and message.startswith("Exception in callback"):
+            message, keys = "Exception in callback", ["exception", "message"]
+        self.note("report", scrub(message), error_of(exc) if exc is not None else None, keys)
 
     # -- objects by label ----------------------------------------------------------------------------
 

@@ -1,0 +1,44 @@
+"""Stock asyncio as the reference, without some mistakes of its own: most of them are gone in later versions.
+
+- `writelines()` on a lost connection raised TypeError, and never called `pause_writing()` (gh-136234, gh-135836).
+- `run_forever()` inside of a running loop raised, and left the outer loop as "not running" (Python 3.13.0).
+- A transport that closed when its buffer was sent did not know that it was lost: its methods raised AttributeError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import constants, selector_events
+from asyncio.log import logger
+from typing import Any
+
+
+class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-defined, misc]
+    def writelines(self, list_of_data: Any) -> None:
+        """As in Python 3.14.1."""
+        if self._eof:
+            raise RuntimeError("Cannot call writelines() after write_eof()")
+        if self._empty_waiter is not None:
+            raise RuntimeError("unable to writelines; sendfile is in progress")
+        if not list_of_data:
+            return
+        if self._conn_lost:
+            if self._conn_lost >= constants.LOG_THRESHOLD_FOR_CONNLOST_WRITES:
+                logger.warning("socket.send() raised exception.")
+            self._conn_lost += 1
+            return
+        self._buffer.extend([memoryview(data) for data in list_of_data])
+        self._write_ready()
+        if self._buffer:
+            self._loop._add_writer(self._sock_fd, self._write_ready)
+            self._maybe_pause_protocol()
+
+    def _call_connection_lost(self, exc: BaseException | None) -> None:
+        self._conn_lost = max(self._conn_lost, 1)
+        super()._call_connection_lost(exc)
+
+
+class ReferenceLoop(asyncio.SelectorEventLoop):
+    def _make_socket_transport(self, sock: Any, protocol: Any, waiter: Any = None, **keywords: Any) -> Any:
+        self._ensure_fd_no_transport(sock)  # type: ignore[attr-defined]
+        return Transport(self, sock, protocol, waiter, **keywords)
