@@ -16,10 +16,9 @@ SPIN_S = 40e-6
 # same callback may leave when it ends. What the peer can read in between is not compared.
 GATHERED_WRITES = True
 
-# "Timers are exact": asyncio leaves the order of equal deadlines open (a heap is not a queue). Deadlines that a program
-# makes equal are a tenth of a microsecond apart, in the order of the calls.
+# "Timers are exact": asyncio leaves the order of equal deadlines open (a heap is not a queue). The reference keeps them
+# in the order of the calls.
 EQUAL_DEADLINES = True
-EQUAL_DEADLINE_STEP_S = 1e-7
 
 # "Handles let go": a callback that cancels its own handle and then fails is reported by its name; asyncio, which has
 # forgotten it by then, says None(). And connection_made() is no handle here: its report names protocol and transport

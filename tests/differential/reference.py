@@ -8,9 +8,12 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from asyncio import constants, selector_events
 from asyncio.log import logger
 from typing import Any
+
+from tests.differential import allowed
 
 
 class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-defined, misc]
@@ -38,7 +41,30 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
         super()._call_connection_lost(exc)
 
 
+class StableTimer(asyncio.TimerHandle):
+    """Timers of one deadline stay in the order of their calls."""
+
+    __slots__ = ("serial",)
+    serial: int
+
+    def __lt__(self, other: Any) -> bool:
+        return (self._when, self.serial) < (other._when, other.serial)  # type: ignore[attr-defined, no-any-return]
+
+
 class ReferenceLoop(asyncio.SelectorEventLoop):
+    _timers_made = 0
+
+    def call_at(self, when: Any, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        if not allowed.EQUAL_DEADLINES or when is None or self.get_debug():
+            return super().call_at(when, callback, *args, context=context)
+        self._check_closed()  # type: ignore[attr-defined]
+        timer = StableTimer(when, callback, args, self, context)
+        self._timers_made += 1
+        timer.serial = self._timers_made
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
     def _make_socket_transport(self, sock: Any, protocol: Any, waiter: Any = None, **keywords: Any) -> Any:
         self._ensure_fd_no_transport(sock)  # type: ignore[attr-defined]
         return Transport(self, sock, protocol, waiter, **keywords)

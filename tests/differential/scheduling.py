@@ -6,7 +6,6 @@ import os
 import signal
 from typing import Any
 
-from tests.differential import allowed
 from tests.differential.author import Author
 from tests.differential.program import Action, Body
 from tests.differential.verb import verb
@@ -37,9 +36,6 @@ def later(world: World, label: str, delay: float, context: str | None, body: Bod
 @verb
 def at(world: World, label: str, offset: float, context: str | None, body: Body) -> None:
     """A deadline counted from the loop's making."""
-    if allowed.EQUAL_DEADLINES:
-        world.timers += 1
-        offset += world.timers * allowed.EQUAL_DEADLINE_STEP_S
     callback = world.callback(label, body)
     world.things[label] = world.loop.call_at(world.base + offset, callback, context=world.context(context))
 
@@ -145,6 +141,10 @@ def draw_soon(author: Author) -> Action:
 
 def draw_threadsafe(author: Author) -> Action:
     return ("threadsafe", author.new("c"), context_of(author), author.body())
+
+
+def draw_leaf(author: Author) -> Action:
+    return (author.choice(["soon", "threadsafe"]), author.new("c"), context_of(author), [])
 
 
 def draw_later(author: Author) -> Action:

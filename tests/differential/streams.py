@@ -370,6 +370,10 @@ def draw_method(author: Author) -> Action:
     return ("call", author.some("w"), author.weighted(METHODS))
 
 
+def draw_ending(author: Author) -> Action:
+    return ("call", author.some("w"), author.choice(["close", "abort", "pause_reading", "resume_reading", "write_eof"]))
+
+
 def draw_buffered(author: Author) -> Action:
     return ("buffered", author.some("w"))
 

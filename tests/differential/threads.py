@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 
+from tests.differential import descriptors, scheduling, streams
 from tests.differential.author import Author
 from tests.differential.program import Action, Body
 from tests.differential.verb import verb
@@ -64,4 +65,12 @@ def draw_elsewhere(author: Author) -> Action:
 
 
 def draw_meanwhile(author: Author) -> Action:
-    return ("meanwhile", author.body(1, least=1))
+    """One action whose effect on the loop does not depend on where the loop is just then."""
+    draws = [
+        scheduling.draw_leaf,
+        scheduling.draw_leaf,
+        streams.draw_write,
+        streams.draw_ending,
+        streams.draw_peer_send,
+    ]
+    return ("meanwhile", [author.choice([*draws, descriptors.draw_taking_reader, descriptors.draw_no_reader])(author)])

@@ -115,7 +115,6 @@ class World:
         self.played = 0
         # Counts callbacks and steps of tasks: what two actions with the same number do is done in one callback.
         self.step = 0
-        self.timers = 0
         self.kills = 0
         # What is done when the program has ended, last first.
         self.endings: list[Callable[[], None]] = []
@@ -297,4 +296,5 @@ class LogRecords(logging.Handler):
         self.world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.world.note("log", record.levelname, scrub(record.getMessage()))
+        first_line = record.getMessage().split("\n")[0]
+        self.world.note("log", record.levelname, scrub(first_line))
