@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import gc
+import re
 import sys
 import time
 
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="stop after this time; the default is to stop after the seeds")
     parser.add_argument("--without", default="", help="verbs to leave out, with commas between them")
     parser.add_argument("--replace", default="", help="words to replace in arguments: bare=wire,tcp=unix")
+    parser.add_argument("--known", help="pass over failures of which every line that differs matches this pattern")
     parser.add_argument("--most", type=int, default=5, help="stop a family after this many failures")
     parser.add_argument("--print", action="store_true", help="print the programs of the seeds and play nothing")
     arguments = parser.parse_args()
@@ -43,6 +45,9 @@ class Run:
         self.unwanted = frozenset(filter(None, arguments.without.split(",")))
         self.names = dict(pair.split("=") for pair in arguments.replace.split(",") if pair)
         self.failures = 0
+        self.known = re.compile(arguments.known) if arguments.known else None
+        self.known_failures = 0
+        self.unfit = 0
         self.unsettled: list[int] = []
 
     def body(self, seed: int) -> program.Body:
@@ -65,7 +70,7 @@ class Run:
             if self.failures >= self.arguments.most:
                 break
         took = time.monotonic() - began
-        print(f"{self.family.name}: {played} programs in {took:.1f} s, {self.failures} failures, "
+        print(f"{self.family.name}: {played} programs in {took:.1f} s, {self.failures} failures, {self.known_failures} known, {self.unfit} unfit, "
               f"{len(self.unsettled)} unsettled {self.unsettled[:10]}", flush=True)  # fmt: skip
         return self.failures
 
@@ -73,9 +78,15 @@ class Run:
         faulthandler.dump_traceback_later(60, exit=True)
         body = self.body(seed)
         verdict = compare(body)
-        if verdict.what == "unsettled":
+        if verdict.what == "unfit":
+            self.unfit += 1
+        elif verdict.what == "unsettled":
             self.unsettled.append(seed)
         elif verdict.what == "different":
+            if self.known is not None and verdict.is_only(self.known):
+                self.known_failures += 1
+                faulthandler.cancel_dump_traceback_later()
+                return
             self.failures += 1
             print(f"FAIL {self.family.name} {seed}: shrinking {program.count(body)} actions", flush=True)
             faulthandler.cancel_dump_traceback_later()

@@ -43,6 +43,11 @@ def pipe(world: World, label: str, direction: str, hooks: Hooks) -> None:
     """A transport for one end of a new pipe."""
     connection = Connection(world, label, hooks)
     connection.is_brittle = True
+    reading, writing = (
+        {"pause_reading", "resume_reading", "is_reading"},
+        {"write", "abort", "write_eof", "can_write_eof"},
+    )
+    connection.lacks = frozenset(writing if direction == "in" else reading)
     read_fd, write_fd = os.pipe()
     os.set_blocking(read_fd, False)
     os.set_blocking(write_fd, False)

@@ -31,9 +31,12 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
             self._conn_lost += 1
             return
         self._buffer.extend([memoryview(data) for data in list_of_data])
-        self._write_ready()
+        if self._write_ready is not None:
+            # close() takes it away while bytes wait, in all versions; they are sent all the same.
+            self._write_ready()
         if self._buffer:
-            self._loop._add_writer(self._sock_fd, self._write_ready)
+            if self._write_ready is not None:
+                self._loop._add_writer(self._sock_fd, self._write_ready)
             self._maybe_pause_protocol()
 
     def _call_connection_lost(self, exc: BaseException | None) -> None:

@@ -35,6 +35,14 @@ class Connection:
         self.is_lost = False
         # asyncio's pipe transports cannot be asked anything once they are lost (AttributeError).
         self.is_brittle = False
+        # Methods that it has no use for, and has or has not.
+        self.lacks: frozenset[str] = frozenset()
+        self.is_being_made = False
+        # True while data_received or datagram_received runs.
+        self.is_receiving = False
+        # What the peer has sent and our end has not read; how long the last read was.
+        self.under_way = 0
+        self.last_read = 0
         self.letters = 0
         # Which step of the world wrote last, and how often.
         self.wrote_in = -1
@@ -46,7 +54,24 @@ class Connection:
 
     def call(self, hook: str, *args: object) -> None:
         self.is_lost = self.is_lost or hook == "lost"
+        if hook == "data" and isinstance(args[-1], bytes):
+            self.last_read = len(args[-1])
+            self.under_way -= len(args[-1])
+        was_receiving, self.is_receiving = self.is_receiving, hook == "data"
+        self.is_being_made = hook == "made"
+        try:
+            self.enter(hook, *args)
+        finally:
+            self.is_receiving = was_receiving
+            self.is_being_made = False
+
+    def enter(self, hook: str, *args: object) -> None:
         self.world.enter(f"{self.label}.{hook}", self.hooks.get(hook, []), *args)
+
+    def may_share_a_tick(self) -> bool:
+        """True if a datagram that is sent now may be received in the same tick as another."""
+        is_datagram = self.peer is not None and getattr(self.peer, "type", 0) == socket.SOCK_DGRAM
+        return allowed.DATAGRAMS_PER_TICK and is_datagram and (self.is_receiving or self.under_way > 0)
 
     def note_write(self) -> None:
         if self.wrote_in != self.world.step:
@@ -56,6 +81,10 @@ class Connection:
     def may_be_gathered(self) -> bool:
         """True if something that this very callback wrote may still be on its way."""
         return allowed.GATHERED_WRITES and self.wrote_in == self.world.step and self.writes > 1
+
+    def may_be_cut(self, size: int) -> bool:
+        """True if one read would not take all that the peer has sent, with so much more."""
+        return allowed.READ_SIZES and self.last_read >= 8192 and self.under_way + size > 2 * self.last_read
 
     def end(self) -> None:
         if self.transport is not None and not self.is_lost:
@@ -172,9 +201,11 @@ def connect(world: World, label: str, kind: str, protocol: str, hooks: Hooks) ->
         world.loop.run_forever()
 
 
-def transport_of(world: World, label: str) -> tuple[Connection, Any]:
+def transport_of(world: World, label: str, what: str = "") -> tuple[Connection, Any]:
     connection: Connection = world.get(label)
-    if connection.transport is None or (connection.is_lost and connection.is_brittle):
+    if connection.transport is None or (connection.is_brittle and (connection.is_lost or connection.is_being_made)):
+        raise Absent
+    if what in connection.lacks:
         raise Absent
     return connection, connection.transport
 
@@ -184,7 +215,7 @@ def transport_of(world: World, label: str) -> tuple[Connection, Any]:
 
 @verb
 def write(world: World, label: str, size: int, kind: str) -> None:
-    connection, transport = transport_of(world, label)
+    connection, transport = transport_of(world, label, "write")
     data: Any = connection.data(size)
     connection.note_write()
     if kind == "bytes":
@@ -192,15 +223,20 @@ def write(world: World, label: str, size: int, kind: str) -> None:
     elif kind == "text":
         transport.write(data.decode())
     else:
-        # What is mutable must have been copied, or sent, by the time that write() returns.
         mutable = bytearray(data)
         transport.write(mutable if kind == "bytearray" else memoryview(mutable))
-        mutable[:] = b"!" * len(mutable)
+        # What is mutable has been sent by the time that write() returns, or was copied. Since Python 3.12 asyncio keeps a
+        # reference to what the socket did not take, and sends what it finds there later.
+        if not transport.get_write_buffer_size():
+            mutable[:] = b"!" * len(mutable)
 
 
 @verb
 def writelines(world: World, label: str, sizes: list[Any]) -> None:
-    connection, transport = transport_of(world, label)
+    connection, transport = transport_of(world, label, "write")
+    if any(size < 0 for (size,) in sizes) and transport.is_closing():
+        # asyncio looks at the items of a lost transport, or does not, by version.
+        raise Absent
     connection.note_write()
     transport.writelines([connection.data(item[0]) if item[0] >= 0 else "text" for item in sizes])
 
@@ -208,14 +244,14 @@ def writelines(world: World, label: str, sizes: list[Any]) -> None:
 @verb
 def call(world: World, label: str, method: str) -> Any:
     """A method of the transport without arguments."""
-    _, transport = transport_of(world, label)
+    _, transport = transport_of(world, label, method)
     return getattr(transport, method)()
 
 
 @verb
 def buffered(world: World, label: str) -> Any:
     """Whether anything waits to be sent; the exact number depends on how the kernel accounts for small packets."""
-    connection, transport = transport_of(world, label)
+    connection, transport = transport_of(world, label, "write")
     if connection.may_be_gathered():
         raise Absent
     return transport.get_write_buffer_size() > 0
@@ -223,7 +259,7 @@ def buffered(world: World, label: str) -> Any:
 
 @verb
 def limits(world: World, label: str, high: int | None, low: int | None) -> Any:
-    _, transport = transport_of(world, label)
+    _, transport = transport_of(world, label, "write")
     transport.set_write_buffer_limits(high=high, low=low)
     return transport.get_write_buffer_limits()
 
@@ -281,8 +317,11 @@ def read_now(peer: socket.socket, size: int) -> Any:
 def peer_send(world: World, label: str, size: int) -> Any:
     peer = peer_of(world, label)
     connection: Connection = world.get(label)
-    data = connection.data(size).lower()
-    return peer.send(data) == size
+    if connection.may_be_cut(size) or connection.may_share_a_tick():
+        raise Absent
+    sent = peer.send(connection.data(size).lower())
+    connection.under_way += sent
+    return sent == size
 
 
 @verb
@@ -348,7 +387,8 @@ def draw_write(author: Author) -> Action:
 
 
 def draw_writelines(author: Author) -> Action:
-    sizes = [(author.choice([0, *SIZES]),) for _ in range(author.below(4))]
+    # asyncio queues empty items, and does not get rid of a last one.
+    sizes = [(author.choice(SIZES),) for _ in range(author.below(4))]
     if author.chance(0.1):
         sizes.insert(author.below(len(sizes) + 1), (-1,))
     return ("writelines", author.some("w"), sizes)

@@ -9,9 +9,11 @@ from tests.differential import (
     reading,
     running,
     scheduling,
+    servers,
     streams,
     tasks,
     threads,
+    tls,
 )
 from tests.differential.author import Author, Family
 from tests.differential.program import Body
@@ -143,6 +145,24 @@ ALL = [
         "datagrams",
         datagrams.opening,
         {**datagrams.DATAGRAMS, scheduling.draw_soon: 1.5, scheduling.draw_raise: 0.2, streams.draw_limits: 0.1},
+        runs=TICKS,
+    ),
+    Family(
+        "servers",
+        servers.opening,
+        {
+            **streams.TRANSPORTS,
+            **servers.SERVERS,
+            scheduling.draw_soon: 1.5,
+            scheduling.draw_raise: 0.2,
+            streams.draw_extra: 0.3,
+        },
+        runs=TICKS,
+    ),
+    Family(
+        "tls",
+        tls.opening,
+        {**streams.TRANSPORTS, scheduling.draw_soon: 1.5, scheduling.draw_raise: 0.2, streams.draw_swap: 0.0},
         runs=TICKS,
     ),
     Family(

@@ -36,6 +36,7 @@ SCRUBBED = [
     (re.compile(r"0x[0-9a-f]+"), "0x"),
     (re.compile(r"\b(fd|descriptor|fileno)([ =:]+)-?\d+"), r"\1\2#"),
     (re.compile(r" at /[^ ]*:\d+"), ""),
+    (re.compile(r"'(?!NoneType)[^']*' object has no"), "object has no"),
     (re.compile(r"when=[\d.]+"), "when=#"),
 ]
 
