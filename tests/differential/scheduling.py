@@ -11,7 +11,6 @@ from tests.differential.program import Action, Body
 from tests.differential.verb import verb
 from tests.differential.world import SEEN, World
 
-
 # More at once would fill the pipe through which signals come.
 MOST_KILLS = 50
 

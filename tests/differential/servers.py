@@ -31,7 +31,7 @@ class Listening:
 
 
 @verb
-def serve(world: World, label: str, kind: str, protocol: str, hooks: Hooks, start: bool) -> None:  # noqa: PLR0913
+def serve(world: World, label: str, kind: str, protocol: str, hooks: Hooks, start: bool) -> None:
     if world.loop.is_running():
         raise Absent
     sock = socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX)

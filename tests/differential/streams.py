@@ -38,6 +38,8 @@ class Connection:
         # Methods that it has no use for, and has or has not.
         self.lacks: frozenset[str] = frozenset()
         self.is_being_made = False
+        # TLS: who writes, and in which callback, is the TLS protocol's to say.
+        self.is_wrapped = False
         # True while data_received or datagram_received runs.
         self.is_receiving = False
         # What the peer has sent and our end has not read; how long the last read was.
@@ -80,7 +82,11 @@ class Connection:
 
     def may_be_gathered(self) -> bool:
         """True if something that this very callback wrote may still be on its way."""
-        return allowed.GATHERED_WRITES and self.wrote_in == self.world.step and self.writes > 1
+        if not allowed.GATHERED_WRITES:
+            return False
+        if self.is_wrapped:
+            return self.world.loop.is_running()
+        return self.wrote_in == self.world.step and self.writes > 1
 
     def may_be_cut(self, size: int) -> bool:
         """True if one read would not take all that the peer has sent, with so much more."""

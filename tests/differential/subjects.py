@@ -183,3 +183,8 @@ ALL = [
         runs={running.draw_settle: 1.0},
     ),
 ]
+
+
+def named(name: str) -> Family:
+    """The family of this name."""
+    return next(family for family in ALL if family.name == name)

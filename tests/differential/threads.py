@@ -13,7 +13,7 @@ from tests.differential.verb import verb
 from tests.differential.world import World
 
 # By then the loop sleeps, as a rule; a run in which it does not is one of those that do not repeat.
-PAUSE_S = 0.003
+PAUSE_S = 0.005
 
 
 @verb

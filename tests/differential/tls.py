@@ -38,6 +38,7 @@ class SecurePeer:
         host = None if server_side else HOST
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=server_side, server_hostname=host)
         self.is_ready = False
+        self.is_broken = False
 
     def fileno(self) -> int:
         return self.sock.fileno()
@@ -56,11 +57,19 @@ class SecurePeer:
 
     def turn(self) -> None:
         """A step of the handshake."""
+        if self.is_broken:
+            # Asked again, OpenSSL would answer with any errno that is about.
+            raise ConnectionAbortedError("handshake failed")
         self.take()
         if not self.is_ready:
-            with contextlib.suppress(ssl.SSLWantReadError):
+            try:
                 self.tls.do_handshake()
                 self.is_ready = True
+            except ssl.SSLWantReadError:
+                pass
+            except OSError:
+                self.is_broken = True
+                raise
         self.flush()
 
     def recv(self, size: int) -> bytes:
@@ -94,7 +103,7 @@ class SecurePeer:
 
 
 @verb
-def secure(world: World, label: str, kind: str, side: str, protocol: str, hooks: Hooks) -> None:  # noqa: PLR0913
+def secure(world: World, label: str, kind: str, side: str, protocol: str, hooks: Hooks) -> None:
     """A TLS transport for one end of a new pair, its handshake done."""
     if world.loop.is_running():
         raise Absent
@@ -102,6 +111,7 @@ def secure(world: World, label: str, kind: str, side: str, protocol: str, hooks:
     ours, theirs = socket_pair(kind)
     peer: Any = SecurePeer(theirs, server_side=side == "client")
     connection.peer = peer
+    connection.is_wrapped = True
     world.things[label] = connection
     world.endings.append(connection.end)
     client, server = contexts()

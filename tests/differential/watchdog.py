@@ -15,14 +15,14 @@ class HangError(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def watched(limit_s: float = LIMIT_S) -> Iterator[None]:
+def watched() -> Iterator[None]:
     """Raise HangError in the main thread when the block takes longer than the limit; again and again until it ends."""
 
     def bark(_number: int, _frame: FrameType | None) -> None:
-        raise HangError(f"still running after {limit_s} s")
+        raise HangError(f"still running after {LIMIT_S} s")
 
     before = signal.signal(signal.SIGALRM, bark)
-    signal.setitimer(signal.ITIMER_REAL, limit_s, 1.0)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S, 1.0)
     try:
         yield
     finally:
