@@ -62,17 +62,17 @@ class Verdict:
 
 
 def is_unfit(reference: Trace) -> bool:
-    """True if the reference stumbled over itself: a transport of asyncio's that has let go of its loop is asked again."""
+    """True if the reference stumbled over itself: one of its transports has let go of its loop, and is asked again."""
     return any("'NoneType' object has no attribute" in str(entry) for entry in reference)
 
 
 def compare(body: Body, pair: Pair = PAIR, *, runs: int = RUNS_TO_BE_SURE) -> Verdict:
     reference, subject = pair.of(body)
     expected, seen = perform(body, reference), perform(body, subject)
-    if is_unfit(expected):
-        return Verdict("unfit", expected, seen)
     if expected == seen:
         return Verdict("same", expected, seen)
+    if is_unfit(expected):
+        return Verdict("unfit", expected, seen)
     for _ in range(runs - 1):
         again, seen_again = perform(body, reference), perform(body, subject)
         if again != expected or seen_again == expected:

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from typing import Any
 
-from tests.differential.author import Author
+from tests.differential.author import Author, Draw
 from tests.differential.program import Action, Body
 from tests.differential.streams import Connection, read_now, socket_pair
 from tests.differential.tasks import IN_TASKS, TASKS
@@ -19,7 +19,7 @@ MOST_CALLS = 4
 
 @verb
 def pair(world: World, label: str, kind: str) -> None:
-    """Two connected sockets; `ours` is for the loop's sock_* calls and readers, the peer's actions are those of streams."""
+    """Two connected sockets: ours for the loop's sock_* calls and readers; the peer's actions are those of streams."""
     connection = Connection(world, label, {})
     connection.ours, connection.peer = socket_pair(kind)
     world.things[label] = connection
@@ -98,10 +98,7 @@ def send_now(world: World, label: str, size: int) -> Any:
 def shut(world: World, label: str) -> Any:
     """Close our end as one should: out of the loop first."""
     ours = ours_of(world, label)
-    if world.loop.is_closed():
-        removed = []
-    else:
-        removed = [world.loop.remove_reader(ours), world.loop.remove_writer(ours)]
+    removed = [] if world.loop.is_closed() else [world.loop.remove_reader(ours), world.loop.remove_writer(ours)]
     ours.close()
     return removed
 
@@ -235,5 +232,5 @@ READERS = {
     draw_peer: 4.0,
 }
 
-SOCK_CALLS = {**TASKS, draw_sock_pair: 0.2, draw_peer: 5.0}
+SOCK_CALLS: dict[Draw, float] = {**TASKS, draw_sock_pair: 0.2, draw_peer: 5.0}
 IN_SOCK_CALLS = {**IN_TASKS, draw_sock_call: 12.0}

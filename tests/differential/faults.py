@@ -16,7 +16,7 @@ class SwapsCallbacks(ReferenceLoop):
 
     made = 0
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         handle = super().call_soon(callback, *args, context=context)
         self.made += 1
         ready: Any = self._ready  # type: ignore[attr-defined]
@@ -28,14 +28,14 @@ class SwapsCallbacks(ReferenceLoop):
 class LosesContexts(ReferenceLoop):
     """call_soon() runs in the caller's context, whatever was asked for."""
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         return super().call_soon(callback, *args)
 
 
 class LateTimers(VirtualLoop):
     """Deadlines are rounded up to half seconds."""
 
-    def call_at(self, when: Any, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_at(self, when: Any, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         return super().call_at(-(-when // 0.5) * 0.5, callback, *args, context=context)
 
 
@@ -57,10 +57,26 @@ class LateWrites(ReferenceLoop):
 
 
 class EagerTransport(Transport):
-    """Aborting throws nothing away and resets nothing; reading goes on while it is paused."""
+    """Reading goes on while it is paused."""
 
     def pause_reading(self) -> None:
         pass
+
+
+class LazyTransport(Transport):
+    """Reads at every second readiness only."""
+
+    is_awake = True
+
+    def _read_ready(self) -> None:
+        self.is_awake = not self.is_awake
+        if self.is_awake:
+            super()._read_ready()
+
+
+class LateReads(ReferenceLoop):
+    def _make_socket_transport(self, sock: Any, protocol: Any, waiter: Any = None, **keywords: Any) -> Any:
+        return LazyTransport(self, sock, protocol, waiter, **keywords)
 
 
 class NeverPauses(ReferenceLoop):
@@ -113,7 +129,7 @@ class LeaksDescriptors(ReferenceLoop):
 class CallsFromThreads(ReferenceLoop):
     """call_soon_threadsafe() from a callback's thread runs the callback at once."""
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         if context is not None:
             context.run(callback, *args)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from asyncio import constants, selector_events
+from asyncio import constants, selector_events, sslproto
 from asyncio.log import logger
 from typing import Any
 
@@ -17,6 +17,8 @@ from tests.differential import allowed
 
 
 class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-defined, misc]
+    _conn_lost: int
+
     def writelines(self, list_of_data: Any) -> None:
         """As in Python 3.14.1."""
         if self._eof:
@@ -57,7 +59,9 @@ class StableTimer(asyncio.TimerHandle):
 class ReferenceLoop(asyncio.SelectorEventLoop):
     _timers_made = 0
 
-    def call_at(self, when: Any, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_at(  # type: ignore[override]
+        self, when: Any, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
         if not allowed.EQUAL_DEADLINES or when is None or self.get_debug():
             return super().call_at(when, callback, *args, context=context)
         self._check_closed()  # type: ignore[attr-defined]
@@ -71,3 +75,21 @@ class ReferenceLoop(asyncio.SelectorEventLoop):
     def _make_socket_transport(self, sock: Any, protocol: Any, waiter: Any = None, **keywords: Any) -> Any:
         self._ensure_fd_no_transport(sock)  # type: ignore[attr-defined]
         return Transport(self, sock, protocol, waiter, **keywords)
+
+    def _make_ssl_transport(
+        self,
+        rawsock: Any,
+        protocol: Any,
+        sslcontext: Any,
+        waiter: Any = None,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        extra: Any = None,
+        server: Any = None,
+        **timeouts: Any,
+    ) -> Any:
+        self._ensure_fd_no_transport(rawsock)  # type: ignore[attr-defined]
+        secure = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts)
+        self._make_socket_transport(rawsock, secure, extra=extra, server=server)
+        return secure._app_transport

@@ -45,7 +45,7 @@ def wrong(world: World, kind: str) -> None:
     loop: Any = world.loop
     calls: dict[str, Any] = {
         "no callback": lambda: loop.call_soon(None),
-        "no arguments": lambda: loop.call_soon(),
+        "no arguments": loop.call_soon,
         "no delay": lambda: loop.call_later(None, print),
         "no deadline": lambda: loop.call_at(None, print),
         "context": lambda: loop.call_soon(print, context=7),

@@ -1,7 +1,7 @@
 """Actions on servers: listening, dialling, closing; every accepted connection plays the server's hooks.
 
-"Accepted connections start in the tick of their accept" (differences-from-asyncio.md): clients dial outside of the loop,
-one after the other, and the loop runs until nothing happens before the program goes on.
+"Accepted connections start in the tick of their accept" (differences-from-asyncio.md): clients dial outside of the
+loop, one after the other, and the loop runs until nothing happens before the program goes on.
 """
 
 from __future__ import annotations

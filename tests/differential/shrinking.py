@@ -1,4 +1,4 @@
-"""Makes a failing program small: leaves out actions and simplifies arguments while the failure stays (delta debugging)."""
+"""Makes a failing program small: leaves out and simplifies while the failure stays (delta debugging)."""
 
 from __future__ import annotations
 
@@ -55,12 +55,9 @@ def simpler(value: Any) -> Iterator[Any]:
         for name, body in value.items():
             for smaller in simpler(body):
                 yield {**value, name: smaller}
-    elif isinstance(value, bool):
-        if value:
-            yield False
+    elif value is True:
+        yield False
     elif isinstance(value, int) and value > 1:
-        yield 1
-        if value > 4:
-            yield value // 2
+        yield from {1, value // 2}
     elif value in ("x", "y"):
         yield None

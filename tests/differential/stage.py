@@ -8,7 +8,7 @@ import contextvars
 import gc
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 
 from tests import descriptors
 from tests.differential import subjects
@@ -82,26 +82,36 @@ def _end(world: World) -> None:
     loop = world.loop
     if not loop.is_closed():
         world.play([("run", 3)])
-    # What the endings do is the same in all programs; bodies that they reach play as before.
     for ending in reversed(world.endings):
-        ending()
-    for _ in range(3):
-        if not loop.is_closed():
-            settle(world)
-            left = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
-            for task in left:
-                task.cancel()
-            if not left:
-                break
+        try:
+            ending()
+        except Exception as exc:
+            world.note("raised", "ending", *error_of(exc))
     if not loop.is_closed():
-        for step in (loop.shutdown_asyncgens, loop.shutdown_default_executor):
-            try:
-                loop.run_until_complete(step())
-            except HangError:
-                raise
-            except BaseException as exc:
-                world.note("left", *error_of(exc))
+        _end_tasks(world)
+        _run(world, loop.shutdown_asyncgens())
+        _run(world, loop.shutdown_default_executor())
     loop.close()
+
+
+def _end_tasks(world: World) -> None:
+    """Tasks may need some cancelling."""
+    for _ in range(3):
+        settle(world)
+        left = sorted(asyncio.all_tasks(world.loop), key=lambda task: task.get_name())
+        for task in left:
+            task.cancel()
+        if not left:
+            return
+
+
+def _run(world: World, step: Coroutine[None, None, None]) -> None:
+    try:
+        world.loop.run_until_complete(step)
+    except HangError:
+        raise
+    except BaseException as exc:
+        world.note("left", *error_of(exc))
 
 
 def _give_up(world: World | None) -> None:
@@ -116,7 +126,7 @@ def _give_up(world: World | None) -> None:
 
 
 @contextlib.contextmanager
-def _logged(world: World):  # type: ignore[no-untyped-def]
+def _logged(world: World) -> Iterator[None]:
     handler = LogRecords(world)
     logger = logging.getLogger("asyncio")
     logger.addHandler(handler)

@@ -1,6 +1,6 @@
 """Actions on stream transports over socket pairs: protocols with bodies, and what their peer does and can read.
 
-The peer is the other end of the pair, in the same thread, never blocking: `peer_read` says what can be read at that very
+The peer is the other end of the pair, in the same thread, never blocking: `peer_read` says what can be read at that
 moment. Each write has a letter of its own, so that bytes tell which write they are from.
 """
 
@@ -35,6 +35,7 @@ class Connection:
         self.is_lost = False
         # asyncio's pipe transports cannot be asked anything once they are lost (AttributeError).
         self.is_brittle = False
+        self.is_silent_when_resumed = False
         # Methods that it has no use for, and has or has not.
         self.lacks: frozenset[str] = frozenset()
         self.is_being_made = False
@@ -124,7 +125,8 @@ class Wire(asyncio.Protocol):
         self.connection.call("pause")
 
     def resume_writing(self) -> None:
-        self.connection.call("resume")
+        if not self.connection.is_silent_when_resumed:
+            self.connection.call("resume")
 
 
 class BufferedWire(asyncio.BufferedProtocol):
@@ -231,8 +233,8 @@ def write(world: World, label: str, size: int, kind: str) -> None:
     else:
         mutable = bytearray(data)
         transport.write(mutable if kind == "bytearray" else memoryview(mutable))
-        # What is mutable has been sent by the time that write() returns, or was copied. Since Python 3.12 asyncio keeps a
-        # reference to what the socket did not take, and sends what it finds there later.
+        # What is mutable has been sent by the time that write() returns, or was copied. Since Python 3.12 asyncio keeps
+        # a reference to what the socket did not take, and sends what it finds there later.
         if not transport.get_write_buffer_size():
             mutable[:] = b"!" * len(mutable)
 
@@ -240,8 +242,8 @@ def write(world: World, label: str, size: int, kind: str) -> None:
 @verb
 def writelines(world: World, label: str, sizes: list[Any]) -> None:
     connection, transport = transport_of(world, label, "write")
-    if any(size < 0 for (size,) in sizes) and transport.is_closing():
-        # asyncio looks at the items of a lost transport, or does not, by version.
+    if transport.is_closing():
+        # asyncio fails in several ways by then: on bad items, or because close() took away what sends the bytes.
         raise Absent
     connection.note_write()
     transport.writelines([connection.data(item[0]) if item[0] >= 0 else "text" for item in sizes])

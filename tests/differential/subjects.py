@@ -47,7 +47,7 @@ ALL = [
         "signals",
         nothing,
         {
-            # No call_soon_threadsafe(): it wakes asyncio through the same pipe as signals do, which are seen sooner then.
+            # No call_soon_threadsafe(): it wakes asyncio through the pipe of the signals, which are seen sooner then.
             scheduling.draw_soon: 5.0,
             scheduling.draw_signal: 3.0,
             scheduling.draw_set_var: 0.5,

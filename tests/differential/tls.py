@@ -1,4 +1,4 @@
-"""Actions on TLS transports: the peer speaks TLS through memory, in the same thread; the other actions are those of streams."""
+"""Actions on TLS transports: the peer speaks TLS through memory, in the same thread; else as with streams."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.differential.program import Action, Body, Hooks
 from tests.differential.running import forever
 from tests.differential.streams import PROTOCOLS, Connection, hooks_of, socket_pair
 from tests.differential.verb import Absent, verb
-from tests.differential.watchdog import HangError
 from tests.differential.world import World, plain
 
 # More turns than a handshake needs.
 MOST_TURNS = 40
+TURNS_AFTER = 4
 
 contexts = functools.cache(lambda: (client_context(), server_context()))
 
@@ -119,15 +119,14 @@ def secure(world: World, label: str, kind: str, side: str, protocol: str, hooks:
     def factory() -> Any:
         return PROTOCOLS[protocol](connection)
 
+    options: Any = {"ssl": client, "server_hostname": HOST} if side == "client" else {"ssl": server}
+
     async def make() -> None:
         try:
             if side == "client":
-                await world.loop.create_connection(factory, sock=ours, ssl=client, server_hostname=HOST)
+                await world.loop.create_connection(factory, sock=ours, **options)
             else:
-                await world.loop.connect_accepted_socket(factory, ours, ssl=server)
-        except (HangError, asyncio.CancelledError):
-            ours.close()
-            raise
+                await world.loop.connect_accepted_socket(factory, ours, **options)
         except Exception as exc:
             world.note("raised", "secure", label, plain(exc))
             ours.close()
@@ -135,17 +134,22 @@ def secure(world: World, label: str, kind: str, side: str, protocol: str, hooks:
             world.note("connected", label)
 
     task = world.loop.create_task(make(), name=f"connect {label}")
-    for _ in range(MOST_TURNS):
+    shake_hands(world, peer, task)
+
+
+def shake_hands(world: World, peer: SecurePeer, task: asyncio.Task[None]) -> None:
+    """One tick of the loop and one step of the peer in turns, until the transport is there."""
+    turns_left = MOST_TURNS
+    while turns_left:
         world.loop.call_soon(world.loop.stop)
         forever(world)
-        with contextlib.suppress(OSError):
-            peer.turn()
-        if task.done():
-            break
-    # The tickets that a TLS 1.3 server sends behind its handshake are read.
-    for _ in range(4):
-        world.loop.call_soon(world.loop.stop)
-        forever(world)
+        turns_left -= 1
+        if not task.done():
+            with contextlib.suppress(OSError):
+                peer.turn()
+        elif turns_left > TURNS_AFTER:
+            # The tickets that a TLS 1.3 server sends behind its handshake are read.
+            turns_left = TURNS_AFTER
 
 
 def draw_secure(author: Author) -> Action:
