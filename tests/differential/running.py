@@ -123,4 +123,4 @@ def draw_stop(_author: Author) -> Action:
 
 
 def draw_run_for(author: Author) -> Action:
-    return ("run_for", author.choice([0.1, 1, 2.2, 5]))
+    return ("run_for", author.choice([0.125, 1, 2.25, 5]))

@@ -35,6 +35,9 @@ def coroutine(world: World, label: str, body: Body) -> Any:
 
     async def main() -> str:
         world.ranks[asyncio.current_task()] = rank
+        if world.depth == 0:
+            # Not an eager task, which begins inside of another callback.
+            world.step += 1
         world.resumed("start", label)
         await world.play_async(body)
         return label

@@ -16,7 +16,7 @@ PROGRAMS: dict[str, Body] = {
         ("virtual",),
         ("later", "c1", 1, None, [("later", "c2", 0, "x", []), ("soon", "c3", None, [])]),
         ("at", "c4", 1, None, []),
-        ("run_for", 2.2),
+        ("run_for", 2.25),
     ],
     "interrupt before events": [
         ("soon", "c1", None, [("soon", "c2", None, [("raise", "interrupt")])]),

@@ -13,7 +13,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 from tests.differential import allowed
@@ -98,6 +98,32 @@ class Local(threading.local):
 
     depth = 0
     is_aside = False
+
+
+class Steps:
+    """Awaits a coroutine, and counts a step of the world whenever it goes on after a suspension."""
+
+    def __init__(self, world: World, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.world = world
+        self.coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        try:
+            waited_for = self.coroutine.send(None)
+            while True:
+                try:
+                    sent = yield waited_for
+                except GeneratorExit:
+                    self.coroutine.close()
+                    raise
+                except BaseException as exc:
+                    self.world.step += 1
+                    waited_for = self.coroutine.throw(exc)
+                else:
+                    self.world.step += 1
+                    waited_for = self.coroutine.send(sent)
+        except StopIteration as end:
+            return end.value
 
 
 class World:
@@ -245,7 +271,7 @@ class World:
     async def do_async(self, name: str, args: list[Any]) -> None:
         label = label_of(args)
         try:
-            result = await COROUTINES[name](self, *args)
+            result = await Steps(self, COROUTINES[name](self, *args))
         except Absent:
             return
         except HangError:
@@ -259,9 +285,8 @@ class World:
             self.resumed("done", name, label, plain(result))
 
     def resumed(self, what: str, *details: object) -> None:
-        """A task goes on: a new step."""
+        """A task begins or goes on."""
         self.note(what, *details, SEEN.get())
-        self.step += 1
         self.spin()
 
 
