@@ -31,7 +31,7 @@ imports! {
     task = "asyncio", "Task";
     buffered_protocol = "asyncio", "BufferedProtocol";
     stream_reader_protocol = "asyncio", "StreamReaderProtocol";
-    transport_socket = "asyncio.trsock", "TransportSocket";
+    transport_socket = "oneloop.transports", "TransportSocket";
     socket = "socket", "socket";
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
