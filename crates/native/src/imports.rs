@@ -46,7 +46,6 @@ imports! {
     write_pipe_transport_class = "oneloop.transports", "WritePipeTransport";
     datagram_transport_class = "oneloop.transports", "DatagramTransport";
     sendfile_mode = "asyncio.constants", "_SendfileMode";
-    warn = "warnings", "warn";
     fsdecode = "os", "fsdecode";
     fstat = "os", "fstat";
     set_blocking = "os", "set_blocking";
