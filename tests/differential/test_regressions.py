@@ -28,6 +28,20 @@ PROGRAMS: dict[str, Body] = {
         ("later", "c1", 0, None, []),
         ("soon", "c2", None, [("soon", "c3", None, []), ("raise", "interrupt")]),
     ],
+    "interrupt before timers that it made": [
+        ("soon", "c1", None, [("soon", "c2", None, []), ("later", "c3", 0.0, None, []), ("raise", "exit")])
+    ],
+    "interrupt before timers made since": [
+        ("soon", "c1", None, [("raise", "exit")]),
+        ("run", 1),
+        ("at", "c2", 0, None, []),
+    ],
+    "interrupt before bytes sent since": [
+        ("connect", "w1", "tcp", "wire", {}),
+        ("soon", "c1", None, [("raise", "exit")]),
+        ("run", 1),
+        ("peer_send", "w1", 1),
+    ],
     "write, then close": [
         ("connect", "w1", "small", "wire", {}),
         ("connect", "w2", "small", "wire", {"made": [("write", "w1", 1, "bytes"), ("call", "w1", "close")]}),
@@ -106,6 +120,13 @@ PROGRAMS: dict[str, Body] = {
         ("peer_close", "k1"),
         ("task", "t1", None, [("sock_sendall", "k1", 0)]),
     ],
+    "sock_sendall goes on by itself": [
+        ("pair", "k1", "small"),
+        ("task", "t1", None, [("sock_sendall", "k1", 8750)]),
+        ("task", "t2", None, [("peer_read", "k1", 15625)]),
+        ("run", 2),
+        ("peer_read", "k1", 1),
+    ],
     "pipe paused and resumed in the tick of its event": [
         ("pipe", "w1", "in", {}),
         ("peer_close", "w1"),
@@ -132,16 +153,13 @@ PROGRAMS: dict[str, Body] = {
 
 # What oneloop does not do yet.
 OPEN: set[str] = {
-    "context of reading",
-    "context of reading again",
-    "context of resume_writing",
-    "write_eof after a reset",
-    "reader replaced in the tick of its event",
-    "reader replaced before the tick",
-    "sock_sendall of nothing",
     "pipe paused and resumed in the tick of its event",
     "factory that raises",
     "socket of a lost accepted connection",
+    "interrupt before timers that it made",
+    "interrupt before timers made since",
+    "interrupt before bytes sent since",
+    "sock_sendall goes on by itself",
 }
 
 
