@@ -44,7 +44,7 @@ def serve(world: World, label: str, kind: str, protocol: str, hooks: Hooks, star
             world.note("accepted a stranger")
             connection = Connection(world, f"{label}.stranger", {})
         connection.hooks = hooks
-        if "refuse" in hooks:
+        if protocol == "refuses":
             raise world.error("value")
         return PROTOCOLS[protocol](connection)
 
@@ -69,6 +69,8 @@ def dial(world: World, label: str, server: str) -> None:
     if world.loop.is_running():
         raise Absent
     listening: Listening = world.get(server)
+    # Nothing else may be under way in the tick of the accept.
+    settle(world)
     connection = Connection(world, label, {})
     world.things[label] = connection
     client = socket.socket(listening.family)
@@ -130,9 +132,7 @@ def waiter(world: World, label: str) -> None:
 
 def draw_serve(author: Author) -> Action:
     hooks = hooks_of(author)
-    if author.chance(0.1):
-        hooks["refuse"] = []
-    protocol = author.choice(["wire", "wire", "buffered"])
+    protocol = author.weighted({"wire": 6.0, "buffered": 3.0, "refuses": 1.0})
     return ("serve", author.new("s"), author.choice(["tcp", "unix"]), protocol, hooks, author.chance(0.9))
 
 

@@ -132,7 +132,7 @@ PROGRAMS: dict[str, Body] = {
         ("peer_close", "w1"),
         ("soon", "c1", None, [("call", "w1", "pause_reading"), ("call", "w1", "resume_reading")]),
     ],
-    "factory that raises": [("serve", "s1", "tcp", "buffered", {"refuse": []}, True), ("dial", "w1", "s1")],
+    "factory that raises": [("serve", "s1", "tcp", "refuses", {}, True), ("dial", "w1", "s1")],
     "socket of a lost accepted connection": [
         ("serve", "s1", "tcp", "buffered", {}, True),
         ("dial", "w1", "s1"),
