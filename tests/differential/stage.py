@@ -82,11 +82,7 @@ def _end(world: World) -> None:
     loop = world.loop
     if not loop.is_closed():
         world.play([("run", 3)])
-    for ending in reversed(world.endings):
-        try:
-            ending()
-        except Exception as exc:
-            world.note("raised", "ending", *error_of(exc))
+    _end_things(world)
     if not loop.is_closed():
         _end_tasks(world)
         _run(world, loop.shutdown_asyncgens())
@@ -94,15 +90,24 @@ def _end(world: World) -> None:
     loop.close()
 
 
+def _end_things(world: World) -> None:
+    while world.endings:
+        try:
+            world.endings.pop()()
+        except Exception as exc:
+            world.note("raised", "ending", *error_of(exc))
+
+
 def _end_tasks(world: World) -> None:
-    """Tasks may need some cancelling."""
-    for _ in range(3):
+    """Tasks may need some cancelling, and the last callbacks may open something again."""
+    for _ in range(4):
         settle(world)
         left = sorted(asyncio.all_tasks(world.loop), key=lambda task: task.get_name())
         for task in left:
             task.cancel()
-        if not left:
+        if not left and not world.endings:
             return
+        _end_things(world)
 
 
 def _run(world: World, step: Coroutine[None, None, None]) -> None:

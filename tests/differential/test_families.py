@@ -16,7 +16,7 @@ OPEN_VERBS = frozenset({"extra"})
 
 # Threads wait for each other; their programs are slow.
 SEEDS = {"threads": 30, "tls": 60, "servers": 80}
-USUAL_SEEDS = 150
+USUAL_SEEDS = 120
 # How many programs may disagree with themselves.
 MOST_UNSETTLED = 0.1
 
