@@ -120,6 +120,17 @@ PROGRAMS: dict[str, Body] = {
         ("peer_close", "k1"),
         ("task", "t1", None, [("sock_sendall", "k1", 0)]),
     ],
+    "sock_recv keeps what came before the close": [
+        ("pair", "k1", "small"),
+        ("task", "t1", None, [("sock_recv_into", "k1", 1)]),
+        ("task", "t2", None, [("task", "t3", None, [("peer_send", "k1", 1)])]),
+    ],
+    "context of a gathered write that fails": [
+        ("connect", "w1", "tcp", "wire", {}),
+        ("peer_close", "w1"),
+        ("soon", "c1", None, [("write", "w1", 1, "bytes"), ("write", "w1", 1, "bytes")]),
+        ("set_var", "p"),
+    ],
     "sock_sendall goes on by itself": [
         ("pair", "k1", "small"),
         ("task", "t1", None, [("sock_sendall", "k1", 8750)]),
@@ -160,6 +171,8 @@ OPEN: set[str] = {
     "interrupt before timers made since",
     "interrupt before bytes sent since",
     "sock_sendall goes on by itself",
+    "sock_recv keeps what came before the close",
+    "context of a gathered write that fails",
 }
 
 
