@@ -297,6 +297,14 @@ def peer_of(world: World, label: str) -> socket.socket:
     return connection.peer
 
 
+def leaving_peer_of(world: World, label: str) -> socket.socket:
+    """The peer, if nothing is on its way to it that would meet a closed door."""
+    peer = peer_of(world, label)
+    if world.get(label).may_be_gathered():
+        raise Absent
+    return peer
+
+
 @verb
 def peer_read(world: World, label: str, size: int) -> Any:
     """What the peer can read now."""
@@ -339,12 +347,12 @@ def peer_shut(world: World, label: str) -> None:
 
 @verb
 def peer_close(world: World, label: str) -> None:
-    peer_of(world, label).close()
+    leaving_peer_of(world, label).close()
 
 
 @verb
 def peer_reset(world: World, label: str) -> None:
-    peer = peer_of(world, label)
+    peer = leaving_peer_of(world, label)
     if peer.family == socket.AF_INET:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, HARD_CLOSE)
     peer.close()
