@@ -20,7 +20,7 @@ class Dialogue(Connection):
 
     def may_be_cut(self, size: int) -> bool:
         # How the reader's bytes came is not seen here: one long message, or several short ones.
-        return allowed.READ_SIZES and 0 < self.under_way and self.under_way + size >= 8192
+        return allowed.READ_SIZES and self.under_way > 0 and self.under_way + size >= 8192
 
     def end(self) -> None:
         super().end()
