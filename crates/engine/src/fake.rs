@@ -36,13 +36,13 @@ impl Script {
 }
 
 impl Selector for Script {
-    fn add(&mut self, fd: RawFd, _mask: u32, data: u64) -> io::Result<()> {
+    fn add(&self, fd: RawFd, _mask: u32, data: u64) -> io::Result<()> {
         if self.state().registered.insert(fd, data).is_some() {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
         Ok(())
     }
-    fn modify(&mut self, fd: RawFd, _mask: u32, data: u64) -> io::Result<()> {
+    fn modify(&self, fd: RawFd, _mask: u32, data: u64) -> io::Result<()> {
         match self.state().registered.get_mut(&fd) {
             Some(slot) => {
                 *slot = data;
@@ -51,22 +51,22 @@ impl Selector for Script {
             None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
         }
     }
-    fn delete(&mut self, fd: RawFd) -> io::Result<()> {
+    fn delete(&self, fd: RawFd) -> io::Result<()> {
         match self.state().registered.remove(&fd) {
             Some(_) => Ok(()),
             None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
         }
     }
-    fn wait(&mut self, events: &mut Vec<RawEvent>, _timeout_ns: Option<u64>) -> io::Result<()> {
+    fn wait(&self, events: &mut Vec<RawEvent>, _timeout_ns: Option<u64>) -> io::Result<()> {
         events.clear();
         events.extend(
             self.state().reports.drain(..).map(|(data, mask)| RawEvent { events: mask, u64: data }),
         );
         Ok(())
     }
-    fn renew(&mut self) -> io::Result<()> {
+    fn renewed(&self) -> io::Result<Arc<dyn Selector>> {
         self.state().registered.clear();
-        Ok(())
+        Ok(Arc::new(self.clone()))
     }
     fn raw_fd(&self) -> RawFd {
         -1

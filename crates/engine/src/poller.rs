@@ -10,6 +10,9 @@
 //! name it, and a level-triggered event would return for ever. After `REBUILD_AFTER` waits that
 //! brought nothing but stale events, the whole epoll instance is made anew from the live slots.
 //!
+//! A wait that may sleep is a `Wait`, apart from the poller: epoll_ctl(2) may be called by any thread while another
+//! one waits, so that registrations can be made, changed and ended meanwhile (S5).
+//!
 //! May not know: what is registered, or why.
 
 use crate::sys::{epoll, fork};
@@ -17,6 +20,7 @@ use std::fmt::Debug;
 use std::io;
 use std::ops::BitOr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 /// Room for events of one wait; more ready descriptors simply come with the next wait.
 const EVENTS_PER_WAIT: usize = 512;
@@ -94,18 +98,15 @@ pub struct Event {
     pub readiness: Readiness,
 }
 
-/// What a poller needs from the kernel; `fake::Script` is the other implementation.
-pub trait Selector: Debug + Send {
-    fn add(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
-    fn modify(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
-    fn delete(&mut self, fd: RawFd) -> io::Result<()>;
-    fn wait(
-        &mut self,
-        events: &mut Vec<epoll::RawEvent>,
-        timeout_ns: Option<u64>,
-    ) -> io::Result<()>;
-    /// A new, empty selector in the place of this one.
-    fn renew(&mut self) -> io::Result<()>;
+/// What a poller needs from the kernel; `fake::Script` is the other implementation. Any thread may call it, also while
+/// another one waits.
+pub trait Selector: Debug + Send + Sync {
+    fn add(&self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
+    fn modify(&self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
+    fn delete(&self, fd: RawFd) -> io::Result<()>;
+    fn wait(&self, events: &mut Vec<epoll::RawEvent>, timeout_ns: Option<u64>) -> io::Result<()>;
+    /// A new, empty selector, to take the place of this one.
+    fn renewed(&self) -> io::Result<Arc<dyn Selector>>;
     fn raw_fd(&self) -> RawFd;
 }
 
@@ -113,28 +114,38 @@ pub trait Selector: Debug + Send {
 struct Epoll(OwnedFd);
 
 impl Selector for Epoll {
-    fn add(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()> {
+    fn add(&self, fd: RawFd, mask: u32, data: u64) -> io::Result<()> {
         epoll::add(self.0.as_fd(), fd, mask, data)
     }
-    fn modify(&mut self, fd: RawFd, mask: u32, data: u64) -> io::Result<()> {
+    fn modify(&self, fd: RawFd, mask: u32, data: u64) -> io::Result<()> {
         epoll::modify(self.0.as_fd(), fd, mask, data)
     }
-    fn delete(&mut self, fd: RawFd) -> io::Result<()> {
+    fn delete(&self, fd: RawFd) -> io::Result<()> {
         epoll::delete(self.0.as_fd(), fd)
     }
-    fn wait(
-        &mut self,
-        events: &mut Vec<epoll::RawEvent>,
-        timeout_ns: Option<u64>,
-    ) -> io::Result<()> {
+    fn wait(&self, events: &mut Vec<epoll::RawEvent>, timeout_ns: Option<u64>) -> io::Result<()> {
         epoll::wait(self.0.as_fd(), events, timeout_ns)
     }
-    fn renew(&mut self) -> io::Result<()> {
-        self.0 = epoll::create()?;
-        Ok(())
+    fn renewed(&self) -> io::Result<Arc<dyn Selector>> {
+        Ok(Arc::new(Self(epoll::create()?)))
     }
     fn raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+/// A wait on its own: what the waiting thread needs and nobody else touches.
+#[derive(Debug)]
+pub struct Wait {
+    selector: Arc<dyn Selector>,
+    /// Written by the kernel.
+    events: Vec<epoll::RawEvent>,
+}
+
+impl Wait {
+    /// Waits once; `None` waits for ever. To be given back with `Poller::end_wait`, whatever the result.
+    pub fn run(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        self.selector.wait(&mut self.events, timeout_ns)
     }
 }
 
@@ -147,7 +158,7 @@ struct Slot {
 
 #[derive(Debug)]
 pub struct Poller {
-    selector: Box<dyn Selector>,
+    selector: Arc<dyn Selector>,
     /// By descriptor number: the kernel hands out the lowest free one, so this stays dense.
     slots: Vec<Slot>,
     /// Written by the kernel in `wait`, read by `next_event`.
@@ -160,10 +171,10 @@ pub struct Poller {
 
 impl Poller {
     pub fn new() -> io::Result<Self> {
-        Ok(Self::with_selector(Box::new(Epoll(epoll::create()?))))
+        Ok(Self::with_selector(Arc::new(Epoll(epoll::create()?))))
     }
 
-    pub fn with_selector(selector: Box<dyn Selector>) -> Self {
+    pub fn with_selector(selector: Arc<dyn Selector>) -> Self {
         Self {
             selector,
             slots: Vec::new(),
@@ -257,6 +268,24 @@ impl Poller {
     /// Waits; events are then taken with `next_event`. `None` waits for ever. EINTR is an error
     /// here, because only the caller can look after signals.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        self.make_room()?;
+        self.selector.wait(&mut self.events, timeout_ns)?;
+        self.look_for_live()
+    }
+
+    /// A wait that another thread need not wait for: `Wait::run`, then `end_wait`.
+    pub fn begin_wait(&mut self) -> io::Result<Wait> {
+        self.make_room()?;
+        Ok(Wait { selector: Arc::clone(&self.selector), events: std::mem::take(&mut self.events) })
+    }
+
+    /// Takes over what a wait has brought.
+    pub fn end_wait(&mut self, wait: Wait) -> io::Result<()> {
+        self.events = wait.events;
+        self.look_for_live()
+    }
+
+    fn make_room(&mut self) -> io::Result<()> {
         debug_assert!(!self.has_pending(), "events of the last wait are left");
         self.refuse_foreign()?;
         if self.events.capacity() == 0 {
@@ -264,7 +293,10 @@ impl Poller {
         }
         self.cursor = 0;
         self.events.clear();
-        self.selector.wait(&mut self.events, timeout_ns)?;
+        Ok(())
+    }
+
+    fn look_for_live(&mut self) -> io::Result<()> {
         if self.events.is_empty() {
             return Ok(());
         }
@@ -309,7 +341,7 @@ impl Poller {
 
     fn rebuild(&mut self) -> io::Result<()> {
         self.waits_with_only_stale = 0;
-        self.selector.renew()?;
+        self.selector = self.selector.renewed()?;
         for (fd, slot) in self.slots.iter_mut().enumerate() {
             let Some(interest) = slot.interest else { continue };
             let token = Token { fd: fd as u32, generation: slot.generation };

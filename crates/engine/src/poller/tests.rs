@@ -32,7 +32,7 @@ fn reports_readiness_of_a_pipe() -> io::Result<()> {
 #[test]
 fn a_reused_number_never_gets_the_old_owners_event() -> io::Result<()> {
     let script = Script::default();
-    let mut poller = Poller::with_selector(Box::new(script.clone()));
+    let mut poller = Poller::with_selector(Arc::new(script.clone()));
     let old = poller.register(7, Interest::READ)?;
     script.will_report(7, Interest::READ);
     poller.wait(None)?;
@@ -78,7 +78,7 @@ fn a_registration_that_outlives_its_descriptor_cannot_spin() -> io::Result<()> {
 #[test]
 fn an_interrupted_dispatch_keeps_its_events() -> io::Result<()> {
     let script = Script::default();
-    let mut poller = Poller::with_selector(Box::new(script.clone()));
+    let mut poller = Poller::with_selector(Arc::new(script.clone()));
     poller.register(3, Interest::READ)?;
     poller.register(4, Interest::READ)?;
     script.will_report(3, Interest::READ);
@@ -97,5 +97,27 @@ fn bad_descriptors_are_errors() -> io::Result<()> {
     let errno = |result: io::Result<Token>| result.err().and_then(|e| e.raw_os_error());
     assert_eq!(errno(poller.register(-1, Interest::READ)), Some(libc::EBADF));
     assert_eq!(errno(poller.register(1_000_000, Interest::READ)), Some(libc::EBADF));
+    Ok(())
+}
+
+#[test]
+fn registrations_made_and_ended_during_a_wait_count() -> io::Result<()> {
+    let (reader, writer) = pipe()?;
+    let (gone_reader, gone_writer) = pipe()?;
+    let mut poller = Poller::new()?;
+    let gone = poller.register(gone_reader.as_raw_fd(), Interest::READ)?;
+    let mut wait = poller.begin_wait()?;
+    let waiting = std::thread::spawn(move || {
+        let result = wait.run(Some(20_000_000_000));
+        (wait, result)
+    });
+    poller.deregister(gone)?;
+    drop(gone_writer);
+    let token = poller.register(reader.as_raw_fd(), Interest::READ)?;
+    drop(writer);
+    let (wait, result) = waiting.join().expect("a wait does not panic");
+    result?;
+    poller.end_wait(wait)?;
+    assert_eq!(drain(&mut poller).iter().map(|e| e.token).collect::<Vec<_>>(), [token]);
     Ok(())
 }

@@ -11,6 +11,9 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
+/// Roughly how far `cycles` counts in a microsecond, for limits that need no precision.
+pub const CYCLES_PER_US: u64 = if cfg!(target_arch = "x86_64") { 2500 } else { 1000 };
+
 /// A cheap cycle counter for measuring the length of callbacks; its unit is calibrated by the
 /// reader against `monotonic_ns`. Falls back to nanoseconds where no such counter is readable.
 #[inline]

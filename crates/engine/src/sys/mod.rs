@@ -19,6 +19,7 @@ pub mod inotify;
 pub mod memory;
 pub mod socket;
 pub mod statx;
+pub mod thread;
 pub mod transfer;
 
 use std::io;

@@ -106,7 +106,12 @@ impl FastMethod for CallSoon {
             Handle { work: work(py, "call_soon", 0, &arguments)?, turnstile: Turnstile::open() },
         )?;
         let queued = handle.clone().unbind();
+        if !this.get().is_running() {
+            recycled::track(py, &queued);
+        }
         this.get().ready.with(py, |ready| ready.push_back(Ready::Handle(queued)));
+        // A call from the wrong thread is not left lying until something else wakes the loop.
+        this.get().wake()?;
         Ok(handle.into_any())
     }
 }
@@ -130,18 +135,27 @@ impl FastMethod for CallSoonThreadsafe {
         let work = work(py, "call_soon_threadsafe", 0, &arguments)?;
         let handle = recycled::make(py, Handle { work, turnstile: Turnstile::shared() })?;
         let queued = handle.clone().unbind();
+        if !this.get().is_running() {
+            recycled::track(py, &queued);
+        }
         this.get().ready.with(py, |ready| ready.push_back(Ready::Handle(queued)));
         this.get().wake()?;
         Ok(handle.into_any())
     }
 }
 
-/// `when_s` on the loop's clock, rounded up to nanoseconds so that nothing is early. Infinity is
-/// never; what lies in the past is due.
+/// The first nanosecond at which `loop.time()` says `when_s` or more, so that nothing is early: `ns / 1e9 >= when_s`
+/// holds for the result, in floating point too. Infinity is never; what lies in the past is due.
 fn deadline_ns(when_s: f64) -> u64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     // `as` saturates: exactly what both ends want.
-    let ns = (when_s * 1e9).ceil() as u64;
+    let mut ns = (when_s * 1e9).ceil() as u64;
+    // After 104 days of uptime a float no longer tells each nanosecond from the next: both roundings may fall short.
+    let mut step = 1;
+    while (ns as f64) / 1e9 < when_s && ns < u64::MAX {
+        ns = ns.saturating_add(step);
+        step *= 2;
+    }
     ns
 }
 
@@ -154,6 +168,9 @@ fn schedule<'py>(
     let owner = this.to_owned().unbind();
     let handle = recycled::make(py, TimerHandle::new(work, when_s, owner))?;
     let queued = handle.clone().unbind();
+    if !this.get().is_running() {
+        recycled::track(py, &queued);
+    }
     this.get().push_timer(py, deadline_ns(when_s), Timer::Native(queued))?;
     Ok(handle.into_any())
 }
@@ -224,7 +241,7 @@ pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
 
 impl LoopCore {
     /// Any thread: what was pushed is looked at, even if the loop is asleep.
-    fn wake(&self) -> PyResult<()> {
+    pub(super) fn wake(&self) -> PyResult<()> {
         self.waker.wake().map_err(|e| errors::os_error("eventfd write", &e))
     }
 }

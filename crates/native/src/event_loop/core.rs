@@ -8,10 +8,11 @@ use super::ready::{Ready, Timer};
 use super::registry::{Flush, Source};
 use crate::errors;
 use crate::ffi::{LoopCell, Object};
+use oneloop_engine::sys::thread;
 use oneloop_engine::{Clock, Interest, Poller, Timers, Waker};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -26,13 +27,16 @@ pub struct LoopCore {
     pub(super) timers: LoopCell<Timers<Timer>>,
     /// Addresses of cancelled stock handles that are in the heap.
     pub(super) cancelled_stock: LoopCell<HashSet<usize>>,
-    /// Popped from the heap and about to run.
+    /// Popped from the heap at the last poll, and about to run.
     pub(super) due: LoopCell<VecDeque<Timer>>,
-    /// None while the loop's thread waits in it without the GIL.
+    /// None once the loop is closed. While the loop's thread waits, only the events are with it.
     poller: LoopCell<Option<Box<Poller>>>,
     pub(super) clock: LoopCell<Clock>,
     pub(super) sources: LoopCell<Vec<Option<Source>>>,
-    pub(super) dirty: LoopCell<Vec<(Object, Flush)>>,
+    /// What waits for the end of the callback: further writes of transports.
+    pub(super) gathered: LoopCell<VecDeque<(Object, Flush)>>,
+    /// What waits for the end of the tick: file operations.
+    pub(super) dirty: LoopCell<VecDeque<(Object, Flush)>>,
     pub meter: LoopCell<Meter>,
     /// What small reads of all transports share; made at the first read.
     pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
@@ -51,12 +55,14 @@ pub struct LoopCore {
     pub(super) halting: AtomicBool,
     /// The loop's thread has stopped for good.
     pub(super) halted: AtomicBool,
-    /// Callbacks are running: writes may wait for the end of the tick.
-    pub(super) in_tick: AtomicBool,
+    /// The number of the callback that is running, or of the next one. Only the loop's thread changes it.
+    callback: AtomicU64,
+    /// The loop's thread is in a wait that may sleep. Any thread may ask.
+    pub(super) asleep: AtomicBool,
 }
 
 impl LoopCore {
-    /// The poller, unless the loop's thread is waiting in it at this moment.
+    /// The poller, also while the loop's thread waits; an error once the loop is closed.
     pub fn with_poller<R>(
         &self,
         py: Python<'_>,
@@ -64,22 +70,15 @@ impl LoopCore {
     ) -> io::Result<R> {
         self.poller.with(py, |poller| match poller {
             Some(poller) => Ok(f(poller)),
-            None => Err(io::Error::other(
-                "the event loop is waiting in its own thread: use call_soon_threadsafe()",
-            )),
+            None => Err(io::Error::other("the event loop is closed")),
         })
     }
 
-    pub(super) fn take_poller(&self, py: Python<'_>) -> Option<Box<Poller>> {
-        self.poller.take(py)
-    }
-
-    pub(super) fn put_poller(&self, py: Python<'_>, poller: Box<Poller>) {
-        self.poller.with(py, |slot| *slot = Some(poller));
-    }
-
-    pub fn is_in_tick(&self) -> bool {
-        self.in_tick.load(Ordering::Relaxed)
+    /// The number of the callback that the calling thread is in, if that is the loop's thread and the loop runs.
+    #[inline]
+    pub fn current_callback(&self) -> Option<u64> {
+        let ours = self.thread.load(Ordering::Relaxed) == thread::ident();
+        ours.then(|| self.callback.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -107,27 +106,75 @@ impl LoopCore {
         self.clock.with(py, |clock| clock.now_ns())
     }
 
-    /// Counts a callback that has just ended, names it if it was the longest, and has it reported
-    /// if debug mode finds it slow.
+    /// The end of a callback: what it has gathered leaves; it is counted, named if it was the longest, and
+    /// reported if debug mode finds it slow.
     #[inline]
     pub fn lap(&self, owner: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
-        let cycles = self.count(what);
-        if self.is_debug() {
-            let length_s = self.meter.with(owner.py(), |m| cycles as f64 * m.seconds_per_cycle());
-            owner.call_method1(intern!(owner.py(), "_report_slow"), (what, length_s))?;
+        let (cycles, is_longest) = self.end_callback(owner.py());
+        let flushed = self.flush_gathered(owner);
+        if is_longest || self.is_debug() {
+            self.describe_callback(owner, what, cycles, is_longest)?;
         }
-        Ok(())
+        flushed
     }
 
-    /// Counts a callback that has just ended; its length in cycles.
+    /// The same for a method that was called by its name.
     #[inline]
-    pub(super) fn count(&self, what: &Bound<'_, PyAny>) -> u64 {
-        let (cycles, is_longest) = self.meter.with(what.py(), Meter::lap);
+    pub fn lap_method(
+        &self,
+        owner: &Bound<'_, Self>,
+        object: &Bound<'_, PyAny>,
+        name: &Bound<'_, PyString>,
+    ) -> PyResult<()> {
+        let (cycles, is_longest) = self.end_callback(owner.py());
+        let flushed = self.flush_gathered(owner);
+        if is_longest || self.is_debug() {
+            // One that does not exist has failed, and its object stands for it.
+            let what = object.getattr(name).unwrap_or_else(|_| object.clone());
+            self.describe_callback(owner, &what, cycles, is_longest)?;
+        }
+        flushed
+    }
+
+    /// The same for a callback whose length Python code has measured and reported already.
+    pub(super) fn lap_reported(
+        &self,
+        owner: &Bound<'_, Self>,
+        what: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (_, is_longest) = self.end_callback(owner.py());
         if is_longest {
             let name = name_of(what);
-            self.meter.with(what.py(), |meter| meter.longest_name = name);
+            self.meter.with(owner.py(), |meter| meter.longest_name = name);
         }
-        cycles
+        self.flush_gathered(owner)
+    }
+
+    /// Counts a callback that has just ended: its length in cycles, and whether it was the longest so far.
+    #[inline]
+    pub(super) fn end_callback(&self, py: Python<'_>) -> (u64, bool) {
+        self.callback.store(self.callback.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.meter.with(py, Meter::lap)
+    }
+
+    #[cold]
+    fn describe_callback(
+        &self,
+        owner: &Bound<'_, Self>,
+        what: &Bound<'_, PyAny>,
+        cycles: u64,
+        is_longest: bool,
+    ) -> PyResult<()> {
+        let py = owner.py();
+        if is_longest {
+            let name = name_of(what);
+            self.meter.with(py, |meter| meter.longest_name = name);
+        }
+        if self.is_debug() {
+            let length_s = self.meter.with(py, |m| cycles as f64 * m.seconds_per_cycle());
+            owner.call_method1(intern!(py, "_report_slow"), (what, length_s))?;
+        }
+        Ok(())
     }
 }
 
@@ -165,7 +212,8 @@ impl LoopCore {
             poller: LoopCell::new(Some(Box::new(poller))),
             clock: LoopCell::new(if virtual_time { Clock::Virtual(0) } else { Clock::Monotonic }),
             sources: LoopCell::new(Vec::new()),
-            dirty: LoopCell::new(Vec::new()),
+            gathered: LoopCell::new(VecDeque::new()),
+            dirty: LoopCell::new(VecDeque::new()),
             meter: LoopCell::new(Meter::new()),
             read_buffer: LoopCell::new(Vec::new()),
             only_loop: LoopCell::new(None),
@@ -176,7 +224,8 @@ impl LoopCore {
             thread: AtomicU64::new(0),
             halting: AtomicBool::new(false),
             halted: AtomicBool::new(false),
-            in_tick: AtomicBool::new(false),
+            callback: AtomicU64::new(1),
+            asleep: AtomicBool::new(false),
         })
     }
 
@@ -191,16 +240,15 @@ impl LoopCore {
         self.stopping.store(true, Ordering::SeqCst);
     }
 
-    fn is_running(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.thread.load(Ordering::Relaxed) != 0
     }
 
     /// Any thread, at exit: the thread that runs the loop stops for ever at the end of its tick, so
     /// that it never asks for an interpreter that is gone. True once it has, or while it sleeps.
-    fn _halt(&self, py: Python<'_>) -> bool {
+    fn _halt(&self) -> bool {
         self.halting.store(true, Ordering::SeqCst);
-        let asleep = self.poller.with(py, |poller| poller.is_none());
-        asleep || self.halted.load(Ordering::SeqCst)
+        self.asleep.load(Ordering::SeqCst) || self.halted.load(Ordering::SeqCst)
     }
 
     fn is_closed(&self) -> bool {
@@ -231,10 +279,11 @@ impl LoopCore {
         self.is_debug()
     }
 
-    /// Assigned by BaseEventLoop.set_debug().
+    /// Assigned by BaseEventLoop.set_debug(), with whatever the program gives it.
     #[setter(_debug)]
-    fn set_debug_flag(&self, enabled: bool) {
-        self.debug.store(enabled, Ordering::Relaxed);
+    fn set_debug_flag(&self, enabled: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.debug.store(enabled.is_truthy()?, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Ident of the thread that runs the loop, or None.
@@ -273,7 +322,7 @@ impl LoopCore {
     fn _clear(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        this.flush_dirty(slf)?;
+        let flushed = this.flush_gathered(slf).and(this.flush_dirty(slf));
         for item in this.ready.take(py) {
             item.forget(py);
         }
@@ -286,12 +335,12 @@ impl LoopCore {
         drop(sources);
         drop(this.read_buffer.take(py));
         drop(this.only_loop.take(py));
-        Ok(())
+        flushed
     }
 
     /// Closes the loop's own descriptors; the last step of `close()`.
     fn _close_poller(&self, py: Python<'_>) {
-        drop(self.take_poller(py));
+        drop(self.poller.take(py));
         self.waker.close();
     }
 
@@ -330,21 +379,27 @@ impl LoopCore {
         {
             result?;
         }
-        if let Some(result) = self.sources.peek(|sources| {
-            sources.iter().flatten().try_for_each(|source| visit.call(&source.object))
-        }) {
+        self.due.peek(|due| due.iter().try_for_each(|t| t.visit(&visit))).unwrap_or(Ok(()))?;
+        if let Some(result) = self
+            .sources
+            .peek(|sources| sources.iter().flatten().try_for_each(|source| source.visit(&visit)))
+        {
             result?;
         }
         self.only_loop.peek(|made| visit.call(made)).unwrap_or(Ok(()))?;
-        self.dirty
-            .peek(|dirty| dirty.iter().try_for_each(|(object, _)| object.visit(&visit)))
-            .unwrap_or(Ok(()))
+        for list in [&self.gathered, &self.dirty] {
+            list.peek(|list| list.iter().try_for_each(|(object, _)| object.visit(&visit)))
+                .unwrap_or(Ok(()))?;
+        }
+        Ok(())
     }
 
     fn __clear__(&self, py: Python<'_>) {
         drop(self.ready.take(py));
         drop(self.timers.take(py));
+        drop(self.due.take(py));
         drop(self.sources.take(py));
+        drop(self.gathered.take(py));
         drop(self.dirty.take(py));
         drop(self.only_loop.take(py));
     }

@@ -1,8 +1,10 @@
 //! Serves what the poll brought, what fell due, and what wants to be written out.
 
 use super::LoopCore;
+use super::registry::{Flush, Party, ignore_gone};
 use super::work::report_native;
 use crate::errors;
+use crate::ffi::{LoopCell, Object};
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 
@@ -24,44 +26,54 @@ impl LoopCore {
                 continue;
             }
             let source = self.sources.with(py, |sources| {
-                sources
-                    .get(fd.cast_unsigned() as usize)
-                    .and_then(Option::as_ref)
-                    .filter(|source| source.token == event.token)
-                    .map(|source| (source.object.bind(py).clone(), source.on_ready))
+                let source = sources.get(fd.cast_unsigned() as usize)?.as_ref()?;
+                (source.token == event.token).then(|| {
+                    let party = |p: &Party| (p.object.bind(py).clone(), p.on_ready);
+                    (party(&source.owner), source.guest.as_deref().map(party))
+                })
             });
-            // The poller drops stale events, so that a live token always has its source.
-            if let Some((object, on_ready)) = source {
-                self.meter.with(py, |meter| meter.events += 1);
-                on_ready(owner, &object, event.readiness)
-                    .or_else(|error| report_native(owner, &object, error))?;
+            let Some(((object, on_ready), guest)) = source else {
+                // Nobody would ever take it: a level-triggered one would come again with every poll.
+                let ended = self.with_poller(py, |poller| poller.deregister(event.token));
+                ended.and_then(ignore_gone).map_err(|e| errors::os_error("epoll_ctl", &e))?;
+                continue;
+            };
+            self.meter.with(py, |meter| meter.events += 1);
+            let served = on_ready(owner, &object, event.readiness)
+                .or_else(|error| report_native(owner, &object, error));
+            if let Some((object, on_ready)) = guest {
+                let told = on_ready(owner, &object, event.readiness);
+                served.and(told.or_else(|error| report_native(owner, &object, error)))?;
+            } else {
+                served?;
             }
         }
     }
 
-    /// Runs the timers that are due, in order of their deadlines. `now_ns`: the time, if this tick
-    /// has read it already.
-    pub(super) fn run_due_timers(
-        &self,
-        owner: &Bound<'_, Self>,
-        now_ns: Option<u64>,
-    ) -> PyResult<()> {
-        let py = owner.py();
-        let none = self.timers.with(py, |timers| timers.is_empty());
-        if none && self.due.with(py, |due| due.is_empty()) {
+    /// Takes the timers out of the heap that are due at this moment, in order of their deadlines. They run after the
+    /// handles that stood ready and the events of the poll. `now_ns`: the time, if this tick has read it already.
+    pub(super) fn collect_due_timers(&self, py: Python<'_>, now_ns: Option<u64>) -> PyResult<()> {
+        if self.timers.with(py, |timers| timers.is_empty()) {
             return Ok(());
         }
-        // All that are due at this moment, and no others: a callback that schedules for the past
-        // waits for the next tick like everybody. What an exception leaves stays in the queue.
         let now = now_ns.unwrap_or_else(|| self.now_ns(py));
         while let Some(timer) = self.timers.with(py, |timers| timers.pop_due(now)) {
-            self.timer_left(py, &timer)?;
             if timer.is_cancelled(py) {
                 self.timers.with(py, oneloop_engine::Timers::note_cancelled_popped);
+                self.timer_left(py, &timer)?;
             } else {
+                let left = self.timer_left(py, &timer);
                 self.due.with(py, |due| due.push_back(timer));
+                left?;
             }
         }
+        Ok(())
+    }
+
+    /// Runs what was due at the poll, and nothing else: what falls due or is scheduled meanwhile waits for the next
+    /// tick, as in asyncio. What an exception leaves stays in the queue.
+    pub(super) fn run_due_timers(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
+        let py = owner.py();
         while let Some(timer) = self.due.with(py, VecDeque::pop_front) {
             if !timer.is_cancelled(py) {
                 timer.run(owner)?;
@@ -70,23 +82,32 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Writes out what transports have queued during the tick, one system call each.
-    pub(super) fn flush_dirty(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
-        let py = owner.py();
-        if self.dirty.with(py, |dirty| dirty.is_empty()) {
+    /// The end of a callback: what transports have gathered leaves, one system call each.
+    #[inline]
+    pub(super) fn flush_gathered(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
+        if self.gathered.with(owner.py(), |list| list.is_empty()) {
             return Ok(());
         }
-        let mut dirty = self.dirty.take(py);
-        for (object, flush) in dirty.drain(..) {
-            let object = object.bind(py);
-            flush(owner, object).or_else(|error| report_native(owner, object, error))?;
+        Self::flush(owner, &self.gathered)
+    }
+
+    /// The end of the tick: file operations go to their engine.
+    pub(super) fn flush_dirty(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
+        if self.dirty.with(owner.py(), |list| list.is_empty()) {
+            return Ok(());
         }
-        // Keep the allocation, unless a flush has queued more in the meantime.
-        self.dirty.with(py, |slot| {
-            if slot.is_empty() {
-                std::mem::swap(slot, &mut dirty);
-            }
-        });
-        Ok(())
+        Self::flush(owner, &self.dirty)
+    }
+
+    /// To the end of the list, whatever fails on the way (S9); the first KeyboardInterrupt or SystemExit is returned.
+    fn flush(owner: &Bound<'_, Self>, list: &LoopCell<VecDeque<(Object, Flush)>>) -> PyResult<()> {
+        let py = owner.py();
+        let mut outcome = Ok(());
+        while let Some((object, flush)) = list.with(py, VecDeque::pop_front) {
+            let object = object.bind(py);
+            let done = flush(owner, object).or_else(|error| report_native(owner, object, error));
+            outcome = outcome.and(done);
+        }
+        outcome
     }
 }

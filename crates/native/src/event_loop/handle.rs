@@ -9,18 +9,19 @@ use crate::ffi::{Object, context};
 use crate::imports;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
 use std::ffi::CStr;
 
 /// A callback that waits for its turn; the object returned by `loop.call_soon()` and
 /// `loop.call_soon_threadsafe()`. Has the interface of `asyncio.Handle`.
-#[pyclass(frozen, module = "oneloop")]
+#[pyclass(frozen, weakref, module = "oneloop")]
 pub struct Handle {
     pub work: Work,
     pub turnstile: Turnstile,
 }
 
 impl Handle {
-    /// For a callback that runs in a copy of the current context.
+    /// For a callback that runs again and again, in a copy of the current context.
     pub fn make(
         py: Python<'_>,
         callback: Py<PyAny>,
@@ -33,7 +34,9 @@ impl Handle {
         };
         let context = Object::new(context::copy_current(py)?);
         let work = Work::new(Call { callback: callback.into(), args }, context);
-        recycled::make(py, Self { work, turnstile: Turnstile::open() }).map(Bound::unbind)
+        let made = recycled::make(py, Self { work, turnstile: Turnstile::open() })?.unbind();
+        recycled::track(py, &made);
+        Ok(made)
     }
 
     #[inline]
@@ -44,6 +47,8 @@ impl Handle {
 }
 
 impl Recycled for Handle {
+    const IS_COLLECTED: bool = true;
+
     fn pool() -> &'static Pool {
         static POOL: Pool = Pool::new();
         &POOL
@@ -90,6 +95,14 @@ impl Handle {
     #[getter]
     fn _cancelled(&self) -> bool {
         self.work.is_cancelled()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.work.visit(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.work.forget(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -20,7 +20,7 @@ mod work;
 pub use core::LoopCore;
 pub use handle::Handle;
 pub use ready::{Ready, Run};
-pub use registry::OnReady;
+pub use registry::{OnReady, is_gone};
 pub use timer_handle::TimerHandle;
 pub use work::report;
 

@@ -5,7 +5,7 @@
 
 use super::work::report_native;
 use super::{Handle, LoopCore, TimerHandle};
-use crate::ffi::refcount;
+use crate::ffi::recycled;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
@@ -43,11 +43,16 @@ impl Ready {
         }
     }
 
+    /// The loop stops, and may become garbage with what waits in it: the collector looks at it from now on.
+    pub fn track(&self, py: Python<'_>) {
+        if let Self::Handle(handle) = self {
+            recycled::track(py, handle);
+        }
+    }
+
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
-            // The collector does not know handles: what only we hold counts as ours.
-            Self::Handle(handle) if refcount(handle) == 1 => handle.get().work.visit(visit),
-            Self::Handle(_) => Ok(()),
+            Self::Handle(handle) => visit.call(handle),
             Self::Stock(object) | Self::Native(object, _) => visit.call(object),
         }
     }
@@ -58,8 +63,7 @@ pub fn run_stock(owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyRe
     let py = owner.py();
     let callback = handle.getattr(intern!(py, "_callback"))?;
     let outcome = owner.call_method1(intern!(py, "_run_debug_handle"), (handle,));
-    owner.get().count(&callback);
-    outcome.map(drop)
+    outcome.map(drop).and(owner.get().lap_reported(owner, &callback))
 }
 
 pub enum Timer {
@@ -106,10 +110,16 @@ impl Timer {
         }
     }
 
+    /// As for `Ready`.
+    pub fn track(&self, py: Python<'_>) {
+        if let Self::Native(handle) = self {
+            recycled::track(py, handle);
+        }
+    }
+
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
-            Self::Native(handle) if refcount(handle) == 1 => handle.get().visit(visit),
-            Self::Native(_) => Ok(()),
+            Self::Native(handle) => visit.call(handle),
             Self::Stock(object) => visit.call(object),
         }
     }

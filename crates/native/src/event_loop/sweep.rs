@@ -45,7 +45,8 @@ impl LoopCore {
             }
             wanted = self.sweep_step(py)?;
         }
-        Ok(())
+        // Asleep, the loop would not know that its next deadline has changed: a call from the wrong thread.
+        self.wake()
     }
 
     /// Nothing is ready: frees cancelled timers for a moment, those first that would end the poll for

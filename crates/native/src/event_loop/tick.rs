@@ -1,14 +1,14 @@
 //! One turn of the loop, and the turns from `run_forever` to `stop`.
 //!
-//! A tick keeps asyncio's order: the handles that stood ready when it began, then I/O, then due
-//! timers; then what was written goes out. While callbacks keep each other ready and nothing else
-//! happens, the kernel is asked only now and then: a poll costs more than a callback does.
+//! A tick keeps asyncio's order: the handles that stood ready when it began, then the I/O of its poll, then the
+//! timers that were due at its poll. While callbacks keep each other ready and nothing else happens, the kernel is
+//! asked only now and then: a poll costs more than a callback does.
 //!
-//! The GIL is released once per blocking poll, and not at all for one that cannot block.
+//! The GIL is released for every poll, unless there is no other thread that could want it and the poll cannot sleep.
 
 use super::LoopCore;
 use crate::errors;
-use crate::ffi::detach::detached;
+use crate::ffi::detach::{detached, is_only_thread};
 use oneloop_engine::Poller;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -39,7 +39,9 @@ fn stop_for_ever() {
 impl LoopCore {
     /// How long the poll may sleep; `None` for ever.
     fn timeout_ns(&self, py: Python<'_>) -> Option<u64> {
-        if self.stopping.load(Ordering::SeqCst) || !self.ready.with(py, |ready| ready.is_empty()) {
+        let is_idle = self.ready.with(py, |ready| ready.is_empty())
+            && self.due.with(py, |due| due.is_empty());
+        if self.stopping.load(Ordering::SeqCst) || !is_idle {
             return Some(0);
         }
         let deadline = self.timers.with(py, |timers| timers.next_deadline_ns());
@@ -52,7 +54,7 @@ impl LoopCore {
         let timeout_ns = if more { Some(0) } else { self.timeout_ns(py) };
         self.meter.with(py, |meter| meter.polls += 1);
         let result = match timeout_ns {
-            Some(0) => self.with_poller(py, |poller| poller.wait(Some(0))).and_then(|r| r),
+            Some(0) => self.poll_at_once(py),
             Some(ns) if self.clock.with(py, |clock| clock.is_virtual()) => {
                 self.poll_virtual(py, ns)
             }
@@ -66,30 +68,42 @@ impl LoopCore {
         }
     }
 
+    /// A poll that does not sleep. Other threads get their turn, as they do with asyncio's.
+    fn poll_at_once(&self, py: Python<'_>) -> io::Result<()> {
+        if is_only_thread(py) {
+            return self.with_poller(py, |poller| poller.wait(Some(0)))?;
+        }
+        self.wait_detached(py, Some(0))
+    }
+
     fn poll_blocking(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<()> {
         let waker = &self.waker;
         waker.about_to_sleep();
         // Whoever pushed before this line is seen here, whoever pushes after it signals.
         if !self.ready.with(py, |ready| ready.is_empty()) {
             waker.awake();
-            return self.with_poller(py, |poller| poller.wait(Some(0)))?;
+            return self.poll_at_once(py);
         }
-        let Some(mut poller) = self.take_poller(py) else {
-            return Err(io::Error::other("the event loop is closed"));
-        };
-        self.in_tick.store(false, Ordering::Relaxed);
+        self.asleep.store(true, Ordering::SeqCst);
+        let result = self.wait_detached(py, timeout_ns);
+        self.asleep.store(false, Ordering::SeqCst);
+        waker.awake();
+        result
+    }
+
+    /// Waits without the GIL. Registrations stay where any thread finds them; only the events are out of reach.
+    fn wait_detached(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<()> {
+        let mut wait = self.with_poller(py, Poller::begin_wait)??;
         let halting = &self.halting;
-        let (poller, result) = detached(py, move || {
-            let result = poller.wait(timeout_ns);
+        let (wait, result) = detached(py, move || {
+            let result = wait.run(timeout_ns);
             if halting.load(Ordering::SeqCst) {
                 stop_for_ever();
             }
-            (poller, result)
+            (wait, result)
         });
-        self.in_tick.store(true, Ordering::Relaxed);
-        self.put_poller(py, poller);
-        waker.awake();
-        result
+        let ended = self.with_poller(py, |poller| poller.end_wait(wait))?;
+        result.and(ended)
     }
 
     /// Virtual time: what is ready now comes first; when nothing is, time jumps to the deadline.
@@ -128,6 +142,7 @@ impl LoopCore {
             }
             burst.ticks_left = BURST_TICKS;
         }
+        self.collect_due_timers(py, now_ns)?;
         let began = self.meter.with(py, |meter| meter.begin_tick(!may_skip));
         if !may_skip {
             burst.began = began;
@@ -143,7 +158,9 @@ impl LoopCore {
         if !may_skip {
             self.serve_events(owner)?;
         }
-        self.run_due_timers(owner, now_ns)?;
+        self.run_due_timers(owner)?;
+        // What was written outside of callbacks: by destructors, by handlers of signals.
+        self.flush_gathered(owner)?;
         self.flush_dirty(owner)?;
         self.meter.with(py, super::meter::Meter::end_tick);
         Ok(())
@@ -176,12 +193,13 @@ impl LoopCore {
         let ident: u64 =
             py.import(intern!(py, "threading"))?.call_method0("get_ident")?.extract()?;
         this.thread.store(ident, Ordering::Relaxed);
-        this.in_tick.store(true, Ordering::Relaxed);
         let result = this.run_until_stopped(slf);
         // What was written before an exception left the loop still goes out.
-        let flushed = this.flush_dirty(slf);
-        this.in_tick.store(false, Ordering::Relaxed);
+        let flushed = this.flush_gathered(slf).and(this.flush_dirty(slf));
         this.thread.store(0, Ordering::Relaxed);
+        this.ready.with(py, |ready| ready.iter().for_each(|handle| handle.track(py)));
+        this.timers.with(py, |timers| timers.iter().for_each(|timer| timer.track(py)));
+        this.due.with(py, |due| due.iter().for_each(|timer| timer.track(py)));
         this.stopping.store(false, Ordering::SeqCst);
         result.and(flushed)
     }

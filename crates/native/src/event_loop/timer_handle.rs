@@ -14,7 +14,7 @@ use std::ffi::CStr;
 
 /// A callback that waits for its time; the object returned by `loop.call_later()` and
 /// `loop.call_at()`. Has the interface of `asyncio.TimerHandle`.
-#[pyclass(frozen, module = "oneloop")]
+#[pyclass(frozen, weakref, module = "oneloop")]
 pub struct TimerHandle {
     pub work: Work,
     /// Seconds on the loop's clock.
@@ -39,12 +39,6 @@ impl TimerHandle {
         }
     }
 
-    /// For the collector: the loop, if it is in a heap.
-    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.owner.peek(|owner| visit.call(owner)).unwrap_or(Ok(()))?;
-        self.work.visit(visit)
-    }
-
     #[inline]
     pub fn run(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>) -> PyResult<()> {
         slf.get().work.run(owner, slf.as_any())
@@ -52,6 +46,8 @@ impl TimerHandle {
 }
 
 impl Recycled for TimerHandle {
+    const IS_COLLECTED: bool = true;
+
     fn pool() -> &'static Pool {
         static POOL: Pool = Pool::new();
         &POOL
@@ -141,6 +137,16 @@ impl TimerHandle {
             CompareOp::Ne => !equal()?,
         };
         Ok(result.into_pyobject(py)?.to_owned().into_any().unbind())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.owner.peek(|owner| visit.call(owner)).unwrap_or(Ok(()))?;
+        self.work.visit(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.owner.take(py));
+        self.work.forget(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -147,7 +147,7 @@ impl Work {
         match context::run(context.bind(py), || call.invoke(py)) {
             Ok(()) => owner.get().lap(owner, call.callback.bind(py)),
             Err(error) => {
-                owner.get().lap(owner, call.callback.bind(py))?;
+                let ended = owner.get().lap(owner, call.callback.bind(py));
                 // The handler sees the handle as it was, and runs in its context.
                 self.slot.with(py, |slot| *slot = Slot::Call(call));
                 self.context.with(py, |slot| *slot = Some(context));
@@ -155,7 +155,7 @@ impl Work {
                 let reported = self.report(owner, handle, error);
                 self.forget(py);
                 self.slot.with(py, |slot| *slot = Slot::Failed(described.into()));
-                reported
+                reported.and(ended)
             }
         }
     }
@@ -169,8 +169,8 @@ impl Work {
         let py = owner.py();
         let (Some(call), Some(context)) = (self.call(py), self.context(py)) else { return Ok(()) };
         let outcome = context::run(&context, || call.invoke(py));
-        owner.get().lap(owner, call.callback.bind(py))?;
-        outcome.or_else(|error| self.report(owner, handle, error))
+        let ended = owner.get().lap(owner, call.callback.bind(py));
+        outcome.or_else(|error| self.report(owner, handle, error)).and(ended)
     }
 
     fn report(

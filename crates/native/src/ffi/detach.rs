@@ -16,6 +16,20 @@ impl Drop for Detached {
     }
 }
 
+/// True if the interpreter has no thread but this one, so that nobody can be waiting for the GIL.
+#[inline]
+pub fn is_only_thread(_py: Python<'_>) -> bool {
+    // SAFETY: this thread is attached, as `_py` shows.
+    let mine = unsafe { ffi::PyThreadState_Get() };
+    // SAFETY: an attached thread's state is alive, and so is its interpreter.
+    let interpreter = unsafe { ffi::PyThreadState_GetInterpreter(mine) };
+    // New threads come in front. Of another thread's state, which may go at any moment, only the address is looked at.
+    // SAFETY: as above; this reads one pointer.
+    let newest = unsafe { ffi::PyInterpreterState_ThreadHead(interpreter) };
+    // SAFETY: our own state is alive.
+    newest == mine && unsafe { ffi::PyThreadState_Next(mine) }.is_null()
+}
+
 /// Runs `f` without the GIL. `f` must not touch Python objects, not even drop them.
 #[inline]
 pub fn detached<R: Send>(_py: Python<'_>, f: impl FnOnce() -> R + Send) -> R {

@@ -23,12 +23,3 @@ pub mod text;
 
 pub use cell::LoopCell;
 pub use object::Object;
-
-use pyo3::Py;
-
-/// How many references an object has; for the garbage collector's traversal, which runs with the
-/// world stopped.
-pub fn refcount<T>(object: &Py<T>) -> isize {
-    // SAFETY: the object is alive, since `object` refers to it.
-    unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) }
-}

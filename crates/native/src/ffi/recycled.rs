@@ -1,13 +1,15 @@
 //! Pyclasses whose instances come and go with every callback, made from recycled memory.
 //!
-//! PyO3's own freelist takes a lock and thread-local look-ups per object; this one is a vector
-//! that the GIL guards. `make` writes into recycled memory; `install` replaces the class's
-//! `tp_dealloc` by one that keeps the memory, and takes the class out of garbage collection, where
-//! PyO3 puts every class: a flood of handles would make the collector walk all of them again and
-//! again (half of the cost of `call_soon_threadsafe`). Only for frozen classes without `__dict__`
-//! or weak references, which Python code can neither instantiate nor subclass, and whose instances
-//! let go of what they refer to when they have served.
-//! Free-threaded builds, where no GIL guards the vector, keep PyO3's allocation.
+//! PyO3's own freelist takes a lock and thread-local look-ups per object; this one is a vector that the GIL guards.
+//! `make` writes into recycled memory; `install` replaces the class's `tp_dealloc` by one that keeps the memory.
+//!
+//! The garbage collector must not walk a flood of such objects again and again (that was half of the cost of
+//! `call_soon_threadsafe`), and need not while what they refer to is reachable anyway. So an instance starts untracked;
+//! whoever made it calls `track` before it may become part of a cycle that nothing else holds. A class without
+//! `__traverse__` is never tracked: its instances let go of what they refer to when they have served.
+//!
+//! Only for frozen classes without `__dict__`, which Python code can neither instantiate nor subclass. Free-threaded
+//! builds, where no GIL guards the vector, keep PyO3's allocation.
 
 use super::LoopCell;
 use pyo3::ffi;
@@ -34,19 +36,26 @@ impl Pool {
 }
 
 pub trait Recycled: PyClass<Frozen = True> + Sync + Into<PyClassInitializer<Self>> {
+    /// The class has `__traverse__`.
+    const IS_COLLECTED: bool;
     fn pool() -> &'static Pool;
 }
 
-/// A new instance.
+/// A new instance, untracked.
 #[inline]
 pub fn make<T: Recycled>(py: Python<'_>, value: T) -> PyResult<Bound<'_, T>> {
     let recycled = T::pool().0.with(py, |m| m.addresses.pop().map(|address| (address, m.offset)));
     let Some((address, offset)) = recycled else {
-        return Bound::new(py, value);
+        let made = Bound::new(py, value)?;
+        if T::IS_COLLECTED {
+            // SAFETY: a live object of a class with garbage collection.
+            unsafe { ffi::PyObject_GC_UnTrack(made.as_ptr().cast()) };
+        }
+        return Ok(made);
     };
     let object = address as *mut ffi::PyObject;
-    // SAFETY: the memory of a dead instance of this class, as `dealloc` has left it. This sets its
-    // reference count and takes a reference to the type.
+    // SAFETY: the memory of a dead instance of this class, as `dealloc` has left it: untracked, without weak references.
+    // This sets its reference count and takes a reference to the type.
     unsafe { ffi::PyObject_Init(object, T::type_object_raw(py)) };
     // SAFETY: `offset` was measured on a live instance: it stays inside the instance.
     let contents = unsafe { object.byte_add(offset) }.cast::<T>();
@@ -58,6 +67,39 @@ pub fn make<T: Recycled>(py: Python<'_>, value: T) -> PyResult<Bound<'_, T>> {
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
+/// From now on the collector looks at the instance. Runs no Python code.
+pub fn track<T: Recycled>(_py: Python<'_>, object: &Py<T>) {
+    if !T::IS_COLLECTED {
+        return;
+    }
+    // SAFETY: the object is alive, and the thread attached, as `_py` shows.
+    if unsafe { ffi::PyObject_GC_IsTracked(object.as_ptr()) } == 0 {
+        // SAFETY: alive, complete, untracked, and of a class with garbage collection.
+        unsafe { ffi::PyObject_GC_Track(object.as_ptr().cast()) };
+    }
+}
+
+/// Tells weak references that the object is gone.
+///
+/// # Safety
+/// `object` is being deallocated by an attached thread.
+unsafe fn clear_weak_references<T: Recycled>(object: *mut ffi::PyObject) {
+    // SAFETY: the type is alive: the instance still holds a reference to it.
+    let class = unsafe { ffi::Py_TYPE(object) };
+    // SAFETY: as above.
+    let offset = unsafe { (*class).tp_weaklistoffset };
+    if offset <= 0 {
+        return;
+    }
+    // SAFETY: the type says that the list's head stands there.
+    let head = unsafe { object.byte_offset(offset) }.cast::<*mut ffi::PyObject>();
+    // SAFETY: as above; null without weak references.
+    if !unsafe { *head }.is_null() {
+        // SAFETY: what a `tp_dealloc` of such a type must do; the count of references is zero.
+        unsafe { ffi::PyObject_ClearWeakRefs(object) };
+    }
+}
+
 /// Drops the value and keeps the memory.
 ///
 /// # Safety
@@ -65,6 +107,12 @@ pub fn make<T: Recycled>(py: Python<'_>, value: T) -> PyResult<Bound<'_, T>> {
 unsafe extern "C" fn dealloc<T: Recycled>(object: *mut ffi::PyObject) {
     // SAFETY: objects are deallocated by attached threads.
     let py = unsafe { Python::assume_attached() };
+    if T::IS_COLLECTED {
+        // SAFETY: an object of a class with garbage collection; one that is not tracked is left alone.
+        unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
+    }
+    // SAFETY: this is the object's `tp_dealloc`.
+    unsafe { clear_weak_references::<T>(object) };
     // SAFETY: the object has no references left, but its value is still alive.
     let borrowed = unsafe { Borrowed::<PyAny>::from_ptr(py, object) };
     // SAFETY: this is the `tp_dealloc` of `T` alone.
@@ -83,7 +131,10 @@ unsafe extern "C" fn dealloc<T: Recycled>(object: *mut ffi::PyObject) {
         }
         keep
     });
-    if !kept {
+    if !kept && T::IS_COLLECTED {
+        // SAFETY: the inverse of PyType_GenericAlloc for a class with garbage collection.
+        unsafe { ffi::PyObject_GC_Del(object.cast()) };
+    } else if !kept {
         // SAFETY: the inverse of PyType_GenericAlloc for a class without garbage collection.
         unsafe { ffi::PyObject_Free(object.cast()) };
     }
@@ -100,8 +151,10 @@ pub fn install<T: Recycled>(py: Python<'_>) {
     // SAFETY: the type is alive, no instance has been made yet, and no other thread knows it.
     let class = unsafe { &mut *class };
     class.tp_dealloc = Some(dealloc::<T>);
-    class.tp_free = Some(ffi::PyObject_Free);
-    class.tp_traverse = None;
-    class.tp_clear = None;
-    class.tp_flags &= !ffi::Py_TPFLAGS_HAVE_GC;
+    if !T::IS_COLLECTED {
+        class.tp_free = Some(ffi::PyObject_Free);
+        class.tp_traverse = None;
+        class.tp_clear = None;
+        class.tp_flags &= !ffi::Py_TPFLAGS_HAVE_GC;
+    }
 }

@@ -7,6 +7,7 @@ use super::Files;
 use oneloop_engine::files::Ticket;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 
 /// A done callback of a future.
 #[pyclass(frozen, module = "oneloop._native")]
@@ -30,6 +31,10 @@ impl Canceller {
 
 #[pymethods]
 impl Canceller {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.files)
+    }
+
     fn __call__(&self, future: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = future.py();
         if future.call_method0(intern!(py, "cancelled"))?.is_truthy()? {

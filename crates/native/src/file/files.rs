@@ -16,6 +16,7 @@ use oneloop_engine::sys::file;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -128,6 +129,10 @@ impl Files {
         Ok(info)
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.owner)
+    }
+
     /// Ends the engines: called when the loop is closed. Waits a moment for what is under way.
     fn shut(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
@@ -135,7 +140,7 @@ impl Files {
         let owner = this.owner.get();
         let tokens = [&this.ring_token, &this.direct_token, &this.pool_token];
         for token in tokens.into_iter().filter_map(|token| token.take(py)) {
-            owner.deregister(py, token).map_err(|e| errors::os_error("epoll_ctl", &e))?;
+            owner.deregister(slf.as_any(), token);
         }
         let Some(engines) = this.engines.take(py) else { return Ok(()) };
         let mut completions = Vec::new();

@@ -215,6 +215,8 @@ impl ReadAhead {
 pub struct Line(LoopCell<Option<Object>>);
 
 impl Recycled for Line {
+    const IS_COLLECTED: bool = false;
+
     fn pool() -> &'static Pool {
         static POOL: Pool = Pool::new();
         &POOL

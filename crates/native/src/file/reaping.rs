@@ -20,8 +20,7 @@ impl Files {
         let old = old.map_err(|e| errors::os_error("io_uring_setup", &e))?;
         let Some(old) = old else { return Ok(()) };
         if let Some(token) = self.ring_token.take(py) {
-            let result = self.owner.get().deregister(py, token);
-            result.map_err(|e| errors::os_error("epoll_ctl", &e))?;
+            self.owner.get().deregister(slf.as_any(), token);
         }
         give_up(slf, &old)?;
         drop(old);

@@ -2,7 +2,15 @@
 //!
 //! Stands on `event_loop`; knows no transport.
 
+mod callbacks;
 mod operation;
+mod waiters;
 mod watch;
 
 pub use operation::SockOperation;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Read,
+    Write,
+}

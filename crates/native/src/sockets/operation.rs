@@ -4,7 +4,8 @@
 //! again. The receive itself happens when the waiting task runs, so that a cancellation in between
 //! loses no byte: nothing has been taken from the socket yet.
 
-use super::watch::{Side, Watch};
+use super::Side;
+use super::watch::Watch;
 use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::buffer::View;

@@ -1,71 +1,35 @@
-//! `Watch`: what a program waits for on one descriptor of its own.
+//! `Watch`: one descriptor of the program's own in the loop's registry: its callbacks, its waiters, and one
+//! registration for both.
 //!
-//! Callbacks of `add_reader`/`add_writer` are level-triggered, as asyncio's are. Operations on a
-//! socket (`sock_recv` and its kin) always try first, so that an edge is enough for them: the
-//! registration is made at the first wait and stays, and a waiting operation costs no system call
-//! but its own. Who closes the socket ends that registration in the kernel; the next operation on
-//! the number notices by the socket object's identity (S4).
+//! With callbacks the registration is level-triggered, without them edge-triggered (docs/design/0003). Upholds S2 (state
+//! is touched in short closures, callbacks run outside) and S4 (a file that was closed without a word is left behind).
 
+use super::Side;
+use super::callbacks::Callbacks;
+use super::waiters::Waiters;
 use crate::errors;
-use crate::event_loop::{Handle, LoopCore};
+use crate::event_loop::{LoopCore, is_gone};
 use crate::ffi::LoopCell;
 use oneloop_engine::{Interest, Readiness, Token};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 use std::os::fd::RawFd;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
-    Read,
-    Write,
-}
-
 #[derive(Default)]
-struct State {
-    token: Option<Token>,
-    reader: Option<Py<Handle>>,
-    writer: Option<Py<Handle>>,
-    /// Futures of operations that wait.
-    read_waiters: Vec<Py<PyAny>>,
-    write_waiters: Vec<Py<PyAny>>,
-    /// The socket whose operations wait here.
-    socket: Option<Py<PyWeakrefReference>>,
-    /// An operation has waited for writability: keep hearing of it until it is no longer wanted.
-    wants_write: bool,
+pub struct State {
+    pub token: Option<Token>,
+    pub callbacks: Callbacks,
+    pub waiters: Waiters,
 }
 
 impl State {
     fn interest(&self) -> Option<Interest> {
-        if self.reader.is_some() || self.writer.is_some() {
-            let mut interest = Interest::NONE;
-            if self.reader.is_some() || !self.read_waiters.is_empty() {
-                interest = interest | Interest::READ;
-            }
-            if self.writer.is_some() || !self.write_waiters.is_empty() {
-                interest = interest | Interest::WRITE;
-            }
-            return Some(interest);
-        }
-        self.socket.as_ref()?;
-        let edge = Interest::EDGE | Interest::READ;
-        Some(if self.wants_write { edge | Interest::WRITE } else { edge })
-    }
-
-    fn waiters(&mut self, side: Side) -> &mut Vec<Py<PyAny>> {
-        match side {
-            Side::Read => &mut self.read_waiters,
-            Side::Write => &mut self.write_waiters,
-        }
-    }
-
-    fn callback(&mut self, side: Side) -> &mut Option<Py<Handle>> {
-        match side {
-            Side::Read => &mut self.reader,
-            Side::Write => &mut self.writer,
+        match self.callbacks.interest() {
+            Some(levels) => Some(levels | self.waiters.level_interest()),
+            None => self.waiters.edge_interest(),
         }
     }
 }
@@ -75,72 +39,81 @@ impl State {
 pub struct Watch(LoopCell<State>);
 
 impl Watch {
+    pub fn new(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self(LoopCell::new(State::default())))
+    }
+
+    /// As `LoopCell::with`.
+    pub fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut State) -> R) -> R {
+        self.0.with(py, f)
+    }
+
     /// The watch on `fd`, a new one if there is none. RuntimeError if a transport owns the number.
-    fn on<'py>(owner: &Bound<'py, LoopCore>, fd: RawFd) -> PyResult<Bound<'py, Self>> {
-        match owner.get().source_of(owner.py(), fd) {
-            None => Bound::new(owner.py(), Self(LoopCell::new(State::default()))),
-            Some((object, _)) => match object.cast_into::<Self>() {
-                Ok(watch) => Ok(watch),
-                Err(other) => {
-                    let transport = other.into_inner();
-                    if transport
-                        .call_method0("is_closing")
-                        .is_ok_and(|c| c.is_truthy().unwrap_or(true))
-                    {
-                        return Bound::new(owner.py(), Self(LoopCell::new(State::default())));
-                    }
-                    Err(PyRuntimeError::new_err(format!(
-                        "File descriptor {fd} is used by transport {}",
-                        transport.repr()?
-                    )))
-                }
-            },
+    pub fn on<'py>(owner: &Bound<'py, LoopCore>, fd: RawFd) -> PyResult<Bound<'py, Self>> {
+        let py = owner.py();
+        if let Some(watch) = Self::existing(owner, fd) {
+            return Ok(watch);
         }
+        if let Some((other, _)) = owner.get().source_of(py, fd) {
+            // A source that is no transport is one of the loop's own descriptors, and asyncio's would be replaced.
+            let closing = other.call_method0(intern!(py, "is_closing"));
+            if closing.is_ok_and(|closing| closing.is_truthy().is_ok_and(|closing| !closing)) {
+                let text = format!("File descriptor {fd} is used by transport {}", other.repr()?);
+                return Err(PyRuntimeError::new_err(text));
+            }
+        }
+        Self::new(py)
     }
 
     /// The watch on `fd` as the file is that has the number now: one whose file was closed without
     /// a word is left behind with all its callbacks (S4).
-    fn on_current_file<'py>(owner: &Bound<'py, LoopCore>, fd: RawFd) -> PyResult<Bound<'py, Self>> {
+    pub fn on_current_file<'py>(
+        owner: &Bound<'py, LoopCore>,
+        fd: RawFd,
+    ) -> PyResult<Bound<'py, Self>> {
         let py = owner.py();
         let watch = Self::on(owner, fd)?;
-        let (token, interest) = watch.get().0.with(py, |s| (s.token, s.interest()));
+        let (token, interest) = watch.get().with(py, |s| (s.token, s.interest()));
         let (Some(token), Some(interest)) = (token, interest) else { return Ok(watch) };
-        match owner.get().reaffirm_interest(py, token, interest) {
-            Ok(()) => Ok(watch),
-            Err(e)
-                if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EBADF | libc::EPERM)) =>
-            {
-                watch.get().0.with(py, |s| s.token = None);
-                owner.get().vacate(py, token).map_err(|e| errors::os_error("epoll_ctl", &e))?;
-                Bound::new(py, Self(LoopCell::new(State::default())))
-            }
-            Err(e) => Err(errors::os_error("epoll_ctl", &e)),
+        let reaffirmed = owner.get().change_interest(watch.as_any(), token, interest, true);
+        if matches!(&reaffirmed, Err(e) if is_gone(e)) {
+            watch.get().with(py, |s| s.token = None);
+            owner.get().vacate(watch.as_any(), token);
+            return Self::new(py);
         }
+        reaffirmed.map_err(|e| errors::os_error("epoll_ctl", &e))?;
+        Ok(watch)
     }
 
     /// The watch on `fd`, if there is one.
-    fn existing<'py>(owner: &Bound<'py, LoopCore>, fd: RawFd) -> Option<Bound<'py, Self>> {
-        let (object, _) = owner.get().source_of(owner.py(), fd)?;
-        object.cast_into::<Self>().ok()
+    pub fn existing<'py>(owner: &Bound<'py, LoopCore>, fd: RawFd) -> Option<Bound<'py, Self>> {
+        owner
+            .get()
+            .parties_of(owner.py(), fd)
+            .into_iter()
+            .flatten()
+            .find_map(|object| object.cast_into::<Self>().ok())
     }
 
     /// Brings the poller's registration in line with what is wanted.
-    fn update(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, fd: RawFd) -> io::Result<()> {
+    pub fn update(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, fd: RawFd) -> io::Result<()> {
         let py = owner.py();
-        let (token, interest) = slf.get().0.with(py, |s| (s.token, s.interest()));
+        let (token, interest) = slf.get().with(py, |s| (s.token, s.interest()));
         let core = owner.get();
         match (token, interest) {
             (None, None) => Ok(()),
             (Some(token), None) => {
-                slf.get().0.with(py, |s| s.token = None);
-                ignore_gone(core.deregister(py, token))
+                slf.get().with(py, |s| s.token = None);
+                core.deregister(slf.as_any(), token);
+                Ok(())
             }
             (Some(token), Some(interest)) => {
-                let changed = core.change_interest(py, token, interest);
-                if is_gone(&changed) {
+                let changed = core.change_interest(slf.as_any(), token, interest, false);
+                if matches!(&changed, Err(e) if is_gone(e)) {
                     // Its file was closed without a word: nothing can come of it any more.
-                    slf.get().0.with(py, |s| s.token = None);
-                    return core.vacate(py, token);
+                    slf.get().with(py, |s| s.token = None);
+                    core.vacate(slf.as_any(), token);
+                    return Ok(());
                 }
                 changed
             }
@@ -155,63 +128,34 @@ impl Watch {
         interest: Interest,
     ) -> io::Result<()> {
         let py = owner.py();
-        let object = slf.clone().into_any().unbind();
-        let token = owner.get().register(py, fd, interest, object, on_ready)?;
-        slf.get().0.with(py, |s| s.token = Some(token));
-        Ok(())
-    }
-
-    /// A future that is resolved when `socket` may be ready on `side`.
-    pub fn wait<'py>(
-        owner: &Bound<'py, LoopCore>,
-        socket: &Bound<'py, PyAny>,
-        fd: RawFd,
-        side: Side,
-    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, Self>)> {
-        let py = owner.py();
-        let mut watch = Self::on(owner, fd)?;
-        let known = watch.get().0.with(py, |s| s.socket.as_ref().map(|w| w.clone_ref(py)));
-        if known.is_none() {
-            watch = Self::on_current_file(owner, fd)?;
-        }
-        let same = known
-            .as_ref()
-            .is_some_and(|weak| weak.bind(py).upgrade().is_some_and(|s| s.is(socket)));
-        if known.is_some() && !same {
-            // The socket that these operations waited for is closed: its number is another's.
-            if let Some(token) = watch.get().0.with(py, |s| s.token.take()) {
-                owner.get().vacate(py, token).map_err(|e| errors::os_error("epoll_ctl", &e))?;
+        // A transport that is closing goes on sending beside us; `on` has refused any other.
+        let is_shared = owner
+            .get()
+            .source_of(py, fd)
+            .is_some_and(|(other, _)| other.hasattr(intern!(py, "is_closing")).unwrap_or(false));
+        let joined = if is_shared {
+            owner.get().join(slf.as_any(), fd, interest, on_ready)
+        } else {
+            Ok(None)
+        };
+        let token = match joined {
+            Ok(Some(token)) => token,
+            Err(e) if !is_gone(&e) => return Err(e),
+            // It has ended, or its file is gone and the number is another's.
+            _ => {
+                let object = slf.clone().into_any().unbind();
+                owner.get().register(py, fd, interest, object, on_ready)?
             }
-            watch = Bound::new(py, Self(LoopCell::new(State::default())))?;
-        }
-        if !same {
-            let weak = PyWeakrefReference::new(socket)?.unbind();
-            watch.get().0.with(py, |s| s.socket = Some(weak));
-        }
-        let future = owner.call_method0(intern!(py, "create_future"))?;
-        let kept = future.clone().unbind();
-        watch.get().0.with(py, |s| {
-            s.waiters(side).push(kept);
-            s.wants_write |= side == Side::Write;
-        });
-        Self::update(&watch, owner, fd).map_err(|e| errors::os_error("epoll_ctl", &e))?;
-        Ok((future, watch))
-    }
-
-    /// Forgets a waiting future.
-    pub fn forget(&self, py: Python<'_>, side: Side, future: &Py<PyAny>) {
-        let removed = self.0.with(py, |s| {
-            let waiters = s.waiters(side);
-            let index = waiters.iter().position(|waiter| waiter.is(future))?;
-            Some(waiters.swap_remove(index))
-        });
-        drop(removed);
+        };
+        slf.get().with(py, |s| s.token = Some(token));
+        Ok(())
     }
 
     fn serve(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, side: Side) -> PyResult<()> {
         let py = owner.py();
-        let (waiters, callback) = slf.get().0.with(py, |s| {
-            (std::mem::take(s.waiters(side)), s.callback(side).as_ref().map(|c| c.clone_ref(py)))
+        let (waiters, callback) = slf.get().with(py, |s| {
+            let callback = s.callbacks.on(side).as_ref().map(|c| c.clone_ref(py));
+            (std::mem::take(s.waiters.on(side)), callback)
         });
         for waiter in waiters {
             let waiter = waiter.bind(py);
@@ -229,20 +173,6 @@ impl Watch {
     }
 }
 
-/// The kernel has ended a registration by itself, because its file was closed. EPERM: the number is
-/// a regular file's by now.
-fn is_gone(result: &io::Result<()>) -> bool {
-    matches!(result, Err(e) if matches!(
-        e.raw_os_error(),
-        Some(libc::ENOENT | libc::EBADF | libc::EPERM)
-    ))
-}
-
-/// A registration that is gone needs no ending.
-fn ignore_gone(result: io::Result<()>) -> io::Result<()> {
-    if is_gone(&result) { Ok(()) } else { result }
-}
-
 fn on_ready(
     owner: &Bound<'_, LoopCore>,
     object: &Bound<'_, PyAny>,
@@ -250,21 +180,21 @@ fn on_ready(
 ) -> PyResult<()> {
     let py = owner.py();
     let slf = object.cast::<Watch>()?;
-    if readiness.is_readable() {
-        Watch::serve(slf, owner, Side::Read)?;
-    }
+    let read = if readiness.is_readable() { Watch::serve(slf, owner, Side::Read) } else { Ok(()) };
     // The reader may have removed everything, or closed the descriptor.
-    if readiness.is_writable() && slf.get().0.with(py, |s| s.token.is_some()) {
-        Watch::serve(slf, owner, Side::Write)?;
-        let token = slf.get().0.with(py, |s| {
-            s.wants_write = !s.write_waiters.is_empty();
-            s.token
-        });
-        if let Some(token) = token {
-            Watch::update(slf, owner, token.fd()).map_err(|e| errors::os_error("epoll_ctl", &e))?;
-        }
-    }
-    Ok(())
+    let wrote = if readiness.is_writable() && slf.get().with(py, |s| s.token.is_some()) {
+        let wrote = Watch::serve(slf, owner, Side::Write);
+        slf.get().with(py, |s| s.waiters.settle_writing());
+        wrote
+    } else {
+        Ok(())
+    };
+    // What has been waited for is not waited for any more: its level would come again with each poll.
+    let updated = match slf.get().with(py, |s| s.token) {
+        Some(token) => Watch::update(slf, owner, token.fd()),
+        None => Ok(()),
+    };
+    read.and(wrote).and(updated.map_err(|e| errors::os_error("epoll_ctl", &e)))
 }
 
 #[pymethods]
@@ -272,66 +202,13 @@ impl Watch {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.0
             .peek(|s| {
-                for handle in [&s.reader, &s.writer].into_iter().flatten() {
-                    handle.get().work.visit(&visit)?;
-                }
-                s.read_waiters.iter().chain(&s.write_waiters).try_for_each(|w| visit.call(w))
+                s.callbacks.visit(&visit)?;
+                s.waiters.visit(&visit)
             })
             .unwrap_or(Ok(()))
     }
 
     fn __clear__(&self, py: Python<'_>) {
         drop(self.0.take(py));
-    }
-}
-
-/// The rest of the methods of `oneloop.Loop` on descriptors.
-#[pymethods]
-impl LoopCore {
-    /// Watches `fd` on one side; a callback that was there is replaced and cancelled.
-    fn _add_callback_for(
-        slf: &Bound<'_, Self>,
-        fd: RawFd,
-        is_write: bool,
-        callback: Py<PyAny>,
-        args: &Bound<'_, PyTuple>,
-    ) -> PyResult<()> {
-        let py = slf.py();
-        slf.get().check_closed()?;
-        let handle = Handle::make(py, callback, args)?;
-        let side = if is_write { Side::Write } else { Side::Read };
-        let watch = Watch::on_current_file(slf, fd)?;
-        let old = watch.get().0.with(py, |s| s.callback(side).replace(handle));
-        if let Some(old) = old {
-            old.get().work.cancel(py);
-        }
-        if let Err(e) = Watch::update(&watch, slf, fd) {
-            let refused = watch.get().0.with(py, |s| s.callback(side).take());
-            drop(refused);
-            return Err(errors::os_error("epoll_ctl", &e));
-        }
-        Ok(())
-    }
-
-    /// True if a callback was there.
-    fn _remove_callback_for(slf: &Bound<'_, Self>, fd: RawFd, is_write: bool) -> PyResult<bool> {
-        let py = slf.py();
-        if slf.get().is_closed_now() {
-            return Ok(false);
-        }
-        let side = if is_write { Side::Write } else { Side::Read };
-        let Some(watch) = Watch::existing(slf, fd) else { return Ok(false) };
-        let Some(old) = watch.get().0.with(py, |s| s.callback(side).take()) else {
-            return Ok(false);
-        };
-        old.get().work.cancel(py);
-        ignore_gone(Watch::update(&watch, slf, fd))
-            .map_err(|e| errors::os_error("epoll_ctl", &e))?;
-        Ok(true)
-    }
-
-    /// RuntimeError if a transport owns the descriptor.
-    fn _ensure_fd_no_transport(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
-        Watch::on(slf, fd).map(drop)
     }
 }

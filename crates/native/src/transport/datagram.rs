@@ -29,8 +29,6 @@ use std::io;
 pub struct State {
     pub life: Life,
     pub protocol: Option<Py<PyAny>>,
-    /// The protocol's method, bound once; `None` if it has none.
-    pub datagram_received: Option<Py<PyAny>>,
     pub queue: DatagramQueue,
     pub flow: Flow,
     /// Paused by the program.
@@ -52,9 +50,8 @@ pub enum Connection {
 
 /// A datagram socket; has the interface of `asyncio.DatagramTransport`.
 ///
-/// Loop's thread only. Made by `create_datagram_endpoint`. Other than in asyncio, a
-/// `datagram_received` that is replaced on the protocol object later is not noticed, and sending
-/// on a closed transport does nothing (asyncio raises AttributeError).
+/// Loop's thread only. Made by `create_datagram_endpoint`. Other than in asyncio, sending on a closed transport does
+/// nothing (asyncio raises AttributeError).
 #[pyclass(frozen, weakref, module = "oneloop")]
 pub struct DatagramTransport {
     pub body: Body,
@@ -84,8 +81,12 @@ impl Ending for DatagramTransport {
     }
 
     fn forget_protocol(&self, py: Python<'_>) {
-        let old = self.state.with(py, |s| (s.protocol.take(), s.datagram_received.take()));
+        let old = self.state.with(py, |s| s.protocol.take());
         drop(old);
+    }
+
+    fn is_drained(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.queue.is_empty())
     }
 
     fn clear_queue(&self, py: Python<'_>) {
@@ -115,18 +116,6 @@ impl Ending for DatagramTransport {
 }
 
 impl DatagramTransport {
-    /// Runs nothing of the protocol's but the look-up of its method.
-    fn adopt(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = protocol.py();
-        let method = protocol.getattr_opt(intern!(py, "datagram_received"))?.map(Bound::unbind);
-        let object = protocol.clone().unbind();
-        let old = self.state.with(py, |s| {
-            (s.protocol.replace(object), std::mem::replace(&mut s.datagram_received, method))
-        });
-        drop(old);
-        Ok(())
-    }
-
     fn set_reading_paused(slf: &Bound<'_, Self>, paused: bool) -> PyResult<()> {
         let changed = slf.get().state.with(slf.py(), |s| {
             let changed = s.life.is_live() && s.reading_paused != paused;
@@ -187,8 +176,7 @@ impl DatagramTransport {
         };
         let state = State {
             life: Life::New,
-            protocol: None,
-            datagram_received: None,
+            protocol: Some(protocol.clone().unbind()),
             queue: DatagramQueue::default(),
             flow: Flow::default(),
             reading_paused: false,
@@ -196,10 +184,9 @@ impl DatagramTransport {
             appetite: Appetite::default(),
             peers: Peers::default(),
         };
-        let body = Body::new(owner, descriptor)?;
+        let body = Body::new(owner, descriptor, None)?;
         let state = LoopCell::new(state);
         let slf = Py::new(py, Self { body, family, connection, address, endpoint, state })?;
-        slf.get().adopt(protocol)?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)
     }
@@ -212,28 +199,16 @@ impl DatagramTransport {
 
     /// Close after everything queued is sent; `connection_lost(None)` follows.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let this = slf.get();
-        let (first, empty) = this.state.with(slf.py(), |s| {
-            let first = s.life.is_live();
-            if first {
-                s.life = Life::Closing;
-            }
-            (first, s.queue.is_empty())
-        });
-        match (first, empty) {
-            (false, _) => Ok(()),
-            (true, true) => ending::lose(slf, None),
-            (true, false) => ending::watch(slf),
-        }
+        ending::close(slf)
     }
 
     /// Close at once, dropping what is queued; `connection_lost(None)` follows.
-    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
-        ending::force_close(slf, None)
+    fn abort(slf: &Bound<'_, Self>) {
+        ending::force_close(slf, None);
     }
 
-    fn _force_close(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
-        ending::force_close(slf, exc)
+    fn _force_close(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) {
+        ending::force_close(slf, exc);
     }
 
     #[pyo3(signature = (exc, message = "Fatal error on transport"))]
@@ -267,8 +242,9 @@ impl DatagramTransport {
     }
 
     /// Change the protocol; its `datagram_received` gets what comes from now on.
-    fn set_protocol(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.adopt(protocol)
+    fn set_protocol(&self, py: Python<'_>, protocol: Py<PyAny>) {
+        let old = self.state.with(py, |s| s.protocol.replace(protocol));
+        drop(old);
     }
 
     #[getter]
@@ -316,7 +292,6 @@ impl DatagramTransport {
         self.state
             .peek(|s| {
                 visit.call(&s.protocol)?;
-                visit.call(&s.datagram_received)?;
                 s.peers.visit(&visit)
             })
             .unwrap_or(Ok(()))

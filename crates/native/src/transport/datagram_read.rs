@@ -11,7 +11,7 @@ use super::receive::{READ_MAX, with_shared};
 use crate::address;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::{bytes, call, context};
+use crate::ffi::{bytes, context};
 use oneloop_engine::sys::address::Address;
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError};
@@ -138,21 +138,17 @@ impl DatagramTransport {
         sender: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let py = owner.py();
-        let method =
-            self.state.with(py, |s| s.datagram_received.as_ref().map(|m| m.bind(py).clone()));
-        let outcome = context::run(self.body.context.bind(py), || match &method {
-            Some(method) => call::call2(method, data, sender).map(drop),
-            // Raises what a protocol without the method deserves.
-            None => slf
-                .call_method0(intern!(py, "get_protocol"))?
-                .call_method1(intern!(py, "datagram_received"), (data, sender))
-                .map(drop),
+        let Some(protocol) = self.protocol(py) else { return Ok(()) };
+        let name = intern!(py, "datagram_received");
+        let outcome = context::run(self.body.context.bind(py), || {
+            protocol.call_method1(name, (data, sender)).map(drop)
         });
-        owner.get().lap(owner, method.as_ref().unwrap_or(data))?;
-        outcome.or_else(|error| {
+        let ended = owner.get().lap_method(owner, &protocol, name);
+        let told = outcome.or_else(|error| {
             let text = "Exception in callback: protocol.datagram_received() failed.";
-            life::report_failure(owner, slf.as_any(), self.protocol(py).as_ref(), text, error)
-        })
+            life::report_failure(owner, slf.as_any(), Some(&protocol), text, error)
+        });
+        told.and(ended)
     }
 
     /// Calls `protocol.error_received(error)` from the loop; what it raises is reported.

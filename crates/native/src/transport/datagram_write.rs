@@ -156,7 +156,10 @@ impl DatagramTransport {
         let (empty, life) = self.state.with(py, |s| (s.queue.is_empty(), s.life));
         match (empty, life) {
             (false, _) => Ok(()),
-            (true, Life::Closing) => ending::lose(slf, None),
+            (true, Life::Closing) => {
+                ending::lose(slf, None);
+                Ok(())
+            }
             (true, _) => ending::watch(slf),
         }
     }

@@ -1,40 +1,54 @@
-//! `Ending`: how datagram and pipe transports end: errors, `connection_lost`, the close.
+//! `Ending`: the one course that every transport takes from its first callback to its last.
 //!
-//! Whatever ends a transport passes through `lose`, once; the tick then runs `finish`, once. The
-//! registration goes first, so that the descriptor's number is free of us when it closes (S4).
+//! Whatever ends a transport passes through `lose`, once; a tick then runs `finish`, once. Both are infallible (S9): what
+//! fails on the way is reported, and the steps after it are done all the same. The registration goes first, so that the
+//! descriptor's number is free of us when it closes (S4).
 
 use super::descriptor::Descriptor;
 use super::life::{self, Life};
 use super::registration::Registration;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::{LoopCell, context};
 use pyo3::PyClass;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 
-/// What every such transport owns.
+/// What every transport owns.
 pub struct Body {
     pub owner: Py<LoopCore>,
     /// In which the protocol's callbacks run.
     pub context: Py<PyAny>,
     pub descriptor: Descriptor,
     pub registration: Registration,
+    /// What `connection_lost` will be called with.
+    lost_with: LoopCell<Option<Py<PyAny>>>,
 }
 
 impl Body {
-    pub fn new(owner: &Bound<'_, LoopCore>, descriptor: Descriptor) -> PyResult<Self> {
+    /// `context`: a copy of the current one where nothing else is asked for.
+    pub fn new(
+        owner: &Bound<'_, LoopCore>,
+        descriptor: Descriptor,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
         Ok(Self {
             owner: owner.clone().unbind(),
-            context: crate::ffi::context::copy_current(owner.py())?.unbind(),
+            context: match context {
+                Some(context) => context,
+                None => context::copy_current(owner.py())?.unbind(),
+            },
             descriptor,
             registration: Registration::default(),
+            lost_with: LoopCell::new(None),
         })
     }
 
     pub fn visit(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         visit.call(&self.owner)?;
         visit.call(&self.context)?;
+        self.lost_with.peek(|exc| visit.call(exc)).unwrap_or(Ok(()))?;
         self.descriptor.visit(visit)
     }
 }
@@ -46,44 +60,70 @@ pub trait Ending: PyClass<Frozen = True> + Sync {
     fn protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>>;
     /// Gives up the protocol, after its last callback.
     fn forget_protocol(&self, py: Python<'_>);
-    /// Gives up what is queued.
-    fn clear_queue(&self, py: Python<'_>);
+    /// Sends what was gathered and never tried. Runs callbacks of the protocol, and may lose the transport.
+    fn send_gathered(_slf: &Bound<'_, Self>) -> PyResult<()> {
+        Ok(())
+    }
+    /// Nothing is left to send.
+    fn is_drained(&self, _py: Python<'_>) -> bool {
+        true
+    }
+    /// Tries once what was never tried, and gives up what is left. Runs no callbacks, and cannot fail: nobody is left
+    /// who could be told.
+    fn clear_queue(&self, _py: Python<'_>) {}
     /// Errors that only debug mode speaks of.
     fn is_quiet(py: Python<'_>, error: &PyErr) -> bool;
-    /// Starts to receive, after `connection_made`.
+    /// Tells the poller what the transport wants now.
     fn watch(&self, slf: &Bound<'_, Self>) -> std::io::Result<()>;
+    /// After `connection_lost`, while the descriptor is still open.
+    fn before_close(&self, _py: Python<'_>) {}
+    /// The descriptor is closed: whoever else waits for the end is told.
+    fn closed(_slf: &Bound<'_, Self>) -> PyResult<()> {
+        Ok(())
+    }
+}
+
+/// Makes it known to the loop: `connection_made`, reading and the waiter follow in the next tick.
+pub fn begin<T: Ending>(slf: &Bound<'_, T>, waiter: Option<Py<PyAny>>) -> PyResult<()> {
+    let py = slf.py();
+    let start = (slf.clone(), waiter).into_pyobject(py)?;
+    let owner = slf.get().body().owner.get();
+    owner.meter.with(py, |meter| meter.open_transports += 1);
+    owner.run_soon(py, start.into_any().unbind(), start_soon::<T>);
+    Ok(())
+}
+
+/// As a native completion: `(transport, waiter or None)`, one tick after the transport was made.
+fn start_soon<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (slf, waiter): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = object.extract()?;
+    let started = start(owner, slf.cast::<T>()?);
+    started.and(waiter.map_or(Ok(()), |waiter| life::resolve(&waiter)))
 }
 
 /// A transport's first callback, and what follows it.
 pub fn start<T: Ending>(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, T>) -> PyResult<()> {
     let py = owner.py();
     let this = slf.get();
-    if let Some(protocol) = this.protocol(py) {
-        life::connection_made(owner, this.body().context.bind(py), slf.as_any(), &protocol)?;
-    }
+    let made = match this.protocol(py) {
+        Some(protocol) => {
+            life::connection_made(owner, this.body().context.bind(py), slf.as_any(), &protocol)
+        }
+        None => Ok(()),
+    };
     if this.life(py) == Life::New {
         this.set_life(py, Life::Open);
     }
-    watch(slf)
-}
-
-/// As a native completion: `(transport, waiter or None)`, one tick after the transport was made.
-pub fn start_soon<T: Ending>(
-    owner: &Bound<'_, LoopCore>,
-    object: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let (slf, waiter): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = object.extract()?;
-    start(owner, slf.cast::<T>()?)?;
-    waiter.map_or(Ok(()), |waiter| life::resolve(&waiter))
+    made.and(watch(slf))
 }
 
 /// Tells the poller what the transport wants now; without readiness it cannot go on.
 pub fn watch<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
-    if slf.get().life(slf.py()).is_ended() {
+    let py = slf.py();
+    if slf.get().life(py).is_ended() {
         return Ok(());
     }
     slf.get().watch(slf).or_else(|e| {
-        let error = errors::os_error("epoll_ctl", &e);
+        let error = errors::os_error_on("epoll_ctl", slf.get().body().descriptor.fd(py), &e);
         fatal(slf, error, "Fatal error: cannot watch descriptor")
     })
 }
@@ -99,66 +139,82 @@ pub fn fatal<T: Ending>(slf: &Bound<'_, T>, error: PyErr, message: &str) -> PyRe
     let quiet = T::is_quiet(py, &error);
     let protocol = this.protocol(py);
     let owner = this.body().owner.bind(py);
-    life::report_fatal(owner, slf.as_any(), protocol.as_ref(), message, error, quiet)?;
-    force_close(slf, Some(value))
+    let told = life::report_fatal(owner, slf.as_any(), protocol.as_ref(), message, error, quiet);
+    force_close(slf, Some(value));
+    told
 }
 
-/// Drops what is queued and schedules `connection_lost(exc)`.
-pub fn force_close<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
-    slf.get().clear_queue(slf.py());
-    lose(slf, exc)
+/// Closes when everything queued is sent; a second call does nothing.
+pub fn close<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
+    let py = slf.py();
+    let this = slf.get();
+    if !this.life(py).is_live() {
+        return Ok(());
+    }
+    // As if it had been sent when it was written: an empty queue ends the transport now.
+    let sent = T::send_gathered(slf);
+    if this.life(py).is_live() {
+        this.set_life(py, Life::Closing);
+        if this.is_drained(py) {
+            lose(slf, None);
+        } else {
+            return sent.and(watch(slf));
+        }
+    }
+    sent
+}
+
+/// Tries once what was never tried, drops the rest and schedules `connection_lost(exc)`.
+pub fn force_close<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) {
+    if !slf.get().life(slf.py()).is_ended() {
+        slf.get().clear_queue(slf.py());
+        lose(slf, exc);
+    }
 }
 
 /// Schedules `connection_lost(exc)`, once.
-pub fn lose<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+pub fn lose<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) {
     let py = slf.py();
     let this = slf.get();
     if this.life(py).is_ended() {
-        return Ok(());
+        return;
     }
     this.set_life(py, Life::Lost);
     let body = this.body();
+    body.lost_with.with(py, |slot| *slot = exc.map(Bound::unbind));
     let owner = body.owner.get();
-    let ended = body.registration.end(py, owner, body.descriptor.fd(py).is_ok());
-    let end = (slf.clone(), exc).into_pyobject(py)?;
-    owner.run_soon(py, end.into_any().unbind(), finish::<T>);
-    ended
+    body.registration.end(owner, slf.as_any(), body.descriptor.fd(py).is_ok());
+    owner.run_soon(py, slf.clone().into_any().unbind(), finish::<T>);
 }
 
 /// The last callback of a transport: `connection_lost`, then the descriptor closes.
 fn finish<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = owner.py();
-    let (slf, exc): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = object.extract()?;
-    let this = slf.cast::<T>()?.get();
+    let slf = object.cast::<T>()?;
+    let this = slf.get();
     let body = this.body();
     let protocol = this.protocol(py);
-    let told = match &protocol {
+    let exc = body.lost_with.take(py);
+    let (told, counted) = match &protocol {
         Some(protocol) => {
-            let told = life::connection_lost(body.context.bind(py), protocol, exc.as_ref());
-            owner.get().lap(owner, protocol)?;
-            told
+            let exc = exc.as_ref().map(|exc| exc.bind(py));
+            let told = life::connection_lost(body.context.bind(py), protocol, exc);
+            (told, owner.get().lap(owner, protocol))
         }
-        None => Ok(()),
+        None => (Ok(()), Ok(())),
     };
     this.set_life(py, Life::Closed);
     this.forget_protocol(py);
+    this.before_close(py);
     let closed = body.descriptor.close(py);
     owner.get().meter.with(py, |meter| meter.open_transports -= 1);
-    for outcome in [told, closed] {
-        if let Err(error) = outcome {
+    let mut outcome = counted;
+    for step in [told, closed, T::closed(slf)] {
+        if let Err(error) = step {
             let text = "Exception in callback: protocol.connection_lost() failed.";
-            life::report_failure(owner, &slf, protocol.as_ref(), text, error)?;
+            let told = life::report_failure(owner, object, protocol.as_ref(), text, error);
+            outcome = outcome.and(told);
         }
     }
-    Ok(())
-}
-
-/// Makes it known to the loop: `connection_made`, reading and the waiter follow in the next tick.
-pub fn begin<T: Ending>(slf: &Bound<'_, T>, waiter: Option<Py<PyAny>>) -> PyResult<()> {
-    let py = slf.py();
-    let owner = slf.get().body().owner.get();
-    owner.meter.with(py, |meter| meter.open_transports += 1);
-    let start = (slf.clone(), waiter).into_pyobject(py)?;
-    owner.run_soon(py, start.into_any().unbind(), start_soon::<T>);
-    Ok(())
+    outcome
 }

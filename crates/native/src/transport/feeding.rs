@@ -65,8 +65,8 @@ fn known_streams(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import("oneloop.stock_streams")?.call_method0("known")
 }
 
-/// True for a protocol whose `data_received` (bound: `method`) `Feeding` may stand for.
-pub fn is_stock_protocol(protocol: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// True for a protocol whose `data_received` `Feeding` may stand for.
+pub fn is_stock_protocol(protocol: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = protocol.py();
     let class = protocol.get_type();
     // Most programs never have such a protocol, and never pay for the question.
@@ -74,7 +74,8 @@ pub fn is_stock_protocol(protocol: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>)
         return Ok(false);
     }
     let is_known = Known::get(py)?.is_some_and(|known| class.is(&known.protocol));
-    Ok(is_known && is_of_class(method, &class, intern!(py, "data_received"))?)
+    let name = intern!(py, "data_received");
+    Ok(is_known && is_of_class(&protocol.getattr(name)?, &class, name)?)
 }
 
 /// True if a bound method is the class's, not one of the object's own.

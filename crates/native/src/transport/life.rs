@@ -75,11 +75,12 @@ pub fn connection_made(
     let made = context::run(context, || {
         protocol.call_method1(intern!(py, "connection_made"), (transport,)).map(drop)
     });
-    owner.get().lap(owner, protocol)?;
-    made.or_else(|error| {
+    let ended = owner.get().lap(owner, protocol);
+    let told = made.or_else(|error| {
         let text = "Exception in callback: protocol.connection_made() failed.";
         report_failure(owner, transport, Some(protocol), text, error)
-    })
+    });
+    told.and(ended)
 }
 
 /// Calls `protocol.connection_lost(exc)`; what it raises is returned, for the descriptor closes first.

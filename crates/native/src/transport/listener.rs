@@ -89,7 +89,7 @@ impl Listener {
             Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED | libc::EPROTO) => Ok(()),
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                 let first = self.state.with(py, |s| !std::mem::replace(&mut s.starved, true));
-                self.stop(py)?;
+                Self::stop(slf);
                 owner.call_method1(intern!(py, "_retry_accept"), (slf,))?;
                 if first {
                     let details = PyDict::new(py);
@@ -106,7 +106,7 @@ impl Listener {
             }
             _ => {
                 // Anything else would come again at once: rest, and say so.
-                self.stop(py)?;
+                Self::stop(slf);
                 owner.call_method1(intern!(py, "_retry_accept"), (slf,))?;
                 report(
                     owner,
@@ -122,9 +122,12 @@ impl Listener {
     fn connect(&self, owner: &Bound<'_, LoopCore>, fd: OwnedFd, peer: Address) -> PyResult<()> {
         let py = owner.py();
         if let Some(hand_over) = &self.hand_over {
-            let handed = Descriptor::bare(fd, self.kind)
-                .socket(py)
-                .and_then(|socket| hand_over.call1(py, (socket, address::to_python(py, &peer)?)));
+            // Like the callback of a reader that was added when the server started.
+            let context = context::copy(self.context.bind(py))?;
+            let handed = context::run(context.bind(py), || {
+                let socket = Descriptor::bare(fd, self.kind).socket(py)?;
+                hand_over.call1(py, (socket, address::to_python(py, &peer)?))
+            });
             return handed.map(drop).or_else(|error| self.creation_failed(owner, error));
         }
         let context = context::copy(self.context.bind(py))?;
@@ -134,7 +137,7 @@ impl Listener {
                     owner,
                     Descriptor::bare(fd, self.kind),
                     &protocol,
-                    context,
+                    Some(context),
                     Endpoint::accepted(&peer, self.local.clone()),
                     self.server.as_ref().map(|server| server.clone_ref(py)),
                 )
@@ -215,15 +218,16 @@ impl Listener {
         Ok(())
     }
 
-    /// Stop accepting; the socket stays open.
-    fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(token) = self.state.with(py, |s| s.token.take()) else { return Ok(()) };
-        let owner = self.owner.get();
-        let result = match self.fd(py) {
-            Ok(_) => owner.deregister(py, token),
-            Err(_) => owner.vacate(py, token),
-        };
-        result.map_err(|e| errors::os_error("epoll_ctl", &e))
+    /// Stop accepting; the socket stays open. Never fails.
+    fn stop(slf: &Bound<'_, Self>) {
+        let py = slf.py();
+        let this = slf.get();
+        let Some(token) = this.state.with(py, |s| s.token.take()) else { return };
+        let owner = this.owner.get();
+        match this.fd(py) {
+            Ok(_) => owner.deregister(slf.as_any(), token),
+            Err(_) => owner.vacate(slf.as_any(), token),
+        }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -10,7 +10,7 @@ use super::receive::receive;
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::{LoopCell, call, context};
+use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::sys::socket;
 use oneloop_engine::{Interest, Readiness};
@@ -62,8 +62,6 @@ impl Ending for ReadPipeTransport {
         drop(old);
     }
 
-    fn clear_queue(&self, _py: Python<'_>) {}
-
     /// A terminal whose other end is gone says EIO.
     fn is_quiet(py: Python<'_>, error: &PyErr) -> bool {
         error.is_instance_of::<PyOSError>(py)
@@ -113,14 +111,16 @@ impl ReadPipeTransport {
         }
         owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
         let Some(protocol) = self.protocol(py) else { return Ok(()) };
+        let name = intern!(py, "data_received");
         let outcome = context::run(self.body.context.bind(py), || {
-            call::call1(&protocol.getattr(intern!(py, "data_received"))?, data.as_any()).map(drop)
+            protocol.call_method1(name, (data,)).map(drop)
         });
-        owner.get().lap(owner, &protocol)?;
-        outcome.or_else(|error| {
+        let ended = owner.get().lap_method(owner, &protocol, name);
+        let told = outcome.or_else(|error| {
             let text = "Exception in callback: protocol.data_received() failed.";
             life::report_failure(owner, slf.as_any(), Some(&protocol), text, error)
-        })
+        });
+        told.and(ended)
     }
 
     fn end_of_file(&self, owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
@@ -129,7 +129,8 @@ impl ReadPipeTransport {
             imports::logger(owner.py())?.call_method1("info", (text,))?;
         }
         owner.get().run_soon(owner.py(), slf.clone().into_any().unbind(), tell_end_of_file);
-        ending::lose(slf, None)
+        ending::lose(slf, None);
+        Ok(())
     }
 
     fn set_reading_paused(slf: &Bound<'_, Self>, paused: bool) -> PyResult<()> {
@@ -149,14 +150,14 @@ fn tell_end_of_file(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> P
     let py = owner.py();
     let this = object.cast::<ReadPipeTransport>()?.get();
     let Some(protocol) = this.protocol(py) else { return Ok(()) };
-    let told = context::run(this.body.context.bind(py), || {
-        protocol.call_method0(intern!(py, "eof_received")).map(drop)
-    });
-    owner.get().lap(owner, &protocol)?;
-    told.or_else(|error| {
+    let name = intern!(py, "eof_received");
+    let told = context::run(this.body.context.bind(py), || protocol.call_method0(name).map(drop));
+    let ended = owner.get().lap_method(owner, &protocol, name);
+    let told = told.or_else(|error| {
         let text = "Exception in callback: protocol.eof_received() failed.";
         life::report_failure(owner, object, Some(&protocol), text, error)
-    })
+    });
+    told.and(ended)
 }
 
 /// The poller's word for a pipe.
@@ -190,15 +191,15 @@ impl ReadPipeTransport {
             reading_paused: false,
             last_read: 0,
         };
-        let body = Body::new(owner, end.descriptor)?;
+        let body = Body::new(owner, end.descriptor, None)?;
         let slf = Py::new(py, Self { body, extra: end.extra, state: LoopCell::new(state) })?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)
     }
 
     /// Close; `connection_lost(None)` follows, then the pipe object is closed.
-    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        ending::lose(slf, None)
+    fn close(slf: &Bound<'_, Self>) {
+        ending::lose(slf, None);
     }
 
     /// True if the transport is closing or closed.

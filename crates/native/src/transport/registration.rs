@@ -3,7 +3,6 @@
 //! Made by the first `set`, ended once by `end`; in between it follows what the transport wants.
 //! May not know why it wants it.
 
-use crate::errors;
 use crate::event_loop::{LoopCore, OnReady};
 use crate::ffi::LoopCell;
 use oneloop_engine::{Interest, Token};
@@ -32,7 +31,7 @@ impl Registration {
         let py = transport.py();
         let interest = if interest == Interest::NONE { Interest::EDGE } else { interest };
         if let Some(token) = self.0.get(py) {
-            return owner.change_interest(py, token, interest);
+            return owner.change_interest(transport, token, interest, false);
         }
         let object = transport.clone().unbind();
         let token = owner.register(py, fd, interest, object, on_ready)?;
@@ -40,11 +39,14 @@ impl Registration {
         Ok(())
     }
 
-    /// Ends it; the descriptor stays open. If somebody else has closed that, the number may be
+    /// Ends it, whatever happens (S9); the descriptor stays open. If somebody else has closed that, the number may be
     /// another connection's by now, and the kernel is not asked.
-    pub fn end(&self, py: Python<'_>, owner: &LoopCore, is_open: bool) -> PyResult<()> {
-        let Some(token) = self.0.take(py) else { return Ok(()) };
-        let result = if is_open { owner.deregister(py, token) } else { owner.vacate(py, token) };
-        result.map_err(|e| errors::os_error("epoll_ctl", &e))
+    pub fn end(&self, owner: &LoopCore, transport: &Bound<'_, PyAny>, is_open: bool) {
+        let Some(token) = self.0.take(transport.py()) else { return };
+        if is_open {
+            owner.deregister(transport, token);
+        } else {
+            owner.vacate(transport, token);
+        }
     }
 }

@@ -1,6 +1,10 @@
-//! `Outgoing` and `Sending`: how transports of bytes send. Small writes wait for the end of the tick
-//! and leave together, large ones go at once, and what the descriptor does not take waits for its
-//! writability.
+//! `Outgoing` and `Sending`: how transports of bytes send.
+//!
+//! The first write of a callback goes to the kernel at once: a peer may be waiting for it while the callback computes on.
+//! Writes that follow within the same callback and some 50 µs are gathered, and leave when that callback ends, in one
+//! vectored send; a later one goes at once again. What the descriptor does not take waits for its writability. Nothing
+//! that a program can see of the transport, and nothing that ends it, comes before what was gathered
+//! (docs/design/0011).
 //!
 //! Stream and write pipe transports are `Sending`; what follows from an empty queue, and how an
 //! error ends them, is theirs.
@@ -12,19 +16,22 @@ use crate::errors;
 use crate::event_loop::LoopCore;
 use crate::ffi::{Object, buffer};
 use crate::imports;
+use oneloop_engine::sys::{clock, fork};
 use pyo3::PyClass;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::fd::RawFd;
 
-/// A write of this length is sent at once, with what is queued before it: at the end of the tick its
-/// bytes would have left the processor's cache, which costs more than the system call that
-/// gathering saves.
+/// A write of this length is never gathered: copying it or keeping it out of the processor's cache costs more than the
+/// system call that gathering saves.
 const LONG_WRITE: usize = 8 * 1024;
-/// So much gathered is sent without waiting for the end of the tick.
+/// So much gathered is sent without waiting for the end of the callback.
 const GATHERED: usize = 64 * 1024;
+/// Writes are gathered for so long after the last send.
+const GATHERING_CYCLES: u64 = 50 * clock::CYCLES_PER_US;
 /// asyncio warns about writes to a lost connection from this many on.
 const WARN_AFTER: u32 = 5;
 
@@ -34,10 +41,101 @@ pub struct Outgoing {
     pub flow: Flow,
     /// The descriptor took no more; waiting for writability.
     pub blocked: bool,
-    /// On the loop's list of transports to flush at the end of the tick.
-    dirty: bool,
+    /// On the loop's list of what leaves at the end of the callback.
+    gathering: bool,
+    /// The callback in which a write last went at once.
+    callback: u64,
+    /// When the last send ended, on the cycle counter.
+    sent_at: u64,
+    /// Of the process that has queued what is in the queue: a forked child must not send it a second time.
+    forks: u32,
     /// Writes after the connection was lost, for asyncio's warning.
     writes_after_loss: u32,
+}
+
+/// What becomes of a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Now,
+    Gather,
+    /// Behind what the descriptor did not take.
+    Wait,
+}
+
+impl Outgoing {
+    /// How a write of `len` bytes goes. `callback`: the one that the loop's thread is in, if it is that which writes.
+    fn way(&mut self, callback: Option<u64>, len: usize) -> Way {
+        if self.blocked {
+            return Way::Wait;
+        }
+        let is_close = callback == Some(self.callback)
+            && clock::cycles().wrapping_sub(self.sent_at) < GATHERING_CYCLES;
+        if is_close && len < LONG_WRITE && self.queue.len_bytes() + len < GATHERED {
+            return Way::Gather;
+        }
+        self.callback = callback.unwrap_or(0);
+        Way::Now
+    }
+
+    /// Something was gathered and never tried.
+    fn has_gathered(&self) -> bool {
+        !self.blocked && !self.queue.is_empty()
+    }
+
+    /// Sends at once what may go at once, and queues the rest; how, and how many bytes have been sent.
+    fn write(
+        &mut self,
+        way: Way,
+        fd: io::Result<RawFd>,
+        data: &Data<'_, '_>,
+        channel: Channel,
+    ) -> io::Result<usize> {
+        let mut sent = 0;
+        if way == Way::Now && self.queue.is_empty() {
+            sent = match fd.and_then(|fd| channel.send(fd, data.bytes)) {
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+                other => other?,
+            };
+            self.sent_at = clock::cycles();
+            if sent == data.bytes.len() {
+                return Ok(sent);
+            }
+            self.blocked = true;
+        }
+        self.enqueue(data, sent);
+        Ok(sent)
+    }
+
+    fn enqueue(&mut self, data: &Data<'_, '_>, from: usize) {
+        self.drop_parents_queue();
+        match data.object {
+            Some(object) => self.queue.push_object(object, from),
+            None => self.queue.push_copy(&data.bytes[from..]),
+        }
+    }
+
+    /// The child of a fork drops what its parent has queued, for the parent sends that (S6).
+    fn drop_parents_queue(&mut self) {
+        let forks = fork::generation();
+        if self.forks != forks {
+            self.forks = forks;
+            self.queue = WriteQueue::default();
+        }
+    }
+
+    /// Sends as much of the queue as the descriptor takes.
+    fn send(&mut self, py: Python<'_>, fd: RawFd, channel: Channel) -> io::Result<usize> {
+        self.drop_parents_queue();
+        let sent = self.queue.send(py, fd, channel);
+        self.sent_at = clock::cycles();
+        sent
+    }
+}
+
+/// What is written, and the object that it can be kept by if it never changes.
+struct Data<'a, 'py> {
+    bytes: &'a [u8],
+    object: Option<&'a Bound<'py, PyBytes>>,
 }
 
 pub trait Sending: PyClass<Frozen = True> + Sync {
@@ -62,67 +160,75 @@ pub fn is_bytes_like(data: &Bound<'_, PyAny>) -> bool {
         || data.is_instance_of::<PyMemoryView>()
 }
 
-/// Queues bytes-like data, and decides whether they go now or at the end of the tick.
+/// Sends bytes-like data, or queues it.
 pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
-    let (length, queued) = if let Ok(bytes) = data.cast_exact::<PyBytes>() {
-        this.outgoing(py, |out| {
-            out.queue.push_object(bytes, 0);
-            (bytes.as_bytes().len(), out.queue.len_bytes())
-        })
-    } else {
-        // What is left of a long one has been refused already.
-        (0, push_mutable(slf, data)?)
-    };
-    if queued == 0 {
-        return Ok(());
-    }
     let owner = this.owner().get();
-    let (blocked, dirty) = this.outgoing(py, |out| (out.blocked, out.dirty));
-    let at_once = length >= LONG_WRITE || queued >= GATHERED || !owner.is_in_tick();
-    if !blocked && at_once {
-        send(slf)?;
-    } else if !blocked && !dirty {
-        this.outgoing(py, |out| out.dirty = true);
-        owner.flush_later(py, Object::new(slf.clone().into_any()), flush::<T>);
-    }
-    maybe_pause_protocol(slf)
-}
-
-/// Queues what the caller may change after the call, and therefore copies it; of a long one only what
-/// the descriptor does not take at once. Returns the length of the queue.
-fn push_mutable<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let py = slf.py();
-    let this = slf.get();
-    let mut sent = Ok(0);
-    let queued = buffer::with_bytes(data, |bytes| {
-        let direct = bytes.len() >= LONG_WRITE
-            && this.outgoing(py, |out| !out.blocked && out.queue.is_empty());
-        if direct {
-            sent = this.descriptor().fd(py).and_then(|fd| match T::CHANNEL.send(fd, bytes) {
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    Ok(0)
-                }
-                other => other,
-            });
+    let callback = owner.current_callback();
+    let fd = this.descriptor().fd(py);
+    let written = buffer::with_bytes(data, |bytes| {
+        if bytes.is_empty() {
+            return None;
         }
-        match &sent {
-            Ok(sent) => this.outgoing(py, |out| {
-                out.queue.push_copy(&bytes[*sent..]);
-                out.queue.len_bytes()
-            }),
-            Err(_) => 0,
-        }
+        let data = Data { bytes, object: data.cast_exact::<PyBytes>().ok() };
+        Some(this.outgoing(py, |out| {
+            let way = out.way(callback, bytes.len());
+            (way, out.write(way, fd, &data, T::CHANNEL))
+        }))
     })?;
-    match sent {
-        Ok(sent) => this.owner().get().meter.with(py, |meter| meter.bytes_out += sent as u64),
+    let Some((way, written)) = written else { return Ok(()) };
+    match written {
+        Ok(0) => {}
+        Ok(sent) => owner.meter.with(py, |meter| meter.bytes_out += sent as u64),
         Err(e) => {
             let error = errors::os_error_on("send", this.descriptor().fd(py), &e);
-            this.send_failed(slf, error)?;
+            return this.send_failed(slf, error);
         }
     }
-    Ok(queued)
+    settle(slf, way)
+}
+
+/// Sends several pieces as one write. All are bytes-like: the caller has looked.
+pub fn push_all<T: Sending>(slf: &Bound<'_, T>, pieces: &[Bound<'_, PyAny>]) -> PyResult<()> {
+    let py = slf.py();
+    let this = slf.get();
+    let callback = this.owner().get().current_callback();
+    let mut len = 0;
+    for piece in pieces {
+        len += buffer::with_bytes(piece, |bytes| {
+            let data = Data { bytes, object: piece.cast_exact::<PyBytes>().ok() };
+            this.outgoing(py, |out| out.enqueue(&data, 0));
+            bytes.len()
+        })?;
+    }
+    if len == 0 {
+        return Ok(());
+    }
+    let way = this.outgoing(py, |out| out.way(callback, len));
+    settle(slf, way)
+}
+
+/// What follows a write: what is queued and may go goes, now or at the end of the callback; the rest waits.
+fn settle<T: Sending>(slf: &Bound<'_, T>, way: Way) -> PyResult<()> {
+    let py = slf.py();
+    let this = slf.get();
+    let (is_empty, blocked, gathering) =
+        this.outgoing(py, |out| (out.queue.is_empty(), out.blocked, out.gathering));
+    if is_empty {
+        return Ok(());
+    }
+    match (way, blocked) {
+        (Way::Now, true) => this.watch_writing(slf)?,
+        (Way::Now, false) => send(slf)?,
+        (Way::Gather, _) if !gathering => {
+            this.outgoing(py, |out| out.gathering = true);
+            let object = Object::new(slf.clone().into_any());
+            this.owner().get().flush_after_callback(py, object, flush::<T>);
+        }
+        (Way::Gather | Way::Wait, _) => {}
+    }
+    maybe_pause_protocol(slf)
 }
 
 /// Sends what the descriptor takes, and does what follows from an empty or a blocked queue.
@@ -130,7 +236,7 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
     let sent = match this.descriptor().fd(py) {
-        Ok(fd) => this.outgoing(py, |out| out.queue.send(py, fd, T::CHANNEL)),
+        Ok(fd) => this.outgoing(py, |out| out.send(py, fd, T::CHANNEL)),
         Err(e) => Err(e),
     };
     match sent {
@@ -156,14 +262,23 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     if this.outgoing(py, |out| out.queue.is_empty()) { this.drained(slf) } else { Ok(()) }
 }
 
-/// The end of the tick.
+/// The end of the callback.
 fn flush<T: Sending>(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast::<T>()?;
-    let wanted = slf.get().outgoing(slf.py(), |out| {
-        out.dirty = false;
-        !out.blocked && !out.queue.is_empty()
-    });
-    if wanted { send(slf) } else { Ok(()) }
+    slf.get().outgoing(slf.py(), |out| out.gathering = false);
+    send_gathered(slf)
+}
+
+/// Sends what was gathered: whatever comes next comes after it, as if each write had gone at once.
+pub fn send_gathered<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
+    let has_gathered = slf.get().outgoing(slf.py(), |out| out.has_gathered());
+    if has_gathered { send(slf) } else { Ok(()) }
+}
+
+/// Bytes that the descriptor has not taken.
+pub fn queued_len<T: Sending>(slf: &Bound<'_, T>) -> PyResult<usize> {
+    send_gathered(slf)?;
+    Ok(slf.get().outgoing(slf.py(), |out| out.queue.len_bytes()))
 }
 
 pub fn maybe_pause_protocol<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
@@ -185,12 +300,20 @@ fn tell_protocol<T: Sending>(slf: &Bound<'_, T>, method: &str) -> PyResult<()> {
     flow::tell(slf.get().owner().bind(slf.py()), slf.as_any(), protocol.as_ref(), method)
 }
 
-/// Drops what is queued; to be followed by the end of the transport.
+/// Tries once what was never tried and drops the rest; to be followed by the end of the transport.
 pub fn clear<T: Sending>(this: &T, py: Python<'_>) {
-    let queue = this.outgoing(py, |out| {
+    let fd = this.descriptor().fd(py);
+    let (sent, queue) = this.outgoing(py, |out| {
+        let sent = match fd {
+            Ok(fd) if out.has_gathered() => out.send(py, fd, T::CHANNEL),
+            _ => Ok(0),
+        };
         out.blocked = false;
-        std::mem::take(&mut out.queue)
+        (sent, std::mem::take(&mut out.queue))
     });
+    // A peer that takes nothing any more: the connection ends all the same.
+    let sent = sent.unwrap_or(0);
+    this.owner().get().meter.with(py, |meter| meter.bytes_out += sent as u64);
     drop(queue);
 }
 

@@ -1,5 +1,6 @@
 //! How a stream transport receives: one receive per readiness, whatever its size.
 
+use super::ending;
 use super::feeding::Feeding;
 use super::life::Life;
 use super::protocol::{Receiver, StreamProtocol};
@@ -7,9 +8,9 @@ use super::receive::receive;
 use super::stream::StreamTransport;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::{Object, buffer, call, context};
+use crate::ffi::{Object, buffer, context};
 use oneloop_engine::sys::socket;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PySystemExit};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
@@ -21,20 +22,17 @@ impl StreamTransport {
         slf: &Bound<'_, Self>,
     ) -> PyResult<()> {
         let py = owner.py();
-        let receiver =
-            self.state.with(py, |s| s.protocol.as_ref().map(|p| p.receiver.clone_ref(py)));
+        let known = self.state.with(py, |s| {
+            s.protocol.as_ref().map(|p| (p.object.bind(py).clone(), p.receiver.clone_ref(py)))
+        });
+        let Some((protocol, receiver)) = known else { return Ok(()) };
         match receiver {
-            Some(Receiver::Data(method)) => self.read_data(owner, slf, method.bind(py)),
-            Some(Receiver::Stream { data_received, vetted }) => {
-                match self.feeding(owner, vetted)? {
-                    Some(feeding) => self.read_fed(owner, slf, feeding, data_received.bind(py)),
-                    None => self.read_data(owner, slf, data_received.bind(py)),
-                }
-            }
-            Some(Receiver::Buffer { get_buffer, buffer_updated }) => {
-                self.read_into(owner, slf, get_buffer.bind(py), buffer_updated.bind(py))
-            }
-            None => Ok(()),
+            Receiver::Data => self.read_data(owner, slf, &protocol),
+            Receiver::Stream { vetted } => match self.feeding(owner, &protocol, vetted)? {
+                Some(feeding) => self.read_fed(owner, slf, feeding, &protocol),
+                None => self.read_data(owner, slf, &protocol),
+            },
+            Receiver::Buffer => self.read_into(owner, slf, &protocol),
         }
     }
 
@@ -42,17 +40,17 @@ impl StreamTransport {
     fn feeding<'py>(
         &self,
         owner: &Bound<'py, LoopCore>,
+        protocol: &Bound<'py, PyAny>,
         mut vetted: Option<Object>,
     ) -> PyResult<Option<Feeding<'py>>> {
         let py = owner.py();
-        let Some(protocol) = self.protocol(py) else { return Ok(None) };
         let is_new = vetted.is_none();
-        let feeding = Feeding::find(owner.get(), &protocol, &mut vetted)?;
+        let feeding = Feeding::find(owner.get(), protocol, &mut vetted)?;
         if is_new && vetted.is_some() {
             let old = self.state.with(py, |s| match &mut s.protocol {
-                Some(StreamProtocol {
-                    receiver: Receiver::Stream { vetted: kept, .. }, ..
-                }) => std::mem::replace(kept, vetted),
+                Some(StreamProtocol { receiver: Receiver::Stream { vetted: kept }, .. }) => {
+                    std::mem::replace(kept, vetted)
+                }
                 _ => vetted,
             });
             drop(old);
@@ -66,11 +64,11 @@ impl StreamTransport {
         owner: &Bound<'_, LoopCore>,
         slf: &Bound<'_, Self>,
         feeding: Feeding<'_>,
-        data_received: &Bound<'_, PyAny>,
+        protocol: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let py = owner.py();
         let last = self.state.with(py, |s| s.last_read);
-        let outcome = match self.descriptor.fd(py) {
+        let outcome = match self.body.descriptor.fd(py) {
             Ok(fd) => feeding.receive(owner, fd, last),
             Err(e) => Ok(Err(e)),
         };
@@ -83,22 +81,22 @@ impl StreamTransport {
             Ok(Ok(len)) => {
                 self.state.with(py, |s| s.last_read = len);
                 owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
-                context::run(self.context.bind(py), || feeding.finish())
+                context::run(self.body.context.bind(py), || feeding.finish())
             }
             Err(error) => Err(error),
         };
-        self.received(owner, slf, data_received, outcome)
+        self.received(owner, slf, protocol, outcome)
     }
 
     fn read_data(
         &self,
         owner: &Bound<'_, LoopCore>,
         slf: &Bound<'_, Self>,
-        data_received: &Bound<'_, PyAny>,
+        protocol: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let py = owner.py();
         let last = self.state.with(py, |s| s.last_read);
-        let received = match self.descriptor.fd(py) {
+        let received = match self.body.descriptor.fd(py) {
             Ok(fd) => receive(owner, fd, last, socket::recv)?,
             Err(e) => Err(e),
         };
@@ -112,10 +110,10 @@ impl StreamTransport {
             return self.end_of_file(owner, slf);
         }
         owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
-        let outcome = context::run(self.context.bind(py), || {
-            call::call1(data_received, data.as_any()).map(drop)
+        let outcome = context::run(self.body.context.bind(py), || {
+            protocol.call_method1(intern!(py, "data_received"), (data,)).map(drop)
         });
-        self.received(owner, slf, data_received, outcome)
+        self.received(owner, slf, protocol, outcome)
     }
 
     /// `data_received`, or what stood for it, has ended.
@@ -123,30 +121,23 @@ impl StreamTransport {
         &self,
         owner: &Bound<'_, LoopCore>,
         slf: &Bound<'_, Self>,
-        data_received: &Bound<'_, PyAny>,
+        protocol: &Bound<'_, PyAny>,
         outcome: PyResult<()>,
     ) -> PyResult<()> {
-        owner.get().lap(owner, data_received)?;
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(error) => self.callback_failed(
-                slf,
-                error,
-                "Fatal error: protocol.data_received() call failed.",
-            ),
-        }
+        let ended = owner.get().lap_method(owner, protocol, intern!(owner.py(), "data_received"));
+        let text = "Fatal error: protocol.data_received() call failed.";
+        outcome.or_else(|error| ending::fatal(slf, error, text)).and(ended)
     }
 
     fn read_into(
         &self,
         owner: &Bound<'_, LoopCore>,
         slf: &Bound<'_, Self>,
-        get_buffer: &Bound<'_, PyAny>,
-        buffer_updated: &Bound<'_, PyAny>,
+        protocol: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let py = owner.py();
-        let room = context::run(self.context.bind(py), || {
-            let target = get_buffer.call1((-1,))?;
+        let room = context::run(self.body.context.bind(py), || {
+            let target = protocol.call_method1(intern!(py, "get_buffer"), (-1,))?;
             let view = buffer::View::writable(&target)?;
             if view.len() == 0 {
                 return Err(PyRuntimeError::new_err("get_buffer() returned an empty buffer"));
@@ -156,11 +147,8 @@ impl StreamTransport {
         let mut view = match room {
             Ok(view) => view,
             Err(error) => {
-                return self.callback_failed(
-                    slf,
-                    error,
-                    "Fatal error: protocol.get_buffer() call failed.",
-                );
+                let text = "Fatal error: protocol.get_buffer() call failed.";
+                return ending::fatal(slf, error, text);
             }
         };
         // The callback may have closed or paused the transport.
@@ -168,7 +156,7 @@ impl StreamTransport {
             return Ok(());
         }
         let received =
-            self.descriptor.fd(py).and_then(|fd| socket::recv(fd, view.as_mut_slice(py)));
+            self.body.descriptor.fd(py).and_then(|fd| socket::recv(fd, view.as_mut_slice(py)));
         // The protocol may resize its buffer in buffer_updated().
         drop(view);
         let len = match received {
@@ -179,17 +167,13 @@ impl StreamTransport {
             return self.end_of_file(owner, slf);
         }
         owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
-        let outcome =
-            context::run(self.context.bind(py), || buffer_updated.call1((len,)).map(drop));
-        owner.get().lap(owner, buffer_updated)?;
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(error) => self.callback_failed(
-                slf,
-                error,
-                "Fatal error: protocol.buffer_updated() call failed.",
-            ),
-        }
+        let name = intern!(py, "buffer_updated");
+        let outcome = context::run(self.body.context.bind(py), || {
+            protocol.call_method1(name, (len,)).map(drop)
+        });
+        let ended = owner.get().lap_method(owner, protocol, name);
+        let text = "Fatal error: protocol.buffer_updated() call failed.";
+        outcome.or_else(|error| ending::fatal(slf, error, text)).and(ended)
     }
 
     fn end_of_file(&self, owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
@@ -199,48 +183,28 @@ impl StreamTransport {
             s.protocol.as_ref().map(|p| p.object.bind(py).clone())
         });
         let Some(protocol) = protocol else { return Ok(()) };
-        let keep_open = context::run(self.context.bind(py), || {
-            protocol.call_method0(intern!(py, "eof_received"))?.is_truthy()
-        });
-        owner.get().lap(owner, &protocol)?;
-        match keep_open {
+        let name = intern!(py, "eof_received");
+        let keep_open =
+            context::run(self.body.context.bind(py), || protocol.call_method0(name)?.is_truthy());
+        let ended = owner.get().lap_method(owner, &protocol, name);
+        let done = match keep_open {
             // The writing side stays open; nothing is left to read.
-            Ok(true) => match self.update_interest(slf) {
-                Ok(()) => Ok(()),
-                Err(e) => self.cannot_watch(slf, &e),
-            },
-            Ok(false) => self.begin_close(slf),
-            Err(error) => self.callback_failed(
-                slf,
-                error,
-                "Fatal error: protocol.eof_received() call failed.",
-            ),
-        }
+            Ok(true) => ending::watch(slf),
+            Ok(false) => ending::close(slf),
+            Err(error) => {
+                ending::fatal(slf, error, "Fatal error: protocol.eof_received() call failed.")
+            }
+        };
+        done.and(ended)
     }
 
     fn read_failed(&self, slf: &Bound<'_, Self>, error: &io::Error) -> PyResult<()> {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
             _ => {
-                let error = errors::os_error_on("recv", self.descriptor.fd(slf.py()), error);
-                self.fatal(slf, error, "Fatal read error on socket transport")
+                let error = errors::os_error_on("recv", self.body.descriptor.fd(slf.py()), error);
+                ending::fatal(slf, error, "Fatal read error on socket transport")
             }
         }
-    }
-
-    /// A protocol callback raised: the connection ends, the loop lives on (S7).
-    pub(super) fn callback_failed(
-        &self,
-        slf: &Bound<'_, Self>,
-        error: PyErr,
-        message: &str,
-    ) -> PyResult<()> {
-        let py = slf.py();
-        if error.is_instance_of::<PyKeyboardInterrupt>(py)
-            || error.is_instance_of::<PySystemExit>(py)
-        {
-            return Err(error);
-        }
-        self.fatal(slf, error, message)
     }
 }

@@ -1,6 +1,7 @@
 //! What a stream transport adds to `Sending`: end of file, and the waits of `sendfile`.
 
 use super::descriptor::Descriptor;
+use super::ending::{self, Ending};
 use super::life::{Life, resolve};
 use super::sending::{self, Outgoing, Sending};
 use super::stream::StreamTransport;
@@ -12,6 +13,7 @@ use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
 use std::ffi::CStr;
 
 impl Sending for StreamTransport {
@@ -22,11 +24,11 @@ impl Sending for StreamTransport {
     }
 
     fn owner(&self) -> &Py<LoopCore> {
-        &self.owner
+        &self.body.owner
     }
 
     fn descriptor(&self) -> &Descriptor {
-        &self.descriptor
+        &self.body.descriptor
     }
 
     fn current_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
@@ -34,10 +36,7 @@ impl Sending for StreamTransport {
     }
 
     fn watch_writing(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        match self.update_interest(slf) {
-            Ok(()) => Ok(()),
-            Err(e) => self.cannot_watch(slf, &e),
-        }
+        ending::watch(slf)
     }
 
     fn drained(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
@@ -49,7 +48,8 @@ impl Sending for StreamTransport {
             resolve(waiter.bind(py))?;
         }
         if life == Life::Closing {
-            return self.lose(slf, None);
+            ending::lose(slf, None);
+            return Ok(());
         }
         if eof && !life.is_ended() {
             return self.shut_down(slf);
@@ -58,7 +58,7 @@ impl Sending for StreamTransport {
     }
 
     fn send_failed(&self, slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
-        self.fatal(slf, error, "Fatal write error on socket transport")
+        ending::fatal(slf, error, "Fatal write error on socket transport")
     }
 }
 
@@ -94,11 +94,11 @@ impl StreamTransport {
     }
 
     fn shut_down(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        match self.descriptor.fd(slf.py()).and_then(socket::shutdown_write) {
+        match self.body.descriptor.fd(slf.py()).and_then(socket::shutdown_write) {
             // ENOTCONN: the peer is gone already, which reading finds out.
             Err(e) if e.raw_os_error() != Some(libc::ENOTCONN) => {
                 let error = errors::os_error("shutdown", &e);
-                self.fatal(slf, error, "Fatal error on transport shutdown")
+                ending::fatal(slf, error, "Fatal error on transport shutdown")
             }
             _ => Ok(()),
         }
@@ -124,18 +124,35 @@ impl StreamTransport {
 
 #[pymethods]
 impl StreamTransport {
-    /// Queue several bytes-like objects, in order.
+    /// Send several bytes-like objects, in order, as one write. TypeError if one of them is not: then none is sent.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
-        slf.get().refuse_writes(slf.py(), "writelines")?;
-        for data in list_of_data.try_iter()? {
-            Self::write_bytes_like(slf, &data?)?;
+        let py = slf.py();
+        let this = slf.get();
+        this.refuse_writes(py, "writelines")?;
+        let bytes_like = |data: PyResult<Bound<'_, PyAny>>| {
+            let data = data?;
+            if sending::is_bytes_like(&data) {
+                return Ok(data.unbind());
+            }
+            // As in asyncio: whatever has a buffer will do, and whatever has none is a TypeError.
+            Ok(PyMemoryView::from(&data)?.into_any().unbind())
+        };
+        let pieces = list_of_data.try_iter()?.map(bytes_like).collect::<PyResult<Vec<_>>>()?;
+        if pieces.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        // The iterator's own code may have closed the transport.
+        if this.state.with(py, |s| s.life.is_ended()) {
+            return sending::write_after_loss(slf, "socket.send() raised exception.");
+        }
+        let pieces: Vec<_> = pieces.into_iter().map(|piece| piece.into_bound(py)).collect();
+        sending::push_all(slf, &pieces)
     }
 
     /// End the writing side after what is queued; reading goes on.
     fn write_eof(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
+        sending::send_gathered(slf)?;
         let (first, empty) = this.state.with(slf.py(), |s| {
             let open = s.life.is_live() && !s.write_eof;
             s.write_eof |= open;
@@ -165,8 +182,8 @@ impl StreamTransport {
     }
 
     /// Bytes that are queued and not sent.
-    fn get_write_buffer_size(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |s| s.out.queue.len_bytes())
+    fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<usize> {
+        sending::queued_len(slf)
     }
 
     /// The water marks as `(low, high)`, in bytes.
@@ -198,7 +215,8 @@ impl StreamTransport {
         if this.state.with(py, |s| s.empty_waiter.is_some()) {
             return Err(PyRuntimeError::new_err("Empty waiter is already set"));
         }
-        let waiter = this.owner.bind(py).call_method0(intern!(py, "create_future"))?;
+        sending::send_gathered(slf)?;
+        let waiter = this.body.owner.bind(py).call_method0(intern!(py, "create_future"))?;
         let kept = waiter.clone().unbind();
         let empty = this.state.with(py, |s| {
             s.empty_waiter = Some(kept);
@@ -219,10 +237,10 @@ impl StreamTransport {
     fn _wait_writable<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let this = slf.get();
-        let waiter = this.owner.bind(py).call_method0(intern!(py, "create_future"))?;
+        let waiter = this.body.owner.bind(py).call_method0(intern!(py, "create_future"))?;
         let kept = waiter.clone().unbind();
         this.state.with(py, |s| s.writable_waiters.push(kept));
-        this.update_interest(slf).map_err(|e| errors::os_error("epoll_ctl", &e))?;
+        this.watch(slf).map_err(|e| errors::os_error("epoll_ctl", &e))?;
         Ok(waiter)
     }
 }
@@ -238,10 +256,7 @@ impl StreamTransport {
             }
             changed
         });
-        if changed && let Err(e) = this.update_interest(slf) {
-            return this.cannot_watch(slf, &e);
-        }
-        Ok(())
+        if changed { ending::watch(slf) } else { Ok(()) }
     }
 }
 
@@ -251,7 +266,7 @@ struct Write;
 impl FastMethod for Write {
     type Class = StreamTransport;
     const NAME: &'static CStr = c"write";
-    const DOC: &'static CStr = c"write($self, /, data)\n--\n\nQueue bytes-like data to be sent; small writes of one tick leave in one system call.\n\nTypeError for anything but bytes, bytearray and memoryview; RuntimeError after write_eof().\nData written after the connection was lost is dropped.";
+    const DOC: &'static CStr = c"write($self, /, data)\n--\n\nSend bytes-like data, or queue what the socket does not take.\n\nThe first write of a callback goes to the socket at once; those that follow it closely leave together when the callback ends.\n\nTypeError for anything but bytes, bytearray and memoryview; RuntimeError after write_eof().\nData written after the connection was lost is dropped.";
 
     fn call<'py>(
         slf: Borrowed<'_, 'py, StreamTransport>,

@@ -17,7 +17,7 @@ use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::{PyAssertionError, PyBrokenPipeError, PyOSError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 
@@ -29,8 +29,7 @@ struct State {
 
 /// The writing end of a pipe; has the interface of `asyncio.WriteTransport`.
 ///
-/// Loop's thread only. Made by `connect_write_pipe` and for subprocesses. Other than in asyncio,
-/// small writes leave together at the end of the tick.
+/// Loop's thread only. Made by `connect_write_pipe` and for subprocesses.
 #[pyclass(frozen, dict, weakref, module = "oneloop")]
 pub struct WritePipeTransport {
     body: Body,
@@ -59,6 +58,14 @@ impl Ending for WritePipeTransport {
     fn forget_protocol(&self, py: Python<'_>) {
         let old = self.state.with(py, |s| s.protocol.take());
         drop(old);
+    }
+
+    fn send_gathered(slf: &Bound<'_, Self>) -> PyResult<()> {
+        sending::send_gathered(slf)
+    }
+
+    fn is_drained(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.out.queue.is_empty())
     }
 
     fn clear_queue(&self, py: Python<'_>) {
@@ -112,7 +119,10 @@ impl Sending for WritePipeTransport {
     }
 
     fn drained(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        if self.life(slf.py()) == Life::Closing { ending::lose(slf, None) } else { Ok(()) }
+        if self.life(slf.py()) == Life::Closing {
+            ending::lose(slf, None);
+        }
+        Ok(())
     }
 
     fn send_failed(&self, slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
@@ -135,7 +145,8 @@ impl WritePipeTransport {
         }
         let lost = self.state.with(py, |s| !s.out.queue.is_empty());
         let exc = lost.then(|| PyBrokenPipeError::new_err(()).into_value(py).into_bound(py));
-        ending::force_close(slf, exc.map(Bound::into_any))
+        ending::force_close(slf, exc.map(Bound::into_any));
+        Ok(())
     }
 }
 
@@ -169,13 +180,13 @@ impl WritePipeTransport {
         let text = "Pipe transport is only for pipes, sockets and character devices";
         let PipeEnd { descriptor, kind, extra } = PipeEnd::of(owner, pipe, extra, text)?;
         let state = State { life: Life::New, protocol: Some(protocol), out: Outgoing::default() };
-        let body = Body::new(owner, descriptor)?;
+        let body = Body::new(owner, descriptor, None)?;
         let slf = Py::new(py, Self { body, kind, extra, state: LoopCell::new(state) })?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)
     }
 
-    /// Queue bytes-like data to be sent; small writes of one tick leave in one system call.
+    /// Send bytes-like data, or queue what the pipe does not take.
     ///
     /// AssertionError for anything but bytes, bytearray and memoryview, as in asyncio. Data written
     /// after `close()` or after the reader has gone is dropped.
@@ -193,12 +204,10 @@ impl WritePipeTransport {
         sending::write_after_loss(slf, text)
     }
 
-    /// Queue several bytes-like objects, in order.
+    /// Send several bytes-like objects, in order; with a wrong one among them none is sent (TypeError).
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
-        for data in list_of_data.try_iter()? {
-            Self::write(slf, &data?)?;
-        }
-        Ok(())
+        let joined = PyBytes::new(slf.py(), b"").call_method1("join", (list_of_data,))?;
+        Self::write(slf, &joined)
     }
 
     /// True: closing is a pipe's end of file.
@@ -208,24 +217,17 @@ impl WritePipeTransport {
 
     /// The same as `close()`.
     fn write_eof(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (first, empty) = slf.get().state.with(slf.py(), |s| {
-            let first = s.life.is_live();
-            if first {
-                s.life = Life::Closing;
-            }
-            (first, s.out.queue.is_empty())
-        });
-        if first && empty { ending::lose(slf, None) } else { Ok(()) }
+        ending::close(slf)
     }
 
     /// Close after everything queued is sent; `connection_lost(None)` follows.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::write_eof(slf)
+        ending::close(slf)
     }
 
-    /// Close at once, dropping what is queued; `connection_lost(None)` follows.
-    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
-        ending::force_close(slf, None)
+    /// Close at once, dropping what the pipe has not taken; `connection_lost(None)` follows.
+    fn abort(slf: &Bound<'_, Self>) {
+        ending::force_close(slf, None);
     }
 
     /// True if the transport is closing or closed.
@@ -269,16 +271,17 @@ impl WritePipeTransport {
     /// Optional information on the transport: `pipe`, and what its maker added.
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info<'py>(
-        &self,
+        slf: &Bound<'py, Self>,
         name: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        pipe::info(&self.extra, name, default)
+        sending::send_gathered(slf)?;
+        pipe::info(&slf.get().extra, name, default)
     }
 
     /// Bytes that are queued and not sent.
-    fn get_write_buffer_size(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |s| s.out.queue.len_bytes())
+    fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<usize> {
+        sending::queued_len(slf)
     }
 
     /// The water marks as `(low, high)`, in bytes.

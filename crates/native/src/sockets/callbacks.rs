@@ -1,0 +1,100 @@
+//! `Callbacks`: what `add_reader` and `add_writer` have put on one descriptor.
+//!
+//! They are level-triggered, as asyncio's are, and run again and again until they are removed or replaced. May not know
+//! how the descriptor is registered.
+
+use super::Side;
+use super::watch::Watch;
+use crate::errors;
+use crate::event_loop::{Handle, LoopCore};
+use oneloop_engine::Interest;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
+use std::os::fd::RawFd;
+
+#[derive(Default)]
+pub struct Callbacks {
+    reader: Option<Py<Handle>>,
+    writer: Option<Py<Handle>>,
+}
+
+impl Callbacks {
+    pub fn on(&mut self, side: Side) -> &mut Option<Py<Handle>> {
+        match side {
+            Side::Read => &mut self.reader,
+            Side::Write => &mut self.writer,
+        }
+    }
+
+    /// None without any callback.
+    pub fn interest(&self) -> Option<Interest> {
+        match (&self.reader, &self.writer) {
+            (None, None) => None,
+            (Some(_), None) => Some(Interest::READ),
+            (None, Some(_)) => Some(Interest::WRITE),
+            (Some(_), Some(_)) => Some(Interest::READ | Interest::WRITE),
+        }
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.reader)?;
+        visit.call(&self.writer)
+    }
+}
+
+/// The methods of `oneloop.Loop` on descriptors.
+#[pymethods]
+impl LoopCore {
+    /// Watches `fd` on one side; a callback that was there is replaced and cancelled.
+    fn _add_callback_for(
+        slf: &Bound<'_, Self>,
+        fd: RawFd,
+        is_write: bool,
+        callback: Py<PyAny>,
+        args: &Bound<'_, PyTuple>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        slf.get().check_closed()?;
+        let handle = Handle::make(py, callback, args)?;
+        let side = if is_write { Side::Write } else { Side::Read };
+        let watch = Watch::on_current_file(slf, fd)?;
+        let old = watch.get().with(py, |s| s.callbacks.on(side).replace(handle));
+        if let Some(old) = old {
+            old.get().work.cancel(py);
+        }
+        if let Err(e) = Watch::update(&watch, slf, fd) {
+            let refused = watch.get().with(py, |s| s.callbacks.on(side).take());
+            drop(refused);
+            return Err(errors::os_error("epoll_ctl", &e));
+        }
+        Ok(())
+    }
+
+    /// True if a callback was there.
+    fn _remove_callback_for(slf: &Bound<'_, Self>, fd: RawFd, is_write: bool) -> PyResult<bool> {
+        let py = slf.py();
+        if slf.get().is_closed_now() {
+            return Ok(false);
+        }
+        let side = if is_write { Side::Write } else { Side::Read };
+        let Some(watch) = Watch::existing(slf, fd) else { return Ok(false) };
+        let Some(old) = watch.get().with(py, |s| s.callbacks.on(side).take()) else {
+            return Ok(false);
+        };
+        old.get().work.cancel(py);
+        Watch::update(&watch, slf, fd).map_err(|e| errors::os_error("epoll_ctl", &e))?;
+        Ok(true)
+    }
+
+    /// True if `fd` has a reader or a writer.
+    fn _has_callbacks_for(slf: &Bound<'_, Self>, fd: RawFd) -> bool {
+        Watch::existing(slf, fd)
+            .is_some_and(|watch| watch.get().with(slf.py(), |s| s.callbacks.interest().is_some()))
+    }
+
+    /// RuntimeError if a transport owns the descriptor.
+    fn _ensure_fd_no_transport(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
+        Watch::on(slf, fd).map(drop)
+    }
+}

@@ -1,0 +1,152 @@
+//! `Waiters`: the operations that wait for one socket of the program's (`sock_recv` and its kin).
+//!
+//! An operation always tries first, so that an edge is enough for it: the registration is made at the first wait and
+//! stays, and a waiting operation costs no system call but its own. Who closes the socket ends that registration in the
+//! kernel; the next operation on the number notices by the socket object's identity (S4).
+
+use super::Side;
+use super::watch::Watch;
+use crate::errors;
+use crate::event_loop::LoopCore;
+use oneloop_engine::Interest;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use pyo3::{PyTraverseError, PyVisit};
+use std::os::fd::RawFd;
+
+/// The socket object whose operations wait.
+enum Identity {
+    Weak(Py<PyWeakrefReference>),
+    /// Of an object that takes no weak references (`_socket.socket`, `__slots__`). Another object may have the address
+    /// later: the kernel is asked each time whether it is still the same file.
+    Address(usize),
+}
+
+impl Identity {
+    fn of(socket: &Bound<'_, PyAny>) -> Self {
+        PyWeakrefReference::new(socket).map_or_else(
+            |_takes_none| Self::Address(socket.as_ptr().addr()),
+            |weak| Self::Weak(weak.unbind()),
+        )
+    }
+
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Weak(weak) => Self::Weak(weak.clone_ref(py)),
+            Self::Address(address) => Self::Address(*address),
+        }
+    }
+
+    /// Whether it is this socket; `None` if only the kernel can tell.
+    fn is(&self, socket: &Bound<'_, PyAny>) -> Option<bool> {
+        match self {
+            Self::Weak(weak) => {
+                Some(weak.bind(socket.py()).upgrade().is_some_and(|known| known.is(socket)))
+            }
+            Self::Address(address) if *address == socket.as_ptr().addr() => None,
+            Self::Address(_) => Some(false),
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Waiters {
+    /// Futures.
+    read: Vec<Py<PyAny>>,
+    write: Vec<Py<PyAny>>,
+    socket: Option<Identity>,
+    /// An operation has waited for writability: keep hearing of it until it is no longer wanted.
+    wants_write: bool,
+}
+
+impl Waiters {
+    pub fn on(&mut self, side: Side) -> &mut Vec<Py<PyAny>> {
+        match side {
+            Side::Read => &mut self.read,
+            Side::Write => &mut self.write,
+        }
+    }
+
+    /// What they want on their own. None before the first wait.
+    pub fn edge_interest(&self) -> Option<Interest> {
+        self.socket.as_ref()?;
+        let edge = Interest::EDGE | Interest::READ;
+        Some(if self.wants_write { edge | Interest::WRITE } else { edge })
+    }
+
+    /// What they want beside callbacks, whose levels come again and again: only what is waited for now.
+    pub fn level_interest(&self) -> Interest {
+        let read = if self.read.is_empty() { Interest::NONE } else { Interest::READ };
+        let write = if self.write.is_empty() { Interest::NONE } else { Interest::WRITE };
+        read | write
+    }
+
+    /// Writability has been served: nobody needs to hear of it before the next wait.
+    pub fn settle_writing(&mut self) {
+        self.wants_write = !self.write.is_empty();
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(Identity::Weak(weak)) = &self.socket {
+            visit.call(weak)?;
+        }
+        self.read.iter().chain(&self.write).try_for_each(|waiter| visit.call(waiter))
+    }
+}
+
+impl Watch {
+    /// A future that is resolved when `socket` may be ready on `side`.
+    pub fn wait<'py>(
+        owner: &Bound<'py, LoopCore>,
+        socket: &Bound<'py, PyAny>,
+        fd: RawFd,
+        side: Side,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, Self>)> {
+        let py = owner.py();
+        let mut watch = Self::on(owner, fd)?;
+        let known =
+            watch.get().with(py, |s| s.waiters.socket.as_ref().map(|known| known.clone_ref(py)));
+        let same = if let Some(same) = known.as_ref().and_then(|known| known.is(socket)) {
+            same
+        } else {
+            let current = Self::on_current_file(owner, fd)?;
+            let same = known.is_some() && current.is(&watch);
+            watch = current;
+            same
+        };
+        if known.is_some() && !same {
+            // The socket that these operations waited for is closed: its number is another's.
+            if let Some(token) = watch.get().with(py, |s| s.token.take()) {
+                owner.get().vacate(watch.as_any(), token);
+            }
+            watch = Self::new(py)?;
+        }
+        if !same {
+            let identity = Identity::of(socket);
+            let old = watch.get().with(py, |s| s.waiters.socket.replace(identity));
+            drop(old);
+        }
+        let future = owner.call_method0(intern!(py, "create_future"))?;
+        let kept = future.clone().unbind();
+        watch.get().with(py, |s| {
+            s.waiters.on(side).push(kept);
+            s.waiters.wants_write |= side == Side::Write;
+        });
+        if let Err(e) = Self::update(&watch, owner, fd) {
+            watch.get().forget(py, side, future.as_unbound());
+            return Err(errors::os_error("epoll_ctl", &e));
+        }
+        Ok((future, watch))
+    }
+
+    /// Forgets a waiting future.
+    pub fn forget(&self, py: Python<'_>, side: Side, future: &Py<PyAny>) {
+        let removed = self.with(py, |s| {
+            let waiters = s.waiters.on(side);
+            let index = waiters.iter().position(|waiter| waiter.is(future))?;
+            Some(waiters.swap_remove(index))
+        });
+        drop(removed);
+    }
+}
