@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -136,3 +137,23 @@ def test_another_thread_is_heard_within_a_burst(loop: asyncio.AbstractEventLoop)
     loop.run_forever()
     thread.join()
     assert is_heard
+
+
+def test_slow_callbacks_share_no_burst(loop: asyncio.AbstractEventLoop) -> None:
+    """A burst lasts some 20 µs: after a callback that is longer, the kernel is asked."""
+    read_end, write_end = os.pipe()
+    loop.run_until_complete(asyncio.sleep(0))
+    os.write(write_end, b"x")
+    loop.add_reader(read_end, loop.stop)
+
+    def schedule(link: Callable[[], None]) -> None:
+        time.sleep(0.001)
+        loop.call_soon(link)
+
+    try:
+        assert run_chain(loop, schedule) <= 3
+    finally:
+        loop.remove_reader(read_end)
+        os.close(read_end)
+        os.close(write_end)
+    loop.run_until_complete(asyncio.sleep(0))
