@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,62 +15,83 @@ from tests.protocols import Recorder
 PIECES = (b"one ", b"two ", b"three")
 
 
-@pytest.mark.parametrize("way", ["soon", "later", "reader", "protocol", "made"])
-def test_the_next_callback_finds_them_gone(loop: asyncio.AbstractEventLoop, way: str) -> None:
-    """However the callback came to run; the next one is of the same tick."""
-    ours, peer = socket.socketpair()
-    watched, signalling = socket.socketpair()
-    for each in (peer, watched, signalling):
-        each.setblocking(False)
-    seen: list[bytes] = []
+def write(transport: asyncio.BaseTransport) -> None:
+    assert isinstance(transport, asyncio.WriteTransport)
+    for piece in PIECES:
+        transport.write(piece)
 
-    def write(target: Any) -> None:
-        for piece in PIECES:
-            target.write(piece)
 
-    def look() -> None:
-        loop.remove_reader(watched)
-        try:
-            seen.append(peer.recv(100))
-        except BlockingIOError:
-            seen.append(b"")
-        loop.stop()
+class Writer(Recorder):
+    """Writes when it is connected, or when something comes."""
 
-    class Writer(Recorder):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            super().connection_made(transport)
-            if way == "made":
-                write(transport)
+    def __init__(self, when: str) -> None:
+        super().__init__()
+        self.when = when
 
-        def data_received(self, data: bytes) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self.when == "made":
             write(transport)
-            look()
+
+    def data_received(self, data: bytes) -> None:
+        write(self.transport)
+        asyncio.get_running_loop().stop()
+
+
+class Scene:
+    """A transport, its peer, and a second pair of sockets to start readers with."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ours: socket.socket, peer: socket.socket, when: str) -> None:
+        self.loop, self.peer = loop, peer
+        self.seen = b""
+        self.transport: Any
+        self.transport, _ = loop.run_until_complete(loop.create_connection(lambda: Writer(when), sock=ours))
+
+    def look(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self.seen = self.peer.recv(100)
+        self.loop.stop()
+
+
+@pytest.fixture
+def pairs(audit: None) -> Iterator[list[socket.socket]]:
+    made = [*socket.socketpair(), *socket.socketpair()]
+    for each in made:
+        each.setblocking(False)
+    yield made
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("way", ["soon", "later", "reader", "protocol", "made"])
+def test_the_next_callback_finds_them_gone(
+    loop: asyncio.AbstractEventLoop, pairs: list[socket.socket], way: str
+) -> None:
+    ours, peer, watched, signalling = pairs
+    scene = Scene(loop, ours, peer, way)
 
     def write_in_reader() -> None:
         loop.remove_reader(watched)
-        write(transport)
+        write(scene.transport)
+        loop.call_soon(scene.look)
 
-    transport, _ = loop.run_until_complete(loop.create_connection(Writer, sock=ours))
     if way == "soon":
-        loop.call_soon(write, transport)
-        loop.call_soon(look)
+        loop.call_soon(write, scene.transport)
+        loop.call_soon(scene.look)
     elif way == "later":
-        loop.call_later(0.01, write, transport)
-        loop.call_later(0.01, look)
+        due = loop.time() + 0.01
+        loop.call_at(due, write, scene.transport)
+        loop.call_at(due, scene.look)
     elif way == "reader":
         loop.add_reader(watched, write_in_reader)
-        loop.call_later(0.05, look)
         signalling.send(b"x")
     elif way == "protocol":
-        # The second look, a tick later: within the callback they may still be gathered.
         peer.send(b"x")
         loop.run_forever()
-        loop.call_soon(look)
+        scene.look()
     else:
-        loop.call_soon(look)
+        scene.look()
     loop.run_forever()
-    assert b"".join(seen) == b"".join(PIECES)
-    transport.close()
+    assert scene.seen == b"".join(PIECES)
+    scene.transport.close()
     loop.run_until_complete(asyncio.sleep(0))
-    for each in (peer, watched, signalling):
-        each.close()
