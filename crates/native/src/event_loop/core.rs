@@ -57,6 +57,8 @@ pub struct LoopCore {
     pub(super) halted: AtomicBool,
     /// The number of the callback that is running, or of the next one. Only the loop's thread changes it.
     callback: AtomicU64,
+    /// Something was sent since the last poll.
+    pub(super) has_sent: AtomicBool,
     /// The loop's thread is in a wait that may sleep. Any thread may ask.
     pub(super) asleep: AtomicBool,
 }
@@ -98,6 +100,13 @@ impl LoopCore {
             return Err(PyRuntimeError::new_err("Event loop is closed"));
         }
         Ok(())
+    }
+
+    /// A transport or a socket operation has sent: a peer in this process may be ready now, so that the next tick polls.
+    #[inline]
+    pub fn note_sent(&self, py: Python<'_>, len_bytes: usize) {
+        self.has_sent.store(true, Ordering::Relaxed);
+        self.meter.with(py, |meter| meter.bytes_out += len_bytes as u64);
     }
 
     /// Nanoseconds on the loop's clock.
@@ -225,6 +234,7 @@ impl LoopCore {
             halting: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             callback: AtomicU64::new(1),
+            has_sent: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
         })
     }

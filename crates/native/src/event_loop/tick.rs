@@ -6,10 +6,11 @@
 //!
 //! The GIL is released for every poll, unless there is no other thread that could want it and the poll cannot sleep.
 
-use super::LoopCore;
+use super::{LoopCore, Ready};
 use crate::errors;
 use crate::ffi::detach::{detached, is_only_thread};
 use oneloop_engine::Poller;
+use oneloop_engine::sys::clock;
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
@@ -17,15 +18,19 @@ use std::sync::atomic::Ordering;
 
 /// Ticks with ready handles or due timers between two polls. asyncio polls every tick.
 const BURST_TICKS: u32 = 64;
-/// And no longer than this without a poll, on the cycle counter (some 20 µs): slow callbacks are
-/// followed by a poll each, quick ones share it.
-const BURST_CYCLES: u64 = 50_000;
+/// And no longer than this without a poll, on the cycle counter.
+const BURST_CYCLES: u64 = 20 * clock::CYCLES_PER_US;
+/// A tick that took longer is followed by a poll: it may have made something ready, by a system call that the loop does
+/// not see. Only ticks of a few quick callbacks share one.
+const QUICK_TICK_CYCLES: u64 = 3 * clock::CYCLES_PER_US / 2;
 
 /// Since the last poll.
 #[derive(Default)]
 struct Burst {
     ticks_left: u32,
     began: u64,
+    /// The last tick's begin.
+    tick_began: u64,
 }
 
 /// Where a daemon thread's loop ends up when the interpreter goes down. Before 3.14 CPython ends
@@ -129,6 +134,8 @@ impl LoopCore {
         let mut now_ns = None;
         let may_skip = burst.ticks_left > 0
             && mark.wrapping_sub(burst.began) < BURST_CYCLES
+            && mark.wrapping_sub(burst.tick_began) < QUICK_TICK_CYCLES
+            && !self.has_sent.load(Ordering::Relaxed)
             && (!self.ready.with(py, |ready| ready.is_empty())
                 || self.is_timer_due(py, &mut now_ns));
         if may_skip {
@@ -141,29 +148,49 @@ impl LoopCore {
                 self.poll(py)?;
             }
             burst.ticks_left = BURST_TICKS;
+            self.has_sent.store(false, Ordering::Relaxed);
         }
         self.collect_due_timers(py, now_ns)?;
         let began = self.meter.with(py, |meter| meter.begin_tick(!may_skip));
+        burst.tick_began = began;
         if !may_skip {
             burst.began = began;
         }
         let count = self.ready.with(py, |ready| ready.len());
-        for _ in 0..count {
+        for ran in 1..=count {
             // Fewer may be left: a nested close clears the queue.
             let Some(ready) = self.ready.with(py, std::collections::VecDeque::pop_front) else {
                 break;
             };
-            ready.run(owner)?;
+            ready.run(owner).inspect_err(|_| self.keep_order(owner, count - ran))?;
         }
         if !may_skip {
-            self.serve_events(owner)?;
+            self.serve_events(owner).inspect_err(|_| self.keep_order(owner, 0))?;
         }
-        self.run_due_timers(owner)?;
+        self.run_due_timers(owner).inspect_err(|_| self.keep_order(owner, 0))?;
         // What was written outside of callbacks: by destructors, by handlers of signals.
         self.flush_gathered(owner)?;
         self.flush_dirty(owner)?;
         self.meter.with(py, super::meter::Meter::end_tick);
         Ok(())
+    }
+
+    /// An exception leaves the loop in mid-tick. What this tick has still to do keeps its place when the loop runs again:
+    /// behind the `rest` of its handles, before what has been scheduled meanwhile.
+    fn keep_order(&self, owner: &Bound<'_, Self>, rest: usize) {
+        let py = owner.py();
+        let loop_object = || owner.clone().into_any().unbind();
+        self.ready.with(py, |ready| {
+            let place = rest.min(ready.len());
+            ready.insert(
+                place,
+                Ready::Native(loop_object(), |owner, _| owner.get().run_due_timers(owner)),
+            );
+            ready.insert(
+                place,
+                Ready::Native(loop_object(), |owner, _| owner.get().serve_events(owner)),
+            );
+        });
     }
 
     fn run_until_stopped(&self, owner: &Bound<'_, Self>) -> PyResult<()> {

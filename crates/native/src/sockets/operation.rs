@@ -111,7 +111,10 @@ impl SockOperation {
                     return Ok(Ok(Attempt::Finished(py.None().into_bound(py))));
                 }
                 match socket::send(fd, rest) {
-                    Ok(more) => *sent += more,
+                    Ok(more) => {
+                        *sent += more;
+                        self.owner.get().note_sent(py, more);
+                    }
                     Err(e) => return Ok(blocked_or(e, Side::Write)),
                 }
             },

@@ -16,7 +16,7 @@ use super::peers::Peers;
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::LoopCell;
+use crate::ffi::{LoopCell, context};
 use oneloop_engine::sys::socket;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::PyOSError;
@@ -136,13 +136,15 @@ fn on_ready(
 ) -> PyResult<()> {
     let slf = object.cast::<DatagramTransport>()?;
     let this = slf.get();
-    if readiness.is_readable() {
-        this.read_ready(owner, slf)?;
-    }
-    if readiness.is_writable() && this.state.with(owner.py(), |s| !s.queue.is_empty()) {
-        this.write_ready(owner, slf)?;
-    }
-    Ok(())
+    context::run(this.body.context.bind(owner.py()), || {
+        if readiness.is_readable() {
+            this.read_ready(owner, slf)?;
+        }
+        if readiness.is_writable() && this.state.with(owner.py(), |s| !s.queue.is_empty()) {
+            this.write_ready(owner, slf)?;
+        }
+        Ok(())
+    })
 }
 
 #[pymethods]

@@ -11,7 +11,7 @@ use super::receive::{READ_MAX, with_shared};
 use crate::address;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::{bytes, context};
+use crate::ffi::bytes;
 use oneloop_engine::sys::address::Address;
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError};
@@ -140,9 +140,7 @@ impl DatagramTransport {
         let py = owner.py();
         let Some(protocol) = self.protocol(py) else { return Ok(()) };
         let name = intern!(py, "datagram_received");
-        let outcome = context::run(self.body.context.bind(py), || {
-            protocol.call_method1(name, (data, sender)).map(drop)
-        });
+        let outcome = protocol.call_method1(name, (data, sender)).map(drop);
         let ended = owner.get().lap_method(owner, &protocol, name);
         let told = outcome.or_else(|error| {
             let text = "Exception in callback: protocol.datagram_received() failed.";
@@ -159,14 +157,13 @@ impl DatagramTransport {
         error: PyErr,
     ) -> PyResult<()> {
         let py = owner.py();
-        let outcome = context::run(self.body.context.bind(py), || self.error_received(py, error));
-        outcome.or_else(|error| {
+        self.error_received(py, error).or_else(|error| {
             let text = "Exception in callback: protocol.error_received() failed.";
             life::report_failure(owner, slf.as_any(), self.protocol(py).as_ref(), text, error)
         })
     }
 
-    /// Calls `protocol.error_received(error)` in the caller's context.
+    /// Calls `protocol.error_received(error)`.
     pub(super) fn error_received(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
         let Some(protocol) = self.protocol(py) else { return Ok(()) };
         protocol.call_method1(intern!(py, "error_received"), (error.into_value(py),)).map(drop)

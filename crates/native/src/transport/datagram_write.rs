@@ -68,8 +68,7 @@ impl DatagramTransport {
         let py = data.py();
         let kernel = |result: io::Result<usize>| match result {
             Ok(len) => {
-                let owner = self.body.owner.get();
-                owner.meter.with(py, |meter| meter.bytes_out += len as u64);
+                self.body.owner.get().note_sent(py, len);
                 Ok(())
             }
             Err(e) => Err(Refusal::of_kernel("sendto", &e)),
@@ -93,8 +92,8 @@ impl DatagramTransport {
     fn transmit_by_module(&self, data: &Bound<'_, PyAny>, addr: &Py<PyAny>) -> PyResult<()> {
         let py = data.py();
         let Some(sock) = self.body.descriptor.socket(py)? else { return Ok(()) };
-        let sent: u64 = sock.call_method1(intern!(py, "sendto"), (data, addr))?.extract()?;
-        self.body.owner.get().meter.with(py, |meter| meter.bytes_out += sent);
+        let sent: usize = sock.call_method1(intern!(py, "sendto"), (data, addr))?.extract()?;
+        self.body.owner.get().note_sent(py, sent);
         Ok(())
     }
 
@@ -156,10 +155,7 @@ impl DatagramTransport {
         let (empty, life) = self.state.with(py, |s| (s.queue.is_empty(), s.life));
         match (empty, life) {
             (false, _) => Ok(()),
-            (true, Life::Closing) => {
-                ending::lose(slf, None);
-                Ok(())
-            }
+            (true, Life::Closing) => ending::end_now(slf),
             (true, _) => ending::watch(slf),
         }
     }

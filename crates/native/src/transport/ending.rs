@@ -22,8 +22,13 @@ pub struct Body {
     pub context: Py<PyAny>,
     pub descriptor: Descriptor,
     pub registration: Registration,
-    /// What `connection_lost` will be called with.
-    lost_with: LoopCell<Option<Py<PyAny>>>,
+    /// What `connection_lost` will be called with, and in which context: that of who has ended the transport.
+    lost_with: LoopCell<Option<Lost>>,
+}
+
+struct Lost {
+    exc: Option<Py<PyAny>>,
+    context: Py<PyAny>,
 }
 
 impl Body {
@@ -48,7 +53,13 @@ impl Body {
     pub fn visit(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         visit.call(&self.owner)?;
         visit.call(&self.context)?;
-        self.lost_with.peek(|exc| visit.call(exc)).unwrap_or(Ok(()))?;
+        self.lost_with
+            .peek(|lost| {
+                let Some(lost) = lost else { return Ok(()) };
+                visit.call(&lost.exc)?;
+                visit.call(&lost.context)
+            })
+            .unwrap_or(Ok(()))?;
         self.descriptor.visit(visit)
     }
 }
@@ -174,17 +185,36 @@ pub fn force_close<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>)
 
 /// Schedules `connection_lost(exc)`, once.
 pub fn lose<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) {
+    if mark_lost(slf, exc) {
+        let owner = slf.get().body().owner.get();
+        owner.run_soon(slf.py(), slf.clone().into_any().unbind(), finish::<T>);
+    }
+}
+
+/// The queue of a closing transport has ended, in a callback of the poller's: `connection_lost` follows at once.
+pub fn end_now<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
+    if !mark_lost(slf, None) {
+        return Ok(());
+    }
+    finish::<T>(slf.get().body().owner.bind(slf.py()), slf.as_any())
+}
+
+/// The first step of the end; false if it has been taken already.
+fn mark_lost<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> bool {
     let py = slf.py();
     let this = slf.get();
     if this.life(py).is_ended() {
-        return;
+        return false;
     }
     this.set_life(py, Life::Lost);
     let body = this.body();
-    body.lost_with.with(py, |slot| *slot = exc.map(Bound::unbind));
-    let owner = body.owner.get();
-    body.registration.end(owner, slf.as_any(), body.descriptor.fd(py).is_ok());
-    owner.run_soon(py, slf.clone().into_any().unbind(), finish::<T>);
+    // Out of memory, the transport's own context has to do.
+    let context = context::copy_current(py)
+        .map_or_else(|_no_memory| body.context.clone_ref(py), Bound::unbind);
+    let lost = Lost { exc: exc.map(Bound::unbind), context };
+    body.lost_with.with(py, |slot| *slot = Some(lost));
+    body.registration.end(body.owner.get(), slf.as_any(), body.descriptor.fd(py).is_ok());
+    true
 }
 
 /// The last callback of a transport: `connection_lost`, then the descriptor closes.
@@ -194,14 +224,13 @@ fn finish<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> 
     let this = slf.get();
     let body = this.body();
     let protocol = this.protocol(py);
-    let exc = body.lost_with.take(py);
-    let (told, counted) = match &protocol {
-        Some(protocol) => {
-            let exc = exc.as_ref().map(|exc| exc.bind(py));
-            let told = life::connection_lost(body.context.bind(py), protocol, exc);
+    let (told, counted) = match (&protocol, body.lost_with.take(py)) {
+        (Some(protocol), Some(lost)) => {
+            let exc = lost.exc.as_ref().map(|exc| exc.bind(py));
+            let told = life::connection_lost(lost.context.bind(py), protocol, exc);
             (told, owner.get().lap(owner, protocol))
         }
-        None => (Ok(()), Ok(())),
+        _ => (Ok(()), Ok(())),
     };
     this.set_life(py, Life::Closed);
     this.forget_protocol(py);

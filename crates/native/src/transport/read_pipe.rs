@@ -112,9 +112,7 @@ impl ReadPipeTransport {
         owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
         let Some(protocol) = self.protocol(py) else { return Ok(()) };
         let name = intern!(py, "data_received");
-        let outcome = context::run(self.body.context.bind(py), || {
-            protocol.call_method1(name, (data,)).map(drop)
-        });
+        let outcome = protocol.call_method1(name, (data,)).map(drop);
         let ended = owner.get().lap_method(owner, &protocol, name);
         let told = outcome.or_else(|error| {
             let text = "Exception in callback: protocol.data_received() failed.";
@@ -169,7 +167,10 @@ fn on_ready(
     let slf = object.cast::<ReadPipeTransport>()?;
     let this = slf.get();
     let reads = this.state.with(owner.py(), |s| s.life == Life::Open && !s.reading_paused);
-    if reads && readiness.is_readable() { this.read_ready(owner, slf) } else { Ok(()) }
+    if !reads || !readiness.is_readable() {
+        return Ok(());
+    }
+    context::run(this.body.context.bind(owner.py()), || this.read_ready(owner, slf))
 }
 
 #[pymethods]

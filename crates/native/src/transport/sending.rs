@@ -180,7 +180,7 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
     let Some((way, written)) = written else { return Ok(()) };
     match written {
         Ok(0) => {}
-        Ok(sent) => owner.meter.with(py, |meter| meter.bytes_out += sent as u64),
+        Ok(sent) => owner.note_sent(py, sent),
         Err(e) => {
             let error = errors::os_error_on("send", this.descriptor().fd(py), &e);
             return this.send_failed(slf, error);
@@ -206,6 +206,10 @@ pub fn push_all<T: Sending>(slf: &Bound<'_, T>, pieces: &[Bound<'_, PyAny>]) -> 
         return Ok(());
     }
     let way = this.outgoing(py, |out| out.way(callback, len));
+    if cfg!(Py_3_12) && way == Way::Wait {
+        // asyncio tries at once from 3.12 on, also behind what waits already.
+        send(slf)?;
+    }
     settle(slf, way)
 }
 
@@ -240,7 +244,7 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
         Err(e) => Err(e),
     };
     match sent {
-        Ok(sent) => this.owner().get().meter.with(py, |meter| meter.bytes_out += sent as u64),
+        Ok(sent) => this.owner().get().note_sent(py, sent),
         Err(e) => {
             return this
                 .send_failed(slf, errors::os_error_on("send", this.descriptor().fd(py), &e));
@@ -313,7 +317,7 @@ pub fn clear<T: Sending>(this: &T, py: Python<'_>) {
     });
     // A peer that takes nothing any more: the connection ends all the same.
     let sent = sent.unwrap_or(0);
-    this.owner().get().meter.with(py, |meter| meter.bytes_out += sent as u64);
+    this.owner().get().note_sent(py, sent);
     drop(queue);
 }
 

@@ -12,7 +12,7 @@ use super::sending::{self, Outgoing};
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::LoopCell;
+use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::{PyConnectionError, PyOSError};
@@ -190,20 +190,24 @@ fn on_ready(
     let slf = object.cast::<StreamTransport>()?;
     let this = slf.get();
     let py = owner.py();
-    if readiness.is_readable() {
-        let reads =
-            this.state.with(py, |s| s.life == Life::Open && !s.reading_paused && !s.read_eof);
+    let (reads, writes) = this.state.with(py, |s| {
+        let reads = s.life == Life::Open && !s.reading_paused && !s.read_eof;
+        (reads, s.out.blocked || !s.writable_waiters.is_empty())
+    });
+    let (reads, writes) = (reads && readiness.is_readable(), writes && readiness.is_writable());
+    if !reads && !writes {
+        return Ok(());
+    }
+    context::run(this.body.context.bind(py), || {
         if reads {
             this.read_ready(owner, slf)?;
         }
-    }
-    if readiness.is_writable() {
-        let writes = this.state.with(py, |s| s.out.blocked || !s.writable_waiters.is_empty());
-        if writes {
+        // The protocol may have closed it.
+        if writes && this.state.with(py, |s| s.out.blocked || !s.writable_waiters.is_empty()) {
             this.write_ready(owner, slf)?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[pymethods]

@@ -1,4 +1,4 @@
-//! How a stream transport receives: one receive per readiness, whatever its size.
+//! How a stream transport receives: one receive per readiness, whatever its size. Runs in the transport's context.
 
 use super::ending;
 use super::feeding::Feeding;
@@ -8,7 +8,7 @@ use super::receive::receive;
 use super::stream::StreamTransport;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::{Object, buffer, context};
+use crate::ffi::{Object, buffer};
 use oneloop_engine::sys::socket;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
@@ -81,7 +81,7 @@ impl StreamTransport {
             Ok(Ok(len)) => {
                 self.state.with(py, |s| s.last_read = len);
                 owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
-                context::run(self.body.context.bind(py), || feeding.finish())
+                feeding.finish()
             }
             Err(error) => Err(error),
         };
@@ -110,9 +110,7 @@ impl StreamTransport {
             return self.end_of_file(owner, slf);
         }
         owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
-        let outcome = context::run(self.body.context.bind(py), || {
-            protocol.call_method1(intern!(py, "data_received"), (data,)).map(drop)
-        });
+        let outcome = protocol.call_method1(intern!(py, "data_received"), (data,)).map(drop);
         self.received(owner, slf, protocol, outcome)
     }
 
@@ -136,15 +134,15 @@ impl StreamTransport {
         protocol: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let py = owner.py();
-        let room = context::run(self.body.context.bind(py), || {
+        let room = || {
             let target = protocol.call_method1(intern!(py, "get_buffer"), (-1,))?;
             let view = buffer::View::writable(&target)?;
             if view.len() == 0 {
                 return Err(PyRuntimeError::new_err("get_buffer() returned an empty buffer"));
             }
             Ok(view)
-        });
-        let mut view = match room {
+        };
+        let mut view = match room() {
             Ok(view) => view,
             Err(error) => {
                 let text = "Fatal error: protocol.get_buffer() call failed.";
@@ -168,9 +166,7 @@ impl StreamTransport {
         }
         owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
         let name = intern!(py, "buffer_updated");
-        let outcome = context::run(self.body.context.bind(py), || {
-            protocol.call_method1(name, (len,)).map(drop)
-        });
+        let outcome = protocol.call_method1(name, (len,)).map(drop);
         let ended = owner.get().lap_method(owner, protocol, name);
         let text = "Fatal error: protocol.buffer_updated() call failed.";
         outcome.or_else(|error| ending::fatal(slf, error, text)).and(ended)
@@ -184,8 +180,7 @@ impl StreamTransport {
         });
         let Some(protocol) = protocol else { return Ok(()) };
         let name = intern!(py, "eof_received");
-        let keep_open =
-            context::run(self.body.context.bind(py), || protocol.call_method0(name)?.is_truthy());
+        let keep_open = protocol.call_method0(name).and_then(|keep| keep.is_truthy());
         let ended = owner.get().lap_method(owner, &protocol, name);
         let done = match keep_open {
             // The writing side stays open; nothing is left to read.

@@ -48,8 +48,7 @@ impl Sending for StreamTransport {
             resolve(waiter.bind(py))?;
         }
         if life == Life::Closing {
-            ending::lose(slf, None);
-            return Ok(());
+            return ending::end_now(slf);
         }
         if eof && !life.is_ended() {
             return self.shut_down(slf);
@@ -73,6 +72,9 @@ impl StreamTransport {
             )));
         }
         this.refuse_writes(py, "write")?;
+        if data.len().is_ok_and(|len| len == 0) {
+            return Ok(());
+        }
         if this.state.with(py, |s| s.life.is_ended()) {
             return sending::write_after_loss(slf, "socket.send() raised exception.");
         }

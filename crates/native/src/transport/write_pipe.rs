@@ -12,7 +12,7 @@ use super::sending::{self, Outgoing, Sending};
 use super::unclosed;
 use super::write_queue::Channel;
 use crate::event_loop::LoopCore;
-use crate::ffi::LoopCell;
+use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::{Interest, Readiness};
 use pyo3::exceptions::{PyAssertionError, PyBrokenPipeError, PyOSError};
@@ -119,10 +119,7 @@ impl Sending for WritePipeTransport {
     }
 
     fn drained(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        if self.life(slf.py()) == Life::Closing {
-            ending::lose(slf, None);
-        }
-        Ok(())
+        if self.life(slf.py()) == Life::Closing { ending::end_now(slf) } else { Ok(()) }
     }
 
     fn send_failed(&self, slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
@@ -158,11 +155,14 @@ fn on_ready(
 ) -> PyResult<()> {
     let slf = object.cast::<WritePipeTransport>()?;
     let this = slf.get();
-    if readiness.is_readable() && this.watches_reader(owner.py()) {
-        return this.reader_gone(slf);
-    }
-    let blocked = this.state.with(owner.py(), |s| s.out.blocked);
-    if readiness.is_writable() && blocked { sending::send(slf) } else { Ok(()) }
+    let py = owner.py();
+    context::run(this.body.context.bind(py), || {
+        if readiness.is_readable() && this.watches_reader(py) {
+            return this.reader_gone(slf);
+        }
+        let blocked = this.state.with(py, |s| s.out.blocked);
+        if readiness.is_writable() && blocked { sending::send(slf) } else { Ok(()) }
+    })
 }
 
 #[pymethods]
