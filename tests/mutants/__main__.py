@@ -36,10 +36,11 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         mutants = chosen(records.load(), arguments.names)
-        for mutant in mutants:
-            mutant.applied(ROOT)
     except RecordError as error:
         print(f"FAIL {error}")
+        return 1
+    if unfit := [reason for mutant in mutants if (reason := misfit(mutant))]:
+        print(*unfit, sep="\n")
         return 1
     if arguments.python:
         mutants = [mutant for mutant in mutants if not mutant.file.startswith("crates/")]
@@ -48,6 +49,15 @@ def main() -> int:
             print(f"{mutant.name:<44} {mutant.file}: {mutant.reason}")
         return 0
     return judge_all(mutants, verbose=arguments.verbose)
+
+
+def misfit(mutant: Mutant) -> str:
+    """Why a mutant cannot be applied any more; nothing if it can."""
+    try:
+        mutant.applied(ROOT)
+    except RecordError as error:
+        return f"FAIL {error}"
+    return ""
 
 
 def chosen(mutants: list[Mutant], patterns: list[str]) -> list[Mutant]:
