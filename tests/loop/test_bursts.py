@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -156,4 +157,30 @@ def test_slow_callbacks_share_no_burst(loop: asyncio.AbstractEventLoop) -> None:
         loop.remove_reader(read_end)
         os.close(read_end)
         os.close(write_end)
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+def test_what_a_callback_sends_within_a_burst_is_looked_for_in_the_next_tick(loop: asyncio.AbstractEventLoop) -> None:
+    """Both ends are on this loop: the reader is called as early as with asyncio."""
+    ours, theirs = socket.socketpair()
+    for each in (ours, theirs):
+        each.setblocking(False)
+    transport, _ = loop.run_until_complete(loop.create_connection(asyncio.Protocol, sock=ours))
+    loop.add_reader(theirs, loop.stop)
+    links = 0
+    sent_at = 0
+
+    def schedule(link: Callable[[], None]) -> None:
+        nonlocal links, sent_at
+        links += 1
+        if links == 5:
+            sent_at = links
+            transport.write(b"x")
+        loop.call_soon(link)
+
+    run_chain(loop, schedule)
+    assert links - sent_at <= 2
+    loop.remove_reader(theirs)
+    theirs.close()
+    transport.close()
     loop.run_until_complete(asyncio.sleep(0))
