@@ -8,6 +8,7 @@ This file joins them; sockets, signals, Unix sockets and subprocesses have files
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import sys
@@ -22,6 +23,7 @@ from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
 from oneloop.statistics import Statistics
 from oneloop.subprocess import SubprocessMixin
+from oneloop.transports import send_gathered
 from oneloop.unix import UnixMixin
 
 if TYPE_CHECKING:
@@ -361,6 +363,10 @@ def _feed_early(transport: Any, data: bytes) -> None:
 
 def _nothing() -> None:
     """A callback that only wakes."""
+
+
+# A fork comes after what was written before it; the child drops what it finds in the queues of its parent.
+os.register_at_fork(before=send_gathered)
 
 
 def _is_numeric(host: Any) -> bool:

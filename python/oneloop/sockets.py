@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import sys
-import weakref
 from asyncio import base_events
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,9 @@ class SocketMixin:
     __slots__ = ()
 
     def _init_sockets(self: Any) -> None:
-        # Objects given to add_reader() and add_writer(), by their numbers then.
-        self._watched_objects: dict[int, weakref.ref[Any]] = {}
+        # Objects given to add_reader() and add_writer(), by their numbers then. Kept alive while they are watched, as
+        # asyncio's selector does.
+        self._watched_objects: dict[int, Any] = {}
 
     def add_reader(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
         """Call callback(*args) whenever `fd` (a number or an object with `fileno()`) is readable.
@@ -39,41 +40,38 @@ class SocketMixin:
         Replaces a reader that was there. RuntimeError if a transport uses the descriptor, OSError
         if it cannot be watched (a regular file: PermissionError).
         """
-        number = self._watched_number(fd, adding=True)
-        self._add_callback_for(number, False, callback, args)
+        self._watch(fd, False, callback, args)
 
     def remove_reader(self: Any, fd: Any) -> bool:
         """Stop watching; True if there was a reader. An object that is closed by now will do."""
-        number = self._watched_number(fd, adding=False)
-        self._ensure_fd_no_transport(number)
-        return bool(self._remove_callback_for(number, False))
+        return bool(self._unwatch(fd, False))
 
     def add_writer(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
         """Call callback(*args) whenever `fd` is writable; otherwise like `add_reader`."""
-        number = self._watched_number(fd, adding=True)
-        self._add_callback_for(number, True, callback, args)
+        self._watch(fd, True, callback, args)
 
     def remove_writer(self: Any, fd: Any) -> bool:
         """Stop watching; True if there was a writer."""
-        number = self._watched_number(fd, adding=False)
-        self._ensure_fd_no_transport(number)
-        return bool(self._remove_callback_for(number, True))
+        return bool(self._unwatch(fd, True))
 
-    def _watched_number(self: Any, fileobj: Any, *, adding: bool) -> int:
-        """Return the number of a descriptor, or that which a closed object was added with."""
-        if isinstance(fileobj, int):
-            return _fileno(fileobj)
-        if adding:
-            number = _fileno(fileobj)
-            self._watched_objects[number] = weakref.ref(fileobj)
-            return number
-        try:
-            return _fileno(fileobj)
-        except ValueError:
-            for number, known in self._watched_objects.items():
-                if known() is fileobj:
-                    return int(number)
-            raise
+    def _watch(self: Any, fileobj: Any, is_write: bool, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        number = _fileno(fileobj)
+        self._add_callback_for(number, is_write, callback, args)
+        if not isinstance(fileobj, int):
+            self._watched_objects[number] = fileobj
+
+    def _unwatch(self: Any, fileobj: Any, is_write: bool) -> bool:
+        number = _number(fileobj)
+        if number < 0:
+            # Closed by now: the number that it was added with.
+            known = (number for number, watched in self._watched_objects.items() if watched is fileobj)
+            number = next(known, number)
+        _check_number(number)
+        self._ensure_fd_no_transport(number)
+        removed = bool(self._remove_callback_for(number, is_write))
+        if not self._has_callbacks_for(number):
+            self._watched_objects.pop(number, None)
+        return removed
 
     # For the loop's own descriptors: no look at transports.
     def _add_reader(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
@@ -117,12 +115,41 @@ class SocketMixin:
             except (BlockingIOError, InterruptedError):
                 await self._wait_writable(sock)
 
+    async def _sock_recv_any(self: Any, sock: Any, n: int) -> Any:
+        """sock_recv() for an object that is no `socket.socket` and has its methods."""
+        while True:
+            try:
+                return sock.recv(n)
+            except (BlockingIOError, InterruptedError):
+                await self._wait_readable(sock)
+
+    async def _sock_recv_into_any(self: Any, sock: Any, buf: Any) -> Any:
+        """sock_recv_into(), likewise."""
+        while True:
+            try:
+                return sock.recv_into(buf)
+            except (BlockingIOError, InterruptedError):
+                await self._wait_readable(sock)
+
+    async def _sock_sendall_any(self: Any, sock: Any, data: Any) -> None:
+        """sock_sendall(), likewise."""
+        rest = memoryview(data).cast("B")
+        while rest:
+            try:
+                rest = rest[sock.send(rest) :]
+            except (BlockingIOError, InterruptedError):
+                await self._wait_writable(sock)
+
     async def sock_accept(self: Any, sock: socket.socket) -> tuple[socket.socket, Any]:
         """Accept a connection; returns a non-blocking socket and the peer's address."""
         self._check_sock(sock)
+        accept = sock.accept
         while True:
+            # With a timeout (also None: for ever) accept() would wait for the peer itself.
+            if sock.gettimeout() != 0 and not _is_readable(sock):
+                await self._wait_readable(sock)
             try:
-                conn, address = sock.accept()
+                conn, address = accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 await self._wait_readable(sock)
             else:
@@ -234,6 +261,12 @@ class SocketMixin:
             raise ValueError("the socket must be non-blocking")
 
 
+def _is_readable(sock: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def _ours(file: Any) -> PositionalFile | None:
     """A file of `oneloop.files`; nobody has one who has not imported that."""
     module = sys.modules.get("oneloop.files.positional")
@@ -249,13 +282,21 @@ def _check_ssl_socket(sock: Any) -> None:
 
 def _fileno(fileobj: Any) -> int:
     """Return the number of a descriptor, as `selectors` does. ValueError for anything else."""
+    number = _number(fileobj)
+    _check_number(number)
+    return number
+
+
+def _number(fileobj: Any) -> int:
+    """Return what an object says its number is; sockets that are closed say -1."""
     if isinstance(fileobj, int):
-        fd = fileobj
-    else:
-        try:
-            fd = int(fileobj.fileno())
-        except (AttributeError, TypeError, ValueError):
-            raise ValueError(f"Invalid file object: {fileobj!r}") from None
-    if fd < 0:
-        raise ValueError(f"Invalid file descriptor: {fd}")
-    return fd
+        return fileobj
+    try:
+        return int(fileobj.fileno())
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(f"Invalid file object: {fileobj!r}") from None
+
+
+def _check_number(number: int) -> None:
+    if number < 0:
+        raise ValueError(f"Invalid file descriptor: {number}")

@@ -1,4 +1,4 @@
-"""What `isinstance()` sees of the native transports.
+"""What `isinstance()` sees of the native transports, and the socket that they show to programs.
 
 A native layout cannot have asyncio's transports as base classes, so that the native types present
 these classes as their `__class__`. They are never instantiated.
@@ -7,7 +7,13 @@ these classes as their `__class__`. They are never instantiated.
 from __future__ import annotations
 
 import asyncio
-from asyncio import transports
+from asyncio import events, transports, trsock
+from typing import TYPE_CHECKING, Any
+
+from oneloop import _native
+
+if TYPE_CHECKING:
+    import socket
 
 
 class StreamTransport(transports._FlowControlMixin, asyncio.Transport):
@@ -24,3 +30,35 @@ class ReadPipeTransport(asyncio.ReadTransport):
 
 class WritePipeTransport(transports._FlowControlMixin, asyncio.WriteTransport):
     """The writing end of a pipe."""
+
+
+def send_gathered() -> None:
+    """Send what the callback that is running has written and the loop has gathered. Any thread; the loop of this one."""
+    loop: Any = events._get_running_loop()
+    if isinstance(loop, _native.LoopCore):
+        loop._send_gathered()
+
+
+class TransportSocket(trsock.TransportSocket):
+    """The socket of a transport, as `get_extra_info("socket")` gives it.
+
+    asyncio's class; what a program does to the socket comes after what it has written before.
+    """
+
+    __slots__ = ()
+
+    def fileno(self) -> int:
+        send_gathered()
+        return super().fileno()
+
+    def dup(self) -> socket.socket:
+        send_gathered()
+        return super().dup()
+
+    def shutdown(self, how: int) -> None:
+        send_gathered()
+        super().shutdown(how)
+
+    def setsockopt(self, *args: Any, **kwargs: Any) -> None:
+        send_gathered()
+        super().setsockopt(*args, **kwargs)

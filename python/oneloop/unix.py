@@ -8,6 +8,8 @@ from asyncio import unix_events
 from asyncio.log import logger
 from typing import Any
 
+from oneloop import _native
+
 _Stock: Any = unix_events._UnixSelectorEventLoop
 
 
@@ -29,10 +31,6 @@ class UnixMixin:
             return
         path = sock.getsockname()
         try:
-            # Somebody else may have put another socket there since.
-            if os.stat(path).st_ino == inode:  # noqa: PTH116 - the name may be bytes, in the abstract namespace too
-                os.unlink(path)  # noqa: PTH108
-        except FileNotFoundError:
-            pass
+            _native.remove_socket_file(os.fsencode(path), inode)
         except OSError as err:
             logger.error("Unable to clean up listening UNIX socket %r: %r", path, err)

@@ -31,7 +31,7 @@ imports! {
     task = "asyncio", "Task";
     buffered_protocol = "asyncio", "BufferedProtocol";
     stream_reader_protocol = "asyncio", "StreamReaderProtocol";
-    transport_socket = "asyncio.trsock", "TransportSocket";
+    transport_socket = "oneloop.transports", "TransportSocket";
     socket = "socket", "socket";
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
@@ -46,7 +46,6 @@ imports! {
     write_pipe_transport_class = "oneloop.transports", "WritePipeTransport";
     datagram_transport_class = "oneloop.transports", "DatagramTransport";
     sendfile_mode = "asyncio.constants", "_SendfileMode";
-    warn = "warnings", "warn";
     fsdecode = "os", "fsdecode";
     fstat = "os", "fstat";
     set_blocking = "os", "set_blocking";

@@ -30,6 +30,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::WritePipeTransport>()?;
     module.add_class::<transport::Listener>()?;
     module.add_class::<sockets::SockOperation>()?;
+    module.add_function(wrap_pyfunction!(sockets::remove_socket_file, module)?)?;
     module.add_function(wrap_pyfunction!(file::direct_alignment, module)?)?;
     module.add_function(wrap_pyfunction!(file::inotify_init, module)?)?;
     module.add_function(wrap_pyfunction!(file::inotify_add_watch, module)?)?;

@@ -102,6 +102,11 @@ impl LoopCore {
         Ok(())
     }
 
+    /// The number of the tick that is running; an event that it serves was polled before its callbacks ran.
+    pub fn tick_number(&self, py: Python<'_>) -> u64 {
+        self.meter.with(py, |meter| meter.ticks)
+    }
+
     /// A transport or a socket operation has sent: a peer in this process may be ready now, so that the next tick polls.
     #[inline]
     pub fn note_sent(&self, py: Python<'_>, len_bytes: usize) {
@@ -352,6 +357,12 @@ impl LoopCore {
     fn _close_poller(&self, py: Python<'_>) {
         drop(self.poller.take(py));
         self.waker.close();
+    }
+
+    /// Sends at once what the running callback has gathered. Does nothing in another thread than the loop's.
+    fn _send_gathered(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let this = slf.get();
+        if this.current_callback().is_some() { this.flush_gathered(slf) } else { Ok(()) }
     }
 
     /// Counters by name; `Loop.statistics()` makes the dataclass.

@@ -117,8 +117,10 @@ fn raise_new(py: Python<'_>, value: &Object) {
 /// Before 3.12 the interpreter carries the value without making an exception of it.
 #[cfg(not(Py_3_12))]
 fn raise_stop_iteration(py: Python<'_>, value: Object) {
+    // SAFETY: set before any extension module is loaded, and never changed.
+    let class = unsafe { ffi::PyExc_StopIteration };
     // SAFETY: both references are alive through the call.
-    unsafe { ffi::PyErr_SetObject(ffi::PyExc_StopIteration, value.bind(py).as_ptr()) }
+    unsafe { ffi::PyErr_SetObject(class, value.bind(py).as_ptr()) }
 }
 
 /// Nobody has kept the exception, nor what it has seen on its way.

@@ -4,7 +4,8 @@ use oneloop_engine::files::Segment;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::mem::MaybeUninit;
+use pyo3::{PyTraverseError, PyVisit};
+use std::mem::{ManuallyDrop, MaybeUninit};
 
 /// A contiguous view; the exporter may not resize or free it while this lives.
 pub struct View(Box<ffi::Py_buffer>);
@@ -34,6 +35,18 @@ impl View {
 
     pub fn len(&self) -> usize {
         self.0.len.cast_unsigned()
+    }
+
+    /// For the collector: the exporter.
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if self.0.obj.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the collector runs in an attached thread.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: the reference that the view holds until it is released; `ManuallyDrop` leaves it with the view.
+        let exporter = ManuallyDrop::new(unsafe { Bound::from_owned_ptr(py, self.0.obj) });
+        visit.call(exporter.as_unbound())
     }
 
     pub fn is_readonly(&self) -> bool {

@@ -13,14 +13,20 @@ use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 use std::os::fd::RawFd;
 
+pub struct Callback {
+    pub handle: Py<Handle>,
+    /// The tick in which it was added: what that tick's poll brought was for the one before it.
+    pub added_in_tick: u64,
+}
+
 #[derive(Default)]
 pub struct Callbacks {
-    reader: Option<Py<Handle>>,
-    writer: Option<Py<Handle>>,
+    reader: Option<Callback>,
+    writer: Option<Callback>,
 }
 
 impl Callbacks {
-    pub fn on(&mut self, side: Side) -> &mut Option<Py<Handle>> {
+    pub fn on(&mut self, side: Side) -> &mut Option<Callback> {
         match side {
             Side::Read => &mut self.reader,
             Side::Write => &mut self.writer,
@@ -38,8 +44,8 @@ impl Callbacks {
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.reader)?;
-        visit.call(&self.writer)
+        let mut callbacks = self.reader.iter().chain(&self.writer);
+        callbacks.try_for_each(|callback| visit.call(&callback.handle))
     }
 }
 
@@ -59,9 +65,10 @@ impl LoopCore {
         let handle = Handle::make(py, callback, args)?;
         let side = if is_write { Side::Write } else { Side::Read };
         let watch = Watch::on_current_file(slf, fd)?;
-        let old = watch.get().with(py, |s| s.callbacks.on(side).replace(handle));
+        let new = Callback { handle, added_in_tick: slf.get().tick_number(py) };
+        let old = watch.get().with(py, |s| s.callbacks.on(side).replace(new));
         if let Some(old) = old {
-            old.get().work.cancel(py);
+            old.handle.get().work.cancel(py);
         }
         if let Err(e) = Watch::update(&watch, slf, fd) {
             let refused = watch.get().with(py, |s| s.callbacks.on(side).take());
@@ -82,7 +89,7 @@ impl LoopCore {
         let Some(old) = watch.get().with(py, |s| s.callbacks.on(side).take()) else {
             return Ok(false);
         };
-        old.get().work.cancel(py);
+        old.handle.get().work.cancel(py);
         Watch::update(&watch, slf, fd).map_err(|e| errors::os_error("epoll_ctl", &e))?;
         Ok(true)
     }

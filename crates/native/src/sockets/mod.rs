@@ -4,10 +4,12 @@
 
 mod callbacks;
 mod operation;
+mod socket_file;
 mod waiters;
 mod watch;
 
 pub use operation::SockOperation;
+pub use socket_file::remove_socket_file;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {

@@ -70,16 +70,18 @@ enum Attempt<'py> {
 }
 
 impl SockOperation {
-    fn new(owner: &Bound<'_, LoopCore>, sock: &Bound<'_, PyAny>, work: Work) -> PyResult<Py<Self>> {
-        Py::new(
-            owner.py(),
-            Self {
-                owner: owner.clone().unbind(),
-                sock: sock.clone().unbind(),
-                work: LoopCell::new(Some(work)),
-                waiting: LoopCell::new(None),
-            },
-        )
+    fn make<'py>(
+        owner: &Bound<'py, LoopCore>,
+        sock: &Bound<'py, PyAny>,
+        work: Work,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let operation = Self {
+            owner: owner.clone().unbind(),
+            sock: sock.clone().unbind(),
+            work: LoopCell::new(Some(work)),
+            waiting: LoopCell::new(None),
+        };
+        Bound::new(owner.py(), operation).map(Bound::into_any)
     }
 
     fn attempt<'py>(
@@ -106,16 +108,16 @@ impl SockOperation {
                 Err(e) => blocked_or(e, Side::Read),
             }),
             Work::SendAll { data, sent } => loop {
-                let rest = &data.as_slice(py)[*sent..];
-                if rest.is_empty() {
-                    return Ok(Ok(Attempt::Finished(py.None().into_bound(py))));
-                }
-                match socket::send(fd, rest) {
+                // Nothing to send is sent too: the kernel may know that the peer is gone.
+                match socket::send(fd, &data.as_slice(py)[*sent..]) {
                     Ok(more) => {
                         *sent += more;
                         self.owner.get().note_sent(py, more);
                     }
                     Err(e) => return Ok(blocked_or(e, Side::Write)),
+                }
+                if *sent == data.len() {
+                    return Ok(Ok(Attempt::Finished(py.None().into_bound(py))));
                 }
             },
             Work::Wait { side, waited } => Ok(Ok(if *waited {
@@ -239,6 +241,14 @@ impl SockOperation {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.owner)?;
         visit.call(&self.sock)?;
+        self.work
+            .peek(|work| match work {
+                Some(Work::ReceiveInto(view) | Work::SendAll { data: view, .. }) => {
+                    view.visit(&visit)
+                }
+                _ => Ok(()),
+            })
+            .unwrap_or(Ok(()))?;
         self.waiting
             .peek(|slot| match slot {
                 Some(waiting) => {
@@ -252,17 +262,13 @@ impl SockOperation {
 
     fn __clear__(&self, py: Python<'_>) {
         drop(self.waiting.take(py));
+        drop(self.work.take(py));
     }
 }
 
-fn checked(owner: &Bound<'_, LoopCore>, sock: &Bound<'_, PyAny>) -> PyResult<()> {
+/// As asyncio checks: no TLS sockets, and in debug mode no blocking ones.
+fn check(owner: &Bound<'_, LoopCore>, sock: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = owner.py();
-    if !sock.is_instance(&crate::imports::raw_socket(py)?)? {
-        return Err(PyTypeError::new_err(format!(
-            "a socket was expected, got {}",
-            sock.get_type().name()?
-        )));
-    }
     if sock.is_instance(&crate::imports::ssl_socket(py)?)? {
         return Err(PyTypeError::new_err("Socket cannot be of type SSLSocket"));
     }
@@ -272,56 +278,73 @@ fn checked(owner: &Bound<'_, LoopCore>, sock: &Bound<'_, PyAny>) -> PyResult<()>
     Ok(())
 }
 
+/// True for what the kernel can be asked without the object: `socket.socket` and `_socket.socket`. A subclass may have
+/// methods of its own (a proxy's, for instance), which asyncio would call.
+fn is_plain(sock: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = sock.py();
+    let class = sock.get_type();
+    Ok(class.is(crate::imports::socket(py)?) || class.is(crate::imports::raw_socket(py)?))
+}
+
 #[pymethods]
 impl LoopCore {
     /// Receive up to `nbytes` from a non-blocking stream socket; awaitable, returns bytes.
     ///
     /// Never blocks, whatever the socket's mode. Cancelling it loses no data.
-    fn sock_recv(
-        slf: &Bound<'_, Self>,
-        sock: &Bound<'_, PyAny>,
-        n: isize,
-    ) -> PyResult<Py<SockOperation>> {
-        checked(slf, sock)?;
-        let capacity =
-            usize::try_from(n).map_err(|_| PyValueError::new_err("negative buffersize in recv"))?;
-        SockOperation::new(slf, sock, Work::Receive { capacity })
+    fn sock_recv<'py>(
+        slf: &Bound<'py, Self>,
+        sock: &Bound<'py, PyAny>,
+        n: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        check(slf, sock)?;
+        if !is_plain(sock)? {
+            return slf.call_method1(intern!(slf.py(), "_sock_recv_any"), (sock, n));
+        }
+        let capacity = usize::try_from(n.extract::<isize>()?)
+            .map_err(|_| PyValueError::new_err("negative buffersize in recv"))?;
+        SockOperation::make(slf, sock, Work::Receive { capacity })
     }
 
     /// Receive into a writable bytes-like object; awaitable, returns the number of bytes.
-    fn sock_recv_into(
-        slf: &Bound<'_, Self>,
-        sock: &Bound<'_, PyAny>,
-        buf: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<SockOperation>> {
-        checked(slf, sock)?;
-        SockOperation::new(slf, sock, Work::ReceiveInto(View::writable(buf)?))
+    fn sock_recv_into<'py>(
+        slf: &Bound<'py, Self>,
+        sock: &Bound<'py, PyAny>,
+        buf: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        check(slf, sock)?;
+        if !is_plain(sock)? {
+            return slf.call_method1(intern!(slf.py(), "_sock_recv_into_any"), (sock, buf));
+        }
+        SockOperation::make(slf, sock, Work::ReceiveInto(View::writable(buf)?))
     }
 
     /// Send all of a bytes-like object; awaitable. After an error or a cancellation it is unknown
     /// how much was sent.
-    fn sock_sendall(
-        slf: &Bound<'_, Self>,
-        sock: &Bound<'_, PyAny>,
-        data: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<SockOperation>> {
-        checked(slf, sock)?;
-        SockOperation::new(slf, sock, Work::SendAll { data: View::of(data)?, sent: 0 })
+    fn sock_sendall<'py>(
+        slf: &Bound<'py, Self>,
+        sock: &Bound<'py, PyAny>,
+        data: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        check(slf, sock)?;
+        if !is_plain(sock)? {
+            return slf.call_method1(intern!(slf.py(), "_sock_sendall_any"), (sock, data));
+        }
+        SockOperation::make(slf, sock, Work::SendAll { data: View::of(data)?, sent: 0 })
     }
 
     /// Wait until the socket may be readable.
-    fn _wait_readable(
-        slf: &Bound<'_, Self>,
-        sock: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<SockOperation>> {
-        SockOperation::new(slf, sock, Work::Wait { side: Side::Read, waited: false })
+    fn _wait_readable<'py>(
+        slf: &Bound<'py, Self>,
+        sock: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        SockOperation::make(slf, sock, Work::Wait { side: Side::Read, waited: false })
     }
 
     /// Wait until the socket may be writable.
-    fn _wait_writable(
-        slf: &Bound<'_, Self>,
-        sock: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<SockOperation>> {
-        SockOperation::new(slf, sock, Work::Wait { side: Side::Write, waited: false })
+    fn _wait_writable<'py>(
+        slf: &Bound<'py, Self>,
+        sock: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        SockOperation::make(slf, sock, Work::Wait { side: Side::Write, waited: false })
     }
 }

@@ -153,8 +153,10 @@ impl Watch {
 
     fn serve(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, side: Side) -> PyResult<()> {
         let py = owner.py();
+        let tick = owner.get().tick_number(py);
         let (waiters, callback) = slf.get().with(py, |s| {
-            let callback = s.callbacks.on(side).as_ref().map(|c| c.clone_ref(py));
+            let callback = s.callbacks.on(side).as_ref().filter(|c| c.added_in_tick != tick);
+            let callback = callback.map(|c| c.handle.clone_ref(py));
             (std::mem::take(s.waiters.on(side)), callback)
         });
         for waiter in waiters {

@@ -122,6 +122,9 @@ impl DatagramTransport {
             s.reading_paused ^= changed;
             changed
         });
+        if changed && !paused {
+            slf.get().body.read_in_current_context(slf.py())?;
+        }
         // A transport that has not started yet is not watched before `connection_made`.
         let started = slf.get().life(slf.py()) != Life::New;
         if changed && started { ending::watch(slf) } else { Ok(()) }
@@ -136,15 +139,14 @@ fn on_ready(
 ) -> PyResult<()> {
     let slf = object.cast::<DatagramTransport>()?;
     let this = slf.get();
-    context::run(this.body.context.bind(owner.py()), || {
-        if readiness.is_readable() {
-            this.read_ready(owner, slf)?;
-        }
-        if readiness.is_writable() && this.state.with(owner.py(), |s| !s.queue.is_empty()) {
-            this.write_ready(owner, slf)?;
-        }
-        Ok(())
-    })
+    let py = owner.py();
+    if readiness.is_readable() {
+        context::run(&this.body.context(py), || this.read_ready(owner, slf))?;
+    }
+    if readiness.is_writable() && this.state.with(py, |s| !s.queue.is_empty()) {
+        context::run(&this.body.write_context(py), || this.write_ready(owner, slf))?;
+    }
+    Ok(())
 }
 
 #[pymethods]
@@ -186,7 +188,7 @@ impl DatagramTransport {
             appetite: Appetite::default(),
             peers: Peers::default(),
         };
-        let body = Body::new(owner, descriptor, None)?;
+        let body = Body::new(owner, descriptor, None, false)?;
         let state = LoopCell::new(state);
         let slf = Py::new(py, Self { body, family, connection, address, endpoint, state })?;
         ending::begin(slf.bind(py), waiter)?;

@@ -111,6 +111,7 @@ impl DatagramTransport {
             s.queue.len() == 1
         });
         if first {
+            this.body.write_in_current_context(py)?;
             ending::watch(slf)?;
         }
         this.maybe_pause_protocol(slf)

@@ -18,8 +18,13 @@ use pyo3::pyclass::boolean_struct::True;
 /// What every transport owns.
 pub struct Body {
     pub owner: Py<LoopCore>,
-    /// In which the protocol's callbacks run.
-    pub context: Py<PyAny>,
+    /// In which the protocol hears of what comes: a snapshot from when the transport was made, or of who has resumed
+    /// reading since. As asyncio's, whose handles take theirs when they are added.
+    context: LoopCell<Py<PyAny>>,
+    /// Python 3.15: the maker has named the context, and it is the one for everything.
+    is_given: bool,
+    /// In which the protocol hears that it may write on: that of the write that had to wait.
+    write_context: LoopCell<Option<Py<PyAny>>>,
     pub descriptor: Descriptor,
     pub registration: Registration,
     /// What `connection_lost` will be called with, and in which context: that of who has ended the transport.
@@ -37,22 +42,54 @@ impl Body {
         owner: &Bound<'_, LoopCore>,
         descriptor: Descriptor,
         context: Option<Py<PyAny>>,
+        is_given: bool,
     ) -> PyResult<Self> {
+        let context = match context {
+            Some(context) => context,
+            None => context::copy_current(owner.py())?.unbind(),
+        };
         Ok(Self {
             owner: owner.clone().unbind(),
-            context: match context {
-                Some(context) => context,
-                None => context::copy_current(owner.py())?.unbind(),
-            },
+            context: LoopCell::new(context),
+            is_given,
+            write_context: LoopCell::new(None),
             descriptor,
             registration: Registration::default(),
             lost_with: LoopCell::new(None),
         })
     }
 
+    pub fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.context.with(py, |context| context.bind(py).clone())
+    }
+
+    pub fn write_context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        let own = self.write_context.with(py, |own| own.as_ref().map(|own| own.bind(py).clone()));
+        own.unwrap_or_else(|| self.context(py))
+    }
+
+    /// Reading goes on for whoever calls this.
+    pub fn read_in_current_context(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_given {
+            let current = context::copy_current(py)?.unbind();
+            drop(self.context.with(py, |own| std::mem::replace(own, current)));
+        }
+        Ok(())
+    }
+
+    /// A write of whoever calls this waits.
+    pub fn write_in_current_context(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_given {
+            let current = context::copy_current(py)?.unbind();
+            drop(self.write_context.with(py, |own| own.replace(current)));
+        }
+        Ok(())
+    }
+
     pub fn visit(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         visit.call(&self.owner)?;
-        visit.call(&self.context)?;
+        self.context.peek(|own| visit.call(own)).unwrap_or(Ok(()))?;
+        self.write_context.peek(|own| visit.call(own)).unwrap_or(Ok(()))?;
         self.lost_with
             .peek(|lost| {
                 let Some(lost) = lost else { return Ok(()) };
@@ -117,7 +154,12 @@ pub fn start<T: Ending>(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, T>) -> PyRe
     let this = slf.get();
     let made = match this.protocol(py) {
         Some(protocol) => {
-            life::connection_made(owner, this.body().context.bind(py), slf.as_any(), &protocol)
+            let body = this.body();
+            // A copy: what it sets there is not what later callbacks see, as in asyncio.
+            let context = body.context(py);
+            let context =
+                if body.is_given { context } else { context::copy(&context)?.into_bound(py) };
+            life::connection_made(owner, &context, slf.as_any(), &protocol)
         }
         None => Ok(()),
     };
@@ -210,7 +252,7 @@ fn mark_lost<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> bo
     let body = this.body();
     // Out of memory, the transport's own context has to do.
     let context = context::copy_current(py)
-        .map_or_else(|_no_memory| body.context.clone_ref(py), Bound::unbind);
+        .map_or_else(|_no_memory| body.context(py).unbind(), Bound::unbind);
     let lost = Lost { exc: exc.map(Bound::unbind), context };
     body.lost_with.with(py, |slot| *slot = Some(lost));
     body.registration.end(body.owner.get(), slf.as_any(), body.descriptor.fd(py).is_ok());

@@ -44,6 +44,7 @@ pub struct Listener {
     /// The local name of every connection, unless the listener is bound to any address.
     local: Option<Arc<[u8]>>,
     context: Py<PyAny>,
+    is_context_given: bool,
     state: LoopCell<State>,
 }
 
@@ -138,6 +139,7 @@ impl Listener {
                     Descriptor::bare(fd, self.kind),
                     &protocol,
                     Some(context),
+                    self.is_context_given,
                     Endpoint::accepted(&peer, self.local.clone()),
                     self.server.as_ref().map(|server| server.clone_ref(py)),
                 )
@@ -192,6 +194,7 @@ impl Listener {
             hand_over,
             kind,
             local: (!local.is_wildcard()).then(|| local.as_bytes().into()),
+            is_context_given: context.is_some(),
             context: match context {
                 Some(context) => context,
                 None => context::copy_current(py)?.unbind(),

@@ -137,6 +137,9 @@ impl ReadPipeTransport {
             s.reading_paused ^= changed;
             (changed, s.life != Life::New)
         });
+        if changed && !paused {
+            slf.get().body.read_in_current_context(slf.py())?;
+        }
         // A transport that has not started yet is not watched before `connection_made`.
         if changed && started { ending::watch(slf) } else { Ok(()) }
     }
@@ -149,7 +152,7 @@ fn tell_end_of_file(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> P
     let this = object.cast::<ReadPipeTransport>()?.get();
     let Some(protocol) = this.protocol(py) else { return Ok(()) };
     let name = intern!(py, "eof_received");
-    let told = context::run(this.body.context.bind(py), || protocol.call_method0(name).map(drop));
+    let told = context::run(&this.body.context(py), || protocol.call_method0(name).map(drop));
     let ended = owner.get().lap_method(owner, &protocol, name);
     let told = told.or_else(|error| {
         let text = "Exception in callback: protocol.eof_received() failed.";
@@ -170,7 +173,7 @@ fn on_ready(
     if !reads || !readiness.is_readable() {
         return Ok(());
     }
-    context::run(this.body.context.bind(owner.py()), || this.read_ready(owner, slf))
+    context::run(&this.body.context(owner.py()), || this.read_ready(owner, slf))
 }
 
 #[pymethods]
@@ -192,7 +195,7 @@ impl ReadPipeTransport {
             reading_paused: false,
             last_read: 0,
         };
-        let body = Body::new(owner, end.descriptor, None)?;
+        let body = Body::new(owner, end.descriptor, None, false)?;
         let slf = Py::new(py, Self { body, extra: end.extra, state: LoopCell::new(state) })?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)

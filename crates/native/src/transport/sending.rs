@@ -9,7 +9,7 @@
 //! Stream and write pipe transports are `Sending`; what follows from an empty queue, and how an
 //! error ends them, is theirs.
 
-use super::descriptor::Descriptor;
+use super::ending::{self, Ending};
 use super::flow::{self, Flow};
 use super::write_queue::{Channel, WriteQueue};
 use crate::errors;
@@ -17,10 +17,8 @@ use crate::event_loop::LoopCore;
 use crate::ffi::{Object, buffer};
 use crate::imports;
 use oneloop_engine::sys::{clock, fork};
-use pyo3::PyClass;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 use std::io::{self, ErrorKind};
 use std::os::fd::RawFd;
@@ -138,15 +136,10 @@ struct Data<'a, 'py> {
     object: Option<&'a Bound<'py, PyBytes>>,
 }
 
-pub trait Sending: PyClass<Frozen = True> + Sync {
+pub trait Sending: Ending {
     const CHANNEL: Channel;
 
     fn outgoing<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Outgoing) -> R) -> R;
-    fn owner(&self) -> &Py<LoopCore>;
-    fn descriptor(&self) -> &Descriptor;
-    fn current_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>>;
-    /// `blocked` has changed: tells the poller.
-    fn watch_writing(&self, slf: &Bound<'_, Self>) -> PyResult<()>;
     /// The queue is empty: what waited for that happens now.
     fn drained(&self, slf: &Bound<'_, Self>) -> PyResult<()>;
     /// The kernel refused to send.
@@ -164,9 +157,9 @@ pub fn is_bytes_like(data: &Bound<'_, PyAny>) -> bool {
 pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
-    let owner = this.owner().get();
+    let owner = this.body().owner.get();
     let callback = owner.current_callback();
-    let fd = this.descriptor().fd(py);
+    let fd = this.body().descriptor.fd(py);
     let written = buffer::with_bytes(data, |bytes| {
         if bytes.is_empty() {
             return None;
@@ -182,7 +175,7 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
         Ok(0) => {}
         Ok(sent) => owner.note_sent(py, sent),
         Err(e) => {
-            let error = errors::os_error_on("send", this.descriptor().fd(py), &e);
+            let error = errors::os_error_on("send", this.body().descriptor.fd(py), &e);
             return this.send_failed(slf, error);
         }
     }
@@ -193,7 +186,7 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
 pub fn push_all<T: Sending>(slf: &Bound<'_, T>, pieces: &[Bound<'_, PyAny>]) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
-    let callback = this.owner().get().current_callback();
+    let callback = this.body().owner.get().current_callback();
     let mut len = 0;
     for piece in pieces {
         len += buffer::with_bytes(piece, |bytes| {
@@ -223,12 +216,15 @@ fn settle<T: Sending>(slf: &Bound<'_, T>, way: Way) -> PyResult<()> {
         return Ok(());
     }
     match (way, blocked) {
-        (Way::Now, true) => this.watch_writing(slf)?,
+        (Way::Now, true) => {
+            this.body().write_in_current_context(py)?;
+            ending::watch(slf)?;
+        }
         (Way::Now, false) => send(slf)?,
         (Way::Gather, _) if !gathering => {
             this.outgoing(py, |out| out.gathering = true);
             let object = Object::new(slf.clone().into_any());
-            this.owner().get().flush_after_callback(py, object, flush::<T>);
+            this.body().owner.get().flush_after_callback(py, object, flush::<T>);
         }
         (Way::Gather | Way::Wait, _) => {}
     }
@@ -239,15 +235,15 @@ fn settle<T: Sending>(slf: &Bound<'_, T>, way: Way) -> PyResult<()> {
 pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
-    let sent = match this.descriptor().fd(py) {
+    let sent = match this.body().descriptor.fd(py) {
         Ok(fd) => this.outgoing(py, |out| out.send(py, fd, T::CHANNEL)),
         Err(e) => Err(e),
     };
     match sent {
-        Ok(sent) => this.owner().get().note_sent(py, sent),
+        Ok(sent) => this.body().owner.get().note_sent(py, sent),
         Err(e) => {
             return this
-                .send_failed(slf, errors::os_error_on("send", this.descriptor().fd(py), &e));
+                .send_failed(slf, errors::os_error_on("send", this.body().descriptor.fd(py), &e));
         }
     }
     let changed = this.outgoing(py, |out| {
@@ -257,7 +253,10 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
         changed
     });
     if changed {
-        this.watch_writing(slf)?;
+        if this.outgoing(py, |out| out.blocked) {
+            this.body().write_in_current_context(py)?;
+        }
+        ending::watch(slf)?;
     }
     // May write more: only then is it known whether the queue has ended.
     if this.outgoing(py, |out| out.flow.resume(out.queue.len_bytes())) {
@@ -300,13 +299,13 @@ pub fn maybe_pause_protocol<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
 }
 
 fn tell_protocol<T: Sending>(slf: &Bound<'_, T>, method: &str) -> PyResult<()> {
-    let protocol = slf.get().current_protocol(slf.py());
-    flow::tell(slf.get().owner().bind(slf.py()), slf.as_any(), protocol.as_ref(), method)
+    let protocol = slf.get().protocol(slf.py());
+    flow::tell(slf.get().body().owner.bind(slf.py()), slf.as_any(), protocol.as_ref(), method)
 }
 
 /// Tries once what was never tried and drops the rest; to be followed by the end of the transport.
 pub fn clear<T: Sending>(this: &T, py: Python<'_>) {
-    let fd = this.descriptor().fd(py);
+    let fd = this.body().descriptor.fd(py);
     let (sent, queue) = this.outgoing(py, |out| {
         let sent = match fd {
             Ok(fd) if out.has_gathered() => out.send(py, fd, T::CHANNEL),
@@ -317,7 +316,7 @@ pub fn clear<T: Sending>(this: &T, py: Python<'_>) {
     });
     // A peer that takes nothing any more: the connection ends all the same.
     let sent = sent.unwrap_or(0);
-    this.owner().get().note_sent(py, sent);
+    this.body().owner.get().note_sent(py, sent);
     drop(queue);
 }
 

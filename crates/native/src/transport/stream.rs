@@ -28,6 +28,8 @@ pub struct State {
     pub out: Outgoing,
     /// Paused by the program.
     pub reading_paused: bool,
+    /// The tick in which it was resumed: what that tick's poll brought came before, and is for the next.
+    pub resumed_in_tick: u64,
     /// The peer has ended its side; nothing more will come.
     pub read_eof: bool,
     /// `write_eof` was called; the shutdown follows the queue.
@@ -38,6 +40,16 @@ pub struct State {
     pub empty_waiter: Option<Py<PyAny>>,
     /// Futures that wait for the socket to become writable (`sendfile`).
     pub writable_waiters: Vec<Py<PyAny>>,
+}
+
+impl State {
+    fn reads(&self) -> bool {
+        self.life == Life::Open && !self.reading_paused && !self.read_eof
+    }
+
+    fn writes(&self) -> bool {
+        self.out.blocked || !self.writable_waiters.is_empty()
+    }
 }
 
 /// A bidirectional stream over a connected socket; has the interface of `asyncio.Transport`.
@@ -94,10 +106,10 @@ impl Ending for StreamTransport {
         let py = slf.py();
         let (interest, life) = self.state.with(py, |s| {
             let mut interest = Interest::NONE;
-            if s.life == Life::Open && !s.reading_paused && !s.read_eof {
+            if s.reads() {
                 interest = interest | Interest::READ;
             }
-            if s.out.blocked || !s.writable_waiters.is_empty() {
+            if s.writes() {
                 interest = interest | Interest::WRITE;
             }
             (interest, s.life)
@@ -141,6 +153,7 @@ impl StreamTransport {
         descriptor: Descriptor,
         protocol: &Bound<'_, PyAny>,
         context: Option<Py<PyAny>>,
+        is_context_given: bool,
         endpoint: Endpoint,
         server: Option<Py<PyAny>>,
     ) -> PyResult<Py<Self>> {
@@ -150,13 +163,14 @@ impl StreamTransport {
             protocol: Some(StreamProtocol::new(protocol)?),
             out: Outgoing::default(),
             reading_paused: false,
+            resumed_in_tick: 0,
             read_eof: false,
             write_eof: false,
             last_read: 0,
             empty_waiter: None,
             writable_waiters: Vec::new(),
         };
-        let body = Body::new(owner, descriptor, context)?;
+        let body = Body::new(owner, descriptor, context, is_context_given)?;
         let slf = Py::new(py, Self { body, endpoint, server, state: LoopCell::new(state) })?;
         slf.get().tell_server(slf.bind(py), "_attach")?;
         Ok(slf)
@@ -172,6 +186,10 @@ impl StreamTransport {
             server.call_method0(method)
         };
         told.map(drop)
+    }
+
+    fn has_just_resumed(&self, owner: &Bound<'_, LoopCore>) -> bool {
+        self.state.with(owner.py(), |s| s.resumed_in_tick) == owner.get().tick_number(owner.py())
     }
 
     /// An accepted connection: `connection_made` at once, then reading starts.
@@ -190,24 +208,15 @@ fn on_ready(
     let slf = object.cast::<StreamTransport>()?;
     let this = slf.get();
     let py = owner.py();
-    let (reads, writes) = this.state.with(py, |s| {
-        let reads = s.life == Life::Open && !s.reading_paused && !s.read_eof;
-        (reads, s.out.blocked || !s.writable_waiters.is_empty())
-    });
-    let (reads, writes) = (reads && readiness.is_readable(), writes && readiness.is_writable());
-    if !reads && !writes {
-        return Ok(());
+    let (reads, writes) = this.state.with(py, |s| (s.reads(), s.writes()));
+    if reads && readiness.is_readable() && !this.has_just_resumed(owner) {
+        context::run(&this.body.context(py), || this.read_ready(owner, slf))?;
     }
-    context::run(this.body.context.bind(py), || {
-        if reads {
-            this.read_ready(owner, slf)?;
-        }
-        // The protocol may have closed it.
-        if writes && this.state.with(py, |s| s.out.blocked || !s.writable_waiters.is_empty()) {
-            this.write_ready(owner, slf)?;
-        }
-        Ok(())
-    })
+    // The protocol may have closed it.
+    if writes && readiness.is_writable() && this.state.with(py, |s| s.writes()) {
+        context::run(&this.body.write_context(py), || this.write_ready(owner, slf))?;
+    }
+    Ok(())
 }
 
 #[pymethods]
@@ -230,7 +239,8 @@ impl StreamTransport {
         let fd = descriptor.fd(py).map_err(|e| errors::os_error("socket", &e))?;
         life::refuse_taken(owner, fd)?;
         // Python 3.15 says in which context a connection lives.
-        let slf = Self::make(owner, descriptor, protocol, context, endpoint, server)?;
+        let is_given = context.is_some();
+        let slf = Self::make(owner, descriptor, protocol, context, is_given, endpoint, server)?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)
     }
@@ -250,8 +260,10 @@ impl StreamTransport {
     }
 
     /// True if the transport is closing or closed.
-    fn is_closing(&self, py: Python<'_>) -> bool {
-        !self.life(py).is_live()
+    fn is_closing(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        // What was gathered may find that the peer has gone; asked by every `StreamWriter.drain()`.
+        sending::send_gathered(slf)?;
+        Ok(!slf.get().life(slf.py()).is_live())
     }
 
     /// The current protocol.
@@ -316,11 +328,7 @@ impl StreamTransport {
         let fd = self.body.descriptor.fd(py).unwrap_or(-1);
         self.state.with(py, |s| {
             let life = s.life.describe();
-            let read = if s.life == Life::Open && !s.reading_paused && !s.read_eof {
-                "polling"
-            } else {
-                "idle"
-            };
+            let read = if s.reads() { "polling" } else { "idle" };
             let write = if s.out.blocked { "polling" } else { "idle" };
             let len = s.out.queue.len_bytes();
             format!("<StreamTransport{life} fd={fd} read={read} write=<{write}, bufsize={len}>>")

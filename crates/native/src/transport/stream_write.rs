@@ -1,8 +1,7 @@
 //! What a stream transport adds to `Sending`: end of file, and the waits of `sendfile`.
 
-use super::descriptor::Descriptor;
 use super::ending::{self, Ending};
-use super::life::{Life, resolve};
+use super::life::{self, Life, resolve};
 use super::sending::{self, Outgoing, Sending};
 use super::stream::StreamTransport;
 use super::write_queue::Channel;
@@ -23,22 +22,6 @@ impl Sending for StreamTransport {
         self.state.with(py, |s| f(&mut s.out))
     }
 
-    fn owner(&self) -> &Py<LoopCore> {
-        &self.body.owner
-    }
-
-    fn descriptor(&self) -> &Descriptor {
-        &self.body.descriptor
-    }
-
-    fn current_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.protocol(py)
-    }
-
-    fn watch_writing(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        ending::watch(slf)
-    }
-
     fn drained(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let (life, eof, waiter) = self
@@ -51,7 +34,12 @@ impl Sending for StreamTransport {
             return ending::end_now(slf);
         }
         if eof && !life.is_ended() {
-            return self.shut_down(slf);
+            // As in asyncio, where nobody is there to be told: reading finds out that the peer is gone.
+            return self.shut_down(slf).or_else(|error| {
+                let text = "Exception in callback: shutdown after write_eof() failed.";
+                let protocol = self.protocol(py);
+                life::report_failure(self.body.owner.bind(py), slf, protocol.as_ref(), text, error)
+            });
         }
         Ok(())
     }
@@ -96,14 +84,9 @@ impl StreamTransport {
     }
 
     fn shut_down(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        match self.body.descriptor.fd(slf.py()).and_then(socket::shutdown_write) {
-            // ENOTCONN: the peer is gone already, which reading finds out.
-            Err(e) if e.raw_os_error() != Some(libc::ENOTCONN) => {
-                let error = errors::os_error("shutdown", &e);
-                ending::fatal(slf, error, "Fatal error on transport shutdown")
-            }
-            _ => Ok(()),
-        }
+        let fd = self.body.descriptor.fd(slf.py());
+        let ended = fd.and_then(socket::shutdown_write);
+        ended.map_err(|e| errors::os_error_on("shutdown", self.body.descriptor.fd(slf.py()), &e))
     }
 
     pub(super) fn write_ready(
@@ -116,11 +99,7 @@ impl StreamTransport {
         for waiter in &waiters {
             resolve(waiter.bind(py))?;
         }
-        if self.state.with(py, |s| s.out.blocked) {
-            sending::send(slf)
-        } else {
-            self.watch_writing(slf)
-        }
+        if self.state.with(py, |s| s.out.blocked) { sending::send(slf) } else { ending::watch(slf) }
     }
 }
 
@@ -151,7 +130,7 @@ impl StreamTransport {
         sending::push_all(slf, &pieces)
     }
 
-    /// End the writing side after what is queued; reading goes on.
+    /// End the writing side after what is queued; reading goes on. OSError if the connection is gone already.
     fn write_eof(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
         sending::send_gathered(slf)?;
@@ -250,15 +229,23 @@ impl StreamTransport {
 impl StreamTransport {
     fn set_reading_paused(slf: &Bound<'_, Self>, paused: bool) -> PyResult<()> {
         let this = slf.get();
+        let tick = this.body.owner.get().tick_number(slf.py());
         let changed = this.state.with(slf.py(), |s| {
             let live = s.life.is_live() && !s.read_eof;
             let changed = live && s.reading_paused != paused;
             if changed {
                 s.reading_paused = paused;
+                s.resumed_in_tick = tick;
             }
             changed
         });
-        if changed { ending::watch(slf) } else { Ok(()) }
+        if !changed {
+            return Ok(());
+        }
+        if !paused {
+            this.body.read_in_current_context(slf.py())?;
+        }
+        ending::watch(slf)
     }
 }
 

@@ -1,9 +1,9 @@
 //! ResourceWarning for transports that a program forgot to close.
 
 use super::descriptor::Descriptor;
-use crate::imports;
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
+use std::ffi::CString;
 
 /// Warns of a descriptor that is still open, and closes it. Called while the transport is being
 /// freed, so that it can no longer be shown as the source.
@@ -14,10 +14,14 @@ pub fn end(kind: &str, descriptor: &Descriptor) {
     Python::attach(|py| {
         // Freeing may happen while an exception is on its way: keep it.
         let pending = PyErr::take(py);
+        // Through the C API, which needs no import: an interpreter that goes down has none any more.
         let category = py.get_type::<PyResourceWarning>();
-        let warned = imports::warn(py)
-            .and_then(|warn| warn.call1((format!("unclosed transport <{kind}>"), category)));
-        for outcome in [warned.map(drop), descriptor.close(py)] {
+        let text = CString::new(format!("unclosed transport <{kind}>"));
+        let warned = match text {
+            Ok(text) => PyErr::warn(py, category.as_any(), &text, 1),
+            Err(error) => Err(error.into()),
+        };
+        for outcome in [warned, descriptor.close(py)] {
             if let Err(error) = outcome {
                 // Warnings turned into errors cannot be raised from here: as CPython does in __del__.
                 error.write_unraisable(py, None);

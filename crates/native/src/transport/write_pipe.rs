@@ -4,7 +4,6 @@
 //! as an error on a pipe and as readability on a socket: the transport ends then, with
 //! BrokenPipeError if something was still queued. Upholds S2, S4, S7.
 
-use super::descriptor::Descriptor;
 use super::ending::{self, Body, Ending};
 use super::life::Life;
 use super::pipe::{self, PipeEnd, PipeKind};
@@ -15,7 +14,7 @@ use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::{Interest, Readiness};
-use pyo3::exceptions::{PyAssertionError, PyBrokenPipeError, PyOSError};
+use pyo3::exceptions::{PyAssertionError, PyBrokenPipeError, PyNotImplementedError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pyo3::{PyTraverseError, PyVisit};
@@ -102,22 +101,6 @@ impl Sending for WritePipeTransport {
         self.state.with(py, |s| f(&mut s.out))
     }
 
-    fn owner(&self) -> &Py<LoopCore> {
-        &self.body.owner
-    }
-
-    fn descriptor(&self) -> &Descriptor {
-        &self.body.descriptor
-    }
-
-    fn current_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.protocol(py)
-    }
-
-    fn watch_writing(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        ending::watch(slf)
-    }
-
     fn drained(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         if self.life(slf.py()) == Life::Closing { ending::end_now(slf) } else { Ok(()) }
     }
@@ -156,13 +139,13 @@ fn on_ready(
     let slf = object.cast::<WritePipeTransport>()?;
     let this = slf.get();
     let py = owner.py();
-    context::run(this.body.context.bind(py), || {
-        if readiness.is_readable() && this.watches_reader(py) {
-            return this.reader_gone(slf);
-        }
-        let blocked = this.state.with(py, |s| s.out.blocked);
-        if readiness.is_writable() && blocked { sending::send(slf) } else { Ok(()) }
-    })
+    if readiness.is_readable() && this.watches_reader(py) {
+        return context::run(&this.body.context(py), || this.reader_gone(slf));
+    }
+    if readiness.is_writable() && this.state.with(py, |s| s.out.blocked) {
+        return context::run(&this.body.write_context(py), || sending::send(slf));
+    }
+    Ok(())
 }
 
 #[pymethods]
@@ -180,7 +163,7 @@ impl WritePipeTransport {
         let text = "Pipe transport is only for pipes, sockets and character devices";
         let PipeEnd { descriptor, kind, extra } = PipeEnd::of(owner, pipe, extra, text)?;
         let state = State { life: Life::New, protocol: Some(protocol), out: Outgoing::default() };
-        let body = Body::new(owner, descriptor, None)?;
+        let body = Body::new(owner, descriptor, None, false)?;
         let slf = Py::new(py, Self { body, kind, extra, state: LoopCell::new(state) })?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)
@@ -231,8 +214,10 @@ impl WritePipeTransport {
     }
 
     /// True if the transport is closing or closed.
-    fn is_closing(&self, py: Python<'_>) -> bool {
-        !self.life(py).is_live()
+    fn is_closing(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        // As for a stream.
+        sending::send_gathered(slf)?;
+        Ok(!slf.get().life(slf.py()).is_live())
     }
 
     /// The current protocol; None once the transport is closed.
@@ -244,6 +229,19 @@ impl WritePipeTransport {
     fn set_protocol(&self, py: Python<'_>, protocol: Py<PyAny>) {
         let old = self.state.with(py, |s| s.protocol.replace(protocol));
         drop(old);
+    }
+
+    /// asyncio's write pipes have the methods of reading, and no use for them.
+    fn pause_reading(&self) -> PyResult<()> {
+        Err(PyNotImplementedError::new_err(()))
+    }
+
+    fn resume_reading(&self) -> PyResult<()> {
+        Err(PyNotImplementedError::new_err(()))
+    }
+
+    fn is_reading(&self) -> PyResult<bool> {
+        Err(PyNotImplementedError::new_err(()))
     }
 
     /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
