@@ -20,6 +20,8 @@ TREE = FOLDER / "tree"
 COPIED = ("Cargo.toml", "Cargo.lock", "pyproject.toml", "crates", "python", "tests", "bench", "docs")
 MODULE = "python/oneloop/_native" + str(sysconfig.get_config_var("EXT_SUFFIX"))
 BUILD_LIMIT_S = 1800
+# Builds outnumber the tests: quick to make, slow to run.
+PROFILE = {"CARGO_PROFILE_DEV_OPT_LEVEL": "0", "CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_INCREMENTAL": "1"}
 
 
 class BuildError(Exception):
@@ -85,7 +87,7 @@ class Workshop:
         ran = subprocess.run(
             ["cargo", arguments[0], "--quiet", "--offline", "--locked", *arguments[1:]],
             cwd=TREE,
-            env={**os.environ, "CARGO_TARGET_DIR": str(FOLDER / "target"), "PYO3_PYTHON": sys.executable},
+            env={**os.environ, **PROFILE, "CARGO_TARGET_DIR": str(FOLDER / "target"), "PYO3_PYTHON": sys.executable},
             check=False,
             capture_output=True,
             text=True,
@@ -99,7 +101,6 @@ class Workshop:
     def pytest(self, tests: list[str], limit_s: float) -> tuple[int, str]:
         """Run tests of the copy, to the first that fails; pytest's exit status and what it says."""
         command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-q", "-x", "--tb=short", *tests]
-        # Only what a mutant can break: one engine, and no time for what hangs.
         environment = {
             **os.environ,
             "PYTHONPATH": str(TREE / "python"),
