@@ -302,8 +302,10 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         listener = self._listeners.pop(sock, None)
         if listener is not None:
             listener.stop()
-        self._forget_unix_socket(sock)
-        sock.close()
+        try:
+            self._forget_unix_socket(sock)
+        finally:
+            sock.close()
 
     def _retry_accept(self, listener: _native.Listener) -> None:
         self.call_later(ACCEPT_RETRY_DELAY_S, listener.start)

@@ -31,6 +31,6 @@ class UnixMixin:
             return
         path = sock.getsockname()
         try:
-            _native.remove_socket_file(os.fsencode(path), inode)
+            _native.remove_socket_file(os.fsdecode(path), inode)
         except OSError as err:
             logger.error("Unable to clean up listening UNIX socket %r: %r", path, err)
