@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.protocols import Recorder
+from tests.transport.conftest import Connect
 
 PIECES = (b"one ", b"two ", b"three")
 
@@ -95,3 +97,30 @@ def test_the_next_callback_finds_them_gone(
     assert scene.seen == b"".join(PIECES)
     scene.transport.close()
     loop.run_until_complete(asyncio.sleep(0))
+
+
+@pytest.mark.parametrize("ending", ["abort", "close", "write_eof"])
+async def test_what_ends_a_connection_comes_after_what_was_written(
+    loop: asyncio.AbstractEventLoop, connect: Connect, ending: str
+) -> None:
+    async with connect() as (transport, _, peer):
+        await asyncio.sleep(0)
+        write(transport)
+        getattr(transport, ending)()
+        received = b""
+        while data := await loop.sock_recv(peer, 100):
+            received += data
+        assert received == b"".join(PIECES)
+
+
+async def test_what_looks_at_a_connection_comes_after_what_was_written(
+    loop: asyncio.AbstractEventLoop, connect: Connect
+) -> None:
+    async with connect() as (transport, _, peer):
+        await asyncio.sleep(0)
+        write(transport)
+        assert transport.get_write_buffer_size() == 0
+        assert peer.recv(100) == b"".join(PIECES)
+        write(transport)
+        os.write(transport.get_extra_info("socket").fileno(), b" four")
+        assert peer.recv(100) == b"".join(PIECES) + b" four"
