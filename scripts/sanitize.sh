@@ -34,9 +34,12 @@ ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_string_checks
 
 PYO3_PYTHON=$python cargo build "${cargo[@]}" -p oneloop-native --features pyo3/extension-module
 # The extension takes the runtime from whoever loads it: Python was not built with one, so that it is preloaded.
-shared=$folder/libasan.so
+shared=$folder/preloaded.so  # a name that the runtime does not take for another runtime
 if [ ! -e "$shared" ] || [ "$runtime" -nt "$shared" ]; then
-    "${CC:-cc}" -shared -o "$shared" -Wl,--whole-archive "$runtime" -Wl,--no-whole-archive -lpthread -ldl -lm -lrt
+    # As a library of its own; the object that starts it before anything else is for programs only.
+    objects=$(mktemp -d)
+    (cd "$objects" && ar x "$runtime" && rm -f ./*preinit* && "${CC:-cc}" -shared -o "$shared" ./*.o -lpthread -ldl -lm -lrt)
+    rm -rf "$objects"
 fi
 # A copy of the package: the checkout's own extension stays.
 rm -rf "$folder/python"
