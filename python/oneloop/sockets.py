@@ -110,9 +110,10 @@ class SocketMixin:
     async def sock_sendto(self: Any, sock: socket.socket, data: Any, address: Any) -> int:
         """Send a datagram; returns the number of bytes sent."""
         self._check_sock(sock)
+        send: Any = sock.sendto
         while True:
             try:
-                return sock.sendto(data, *_dont_wait(sock), address)
+                return int(send(data, *_dont_wait(sock), address))
             except (BlockingIOError, InterruptedError):
                 await self._wait_writable(sock)
 
@@ -263,7 +264,7 @@ class SocketMixin:
 
 
 def _dont_wait(sock: Any) -> tuple[int, ...]:
-    """Return the flag for a call that must not block; none for a class with methods of its own, as asyncio calls them."""
+    """Return the flag of a call that must not block; none for other classes, whose methods asyncio calls without."""
     return (socket.MSG_DONTWAIT,) if type(sock) in (socket.socket, _socket.socket) else ()
 
 
