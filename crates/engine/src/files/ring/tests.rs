@@ -122,7 +122,7 @@ fn results_are_the_kernels() -> io::Result<()> {
         reap_until(&mut ring, 1, &mut done)?;
         let completion = done.pop().expect("one was reaped");
         assert_eq!(completion.outcome.result?, expected);
-        let from = offset as usize;
+        let from = usize::try_from(offset).expect("offsets are positive");
         assert_eq!(completion.owner.as_slice(expected), &b"0123456789"[from..from + expected]);
     }
     Ok(())
