@@ -1,5 +1,4 @@
-"""What reaches the kernel, seen by strace: nothing from an idle loop, two sends for all writes of a
-callback."""
+"""What reaches the kernel, seen by strace: nothing from an idle loop, two sends for all writes of a callback."""
 
 from __future__ import annotations
 

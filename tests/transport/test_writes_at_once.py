@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.certificates import HOST, client_context, server_context
-from tests.peers import KINDS, LIMIT_S, Peer, connect, connected
 from tests.loops import LoopFactory
+from tests.peers import KINDS, LIMIT_S, Peer, connect, connected
 from tests.protocols import Recorder
 from tests.transport.conftest import socket_pair
 from tests.transport.places import PLACES, run_in
@@ -169,8 +169,7 @@ async def test_between_protocol_methods_of_one_poll(loop: asyncio.AbstractEventL
             self.transport = transport
 
         def data_received(self, data: bytes) -> None:
-            for earlier in order:
-                seen.append(peers[earlier].take(10))
+            seen.extend(peers[earlier].take(10) for earlier in order)
             order.append(self.number)
             self.transport.write(b"header")
             self.transport.write(b"body")
