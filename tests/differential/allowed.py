@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # "Bursts": while callbacks keep each other ready, the kernel is asked every 20 µs or 64 ticks only. Every callback of a
 # program computes for SPIN_S first, so that each is followed by a poll, as in asyncio.
-BURSTS = True
+BURSTS = False
 SPIN_S = 40e-6
 
 # "Writes": the first write of a callback goes to the kernel at once; those that follow on the same transport within the
