@@ -62,6 +62,7 @@ conformance: setup-core
 
 soak: setup-core
 	$(PYTHON) -m tests.stress.soak --minutes $(MINUTES) $(ARGS)
+	$(PYTHON) -m tests.differential --minutes $(MINUTES)
 
 bench: setup-dev
 	@scripts/venv.sh $(PY) bench-tools

@@ -5,49 +5,49 @@ use super::registry::{Flush, Party, ignore_gone};
 use super::work::report_native;
 use crate::errors;
 use crate::ffi::{LoopCell, Object};
+use oneloop_engine::Event;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 
 impl LoopCore {
-    /// Serves every event of the last poll. Events left by an exception are served by the next
-    /// tick, before it polls again: an edge is never lost.
+    /// Serves every event of the last poll.
     pub(super) fn serve_events(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
-        let py = owner.py();
-        let waker_fd = self.waker.raw_fd();
-        loop {
-            let event = self
-                .with_poller(py, oneloop_engine::Poller::next_event)
-                .map_err(|e| errors::os_error("epoll_wait", &e))?;
-            let Some(event) = event else { return Ok(()) };
-            let fd = event.token.fd();
-            if fd == waker_fd {
-                let drained = self.waker.drain();
-                drained.map_err(|e| errors::os_error("eventfd read", &e))?;
-                continue;
-            }
-            let source = self.sources.with(py, |sources| {
-                let source = sources.get(fd.cast_unsigned() as usize)?.as_ref()?;
-                (source.token == event.token).then(|| {
-                    let party = |p: &Party| (p.object.bind(py).clone(), p.on_ready);
-                    (party(&source.owner), source.guest.as_deref().map(party))
-                })
-            });
-            let Some(((object, on_ready), guest)) = source else {
-                // Nobody would ever take it: a level-triggered one would come again with every poll.
-                let ended = self.with_poller(py, |poller| poller.deregister(event.token));
-                ended.and_then(ignore_gone).map_err(|e| errors::os_error("epoll_ctl", &e))?;
-                continue;
-            };
-            self.meter.with(py, |meter| meter.events += 1);
-            let served = on_ready(owner, &object, event.readiness)
-                .or_else(|error| report_native(owner, &object, error));
-            if let Some((object, on_ready)) = guest {
-                let told = on_ready(owner, &object, event.readiness);
-                served.and(told.or_else(|error| report_native(owner, &object, error)))?;
-            } else {
-                served?;
-            }
+        let next = || {
+            let next = self.with_poller(owner.py(), oneloop_engine::Poller::next_event);
+            next.map_err(|e| errors::os_error("epoll_wait", &e))
+        };
+        while let Some(event) = next()? {
+            self.serve_event(owner, event)?;
         }
+        Ok(())
+    }
+
+    /// Serves one event, if its registration still lives.
+    pub(super) fn serve_event(&self, owner: &Bound<'_, Self>, event: Event) -> PyResult<()> {
+        let py = owner.py();
+        let fd = event.token.fd();
+        if fd == self.waker.raw_fd() {
+            let drained = self.waker.drain();
+            return drained.map_err(|e| errors::os_error("eventfd read", &e));
+        }
+        let source = self.sources.with(py, |sources| {
+            let source = sources.get(fd.cast_unsigned() as usize)?.as_ref()?;
+            (source.token == event.token).then(|| {
+                let party = |p: &Party| (p.object.bind(py).clone(), p.on_ready);
+                (party(&source.owner), source.guest.as_deref().map(party))
+            })
+        });
+        let Some(((object, on_ready), guest)) = source else {
+            // Nobody would ever take it: a level-triggered one would come again with every poll.
+            let ended = self.with_poller(py, |poller| poller.deregister(event.token));
+            return ended.and_then(ignore_gone).map_err(|e| errors::os_error("epoll_ctl", &e));
+        };
+        self.meter.with(py, |meter| meter.events += 1);
+        let served = on_ready(owner, &object, event.readiness)
+            .or_else(|error| report_native(owner, &object, error));
+        let Some((object, on_ready)) = guest else { return served };
+        let told = on_ready(owner, &object, event.readiness);
+        served.and(told.or_else(|error| report_native(owner, &object, error)))
     }
 
     /// Takes the timers out of the heap that are due at this moment, in order of their deadlines. They run after the

@@ -1,11 +1,12 @@
-//! The three kinds of what may wait in the ready queue and in the heap of timers.
+//! The kinds of what may wait in the ready queue and in the heap of timers.
 //!
-//! A fourth kind, a green thread with the value that resumes it, joins here when green threads
+//! A further kind, a green thread with the value that resumes it, joins here when green threads
 //! come: the tick treats each kind in one match and holds no borrow while it runs (S2).
 
 use super::work::report_native;
 use super::{Handle, LoopCore, TimerHandle};
 use crate::ffi::recycled;
+use oneloop_engine::Event;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
@@ -19,6 +20,10 @@ pub enum Ready {
     Stock(Py<PyAny>),
     /// A native completion: a transport's start or end, for instance.
     Native(Py<PyAny>, Run),
+    /// What a tick that an exception has ended had still to serve.
+    Event(Event),
+    /// And to run.
+    Timer(Timer),
 }
 
 impl Ready {
@@ -32,21 +37,28 @@ impl Ready {
                 let object = object.bind(py);
                 run(owner, object).or_else(|error| report_native(owner, object, error))
             }
+            Self::Event(event) => owner.get().serve_event(owner, event),
+            Self::Timer(timer) if timer.is_cancelled(py) => Ok(()),
+            Self::Timer(timer) => timer.run(owner),
         }
     }
 
     /// The loop is being closed: handles that the program keeps let go of their callbacks, since
     /// the collector could not.
     pub fn forget(self, py: Python<'_>) {
-        if let Self::Handle(handle) = &self {
-            handle.get().work.forget(py);
+        match self {
+            Self::Handle(handle) => handle.get().work.forget(py),
+            Self::Timer(timer) => timer.forget(py),
+            Self::Stock(_) | Self::Native(..) | Self::Event(_) => {}
         }
     }
 
     /// The loop stops, and may become garbage with what waits in it: the collector looks at it from now on.
     pub fn track(&self, py: Python<'_>) {
-        if let Self::Handle(handle) = self {
-            recycled::track(py, handle);
+        match self {
+            Self::Handle(handle) => recycled::track(py, handle),
+            Self::Timer(timer) => timer.track(py),
+            Self::Stock(_) | Self::Native(..) | Self::Event(_) => {}
         }
     }
 
@@ -54,6 +66,8 @@ impl Ready {
         match self {
             Self::Handle(handle) => visit.call(handle),
             Self::Stock(object) | Self::Native(object, _) => visit.call(object),
+            Self::Timer(timer) => timer.visit(visit),
+            Self::Event(_) => Ok(()),
         }
     }
 }

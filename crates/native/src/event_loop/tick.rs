@@ -162,12 +162,12 @@ impl LoopCore {
             let Some(ready) = self.ready.with(py, std::collections::VecDeque::pop_front) else {
                 break;
             };
-            ready.run(owner).inspect_err(|_| self.keep_order(owner, count - ran))?;
+            ready.run(owner).inspect_err(|_| self.keep_order(py, count - ran))?;
         }
         if !may_skip {
-            self.serve_events(owner).inspect_err(|_| self.keep_order(owner, 0))?;
+            self.serve_events(owner).inspect_err(|_| self.keep_order(py, 0))?;
         }
-        self.run_due_timers(owner).inspect_err(|_| self.keep_order(owner, 0))?;
+        self.run_due_timers(owner).inspect_err(|_| self.keep_order(py, 0))?;
         // What was written outside of callbacks: by destructors, by handlers of signals.
         self.flush_gathered(owner)?;
         self.flush_dirty(owner)?;
@@ -177,19 +177,13 @@ impl LoopCore {
 
     /// An exception leaves the loop in mid-tick. What this tick has still to do keeps its place when the loop runs again:
     /// behind the `rest` of its handles, before what has been scheduled meanwhile.
-    fn keep_order(&self, owner: &Bound<'_, Self>, rest: usize) {
-        let py = owner.py();
-        let loop_object = || owner.clone().into_any().unbind();
+    fn keep_order(&self, py: Python<'_>, rest: usize) {
+        let next = || self.with_poller(py, Poller::next_event).ok().flatten();
+        let events = std::iter::from_fn(next).map(Ready::Event);
+        let left: Vec<_> = events.chain(self.due.take(py).into_iter().map(Ready::Timer)).collect();
         self.ready.with(py, |ready| {
-            let place = rest.min(ready.len());
-            ready.insert(
-                place,
-                Ready::Native(loop_object(), |owner, _| owner.get().run_due_timers(owner)),
-            );
-            ready.insert(
-                place,
-                Ready::Native(loop_object(), |owner, _| owner.get().serve_events(owner)),
-            );
+            let behind = ready.split_off(rest.min(ready.len()));
+            ready.extend(left.into_iter().chain(behind));
         });
     }
 

@@ -13,9 +13,8 @@ use std::path::PathBuf;
 /// blocking calls rightly report on an event loop: a name of a local socket is looked up without waiting.
 #[pyfunction]
 pub fn remove_socket_file(path: PathBuf, inode: u64) -> PyResult<()> {
-    let removed = fs::metadata(&path).and_then(|found| {
-        if found.ino() == inode { fs::remove_file(&path) } else { Ok(()) }
-    });
+    let removed = fs::metadata(&path)
+        .and_then(|found| if found.ino() == inode { fs::remove_file(&path) } else { Ok(()) });
     match removed {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(errors::os_error("unlink", &e)),
         _ => Ok(()),

@@ -123,7 +123,7 @@ impl DatagramTransport {
             changed
         });
         if changed && !paused {
-            slf.get().body.read_in_current_context(slf.py())?;
+            slf.get().body.resume_reading(slf.py())?;
         }
         // A transport that has not started yet is not watched before `connection_made`.
         let started = slf.get().life(slf.py()) != Life::New;
@@ -140,7 +140,7 @@ fn on_ready(
     let slf = object.cast::<DatagramTransport>()?;
     let this = slf.get();
     let py = owner.py();
-    if readiness.is_readable() {
+    if readiness.is_readable() && !this.body.has_just_resumed(py) {
         context::run(&this.body.context(py), || this.read_ready(owner, slf))?;
     }
     if readiness.is_writable() && this.state.with(py, |s| !s.queue.is_empty()) {

@@ -23,6 +23,8 @@ pub struct Body {
     context: LoopCell<Py<PyAny>>,
     /// Python 3.15: the maker has named the context, and it is the one for everything.
     is_given: bool,
+    /// The tick in which reading was resumed: what that tick's poll had brought was for the reader before it.
+    resumed_in_tick: LoopCell<u64>,
     /// In which the protocol hears that it may write on: that of the write that had to wait.
     write_context: LoopCell<Option<Py<PyAny>>>,
     pub descriptor: Descriptor,
@@ -52,6 +54,7 @@ impl Body {
             owner: owner.clone().unbind(),
             context: LoopCell::new(context),
             is_given,
+            resumed_in_tick: LoopCell::new(0),
             write_context: LoopCell::new(None),
             descriptor,
             registration: Registration::default(),
@@ -68,8 +71,14 @@ impl Body {
         own.unwrap_or_else(|| self.context(py))
     }
 
-    /// Reading goes on for whoever calls this.
-    pub fn read_in_current_context(&self, py: Python<'_>) -> PyResult<()> {
+    /// True while events are served that were polled before reading was resumed.
+    pub fn has_just_resumed(&self, py: Python<'_>) -> bool {
+        self.resumed_in_tick.get(py) == self.owner.get().tick_number(py)
+    }
+
+    /// Reading goes on for whoever calls this, from the next poll on.
+    pub fn resume_reading(&self, py: Python<'_>) -> PyResult<()> {
+        self.resumed_in_tick.set(py, self.owner.get().tick_number(py));
         if !self.is_given {
             let current = context::copy_current(py)?.unbind();
             drop(self.context.with(py, |own| std::mem::replace(own, current)));

@@ -138,7 +138,7 @@ impl ReadPipeTransport {
             (changed, s.life != Life::New)
         });
         if changed && !paused {
-            slf.get().body.read_in_current_context(slf.py())?;
+            slf.get().body.resume_reading(slf.py())?;
         }
         // A transport that has not started yet is not watched before `connection_made`.
         if changed && started { ending::watch(slf) } else { Ok(()) }
@@ -170,7 +170,7 @@ fn on_ready(
     let slf = object.cast::<ReadPipeTransport>()?;
     let this = slf.get();
     let reads = this.state.with(owner.py(), |s| s.life == Life::Open && !s.reading_paused);
-    if !reads || !readiness.is_readable() {
+    if !reads || !readiness.is_readable() || this.body.has_just_resumed(owner.py()) {
         return Ok(());
     }
     context::run(&this.body.context(owner.py()), || this.read_ready(owner, slf))

@@ -14,7 +14,7 @@ use super::flow::{self, Flow};
 use super::write_queue::{Channel, WriteQueue};
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::{Object, buffer};
+use crate::ffi::{Object, buffer, context};
 use crate::imports;
 use oneloop_engine::sys::{clock, fork};
 use pyo3::intern;
@@ -222,6 +222,7 @@ fn settle<T: Sending>(slf: &Bound<'_, T>, way: Way) -> PyResult<()> {
         }
         (Way::Now, false) => send(slf)?,
         (Way::Gather, _) if !gathering => {
+            this.body().write_in_current_context(py)?;
             this.outgoing(py, |out| out.gathering = true);
             let object = Object::new(slf.clone().into_any());
             this.body().owner.get().flush_after_callback(py, object, flush::<T>);
@@ -265,11 +266,18 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     if this.outgoing(py, |out| out.queue.is_empty()) { this.drained(slf) } else { Ok(()) }
 }
 
-/// The end of the callback.
+/// The end of the callback, in the context that it had.
 fn flush<T: Sending>(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast::<T>()?;
-    slf.get().outgoing(slf.py(), |out| out.gathering = false);
-    send_gathered(slf)
+    let this = slf.get();
+    let wanted = this.outgoing(slf.py(), |out| {
+        out.gathering = false;
+        out.has_gathered()
+    });
+    if !wanted {
+        return Ok(());
+    }
+    context::run(&this.body().write_context(slf.py()), || send(slf))
 }
 
 /// Sends what was gathered: whatever comes next comes after it, as if each write had gone at once.

@@ -28,8 +28,6 @@ pub struct State {
     pub out: Outgoing,
     /// Paused by the program.
     pub reading_paused: bool,
-    /// The tick in which it was resumed: what that tick's poll brought came before, and is for the next.
-    pub resumed_in_tick: u64,
     /// The peer has ended its side; nothing more will come.
     pub read_eof: bool,
     /// `write_eof` was called; the shutdown follows the queue.
@@ -163,7 +161,6 @@ impl StreamTransport {
             protocol: Some(StreamProtocol::new(protocol)?),
             out: Outgoing::default(),
             reading_paused: false,
-            resumed_in_tick: 0,
             read_eof: false,
             write_eof: false,
             last_read: 0,
@@ -188,10 +185,6 @@ impl StreamTransport {
         told.map(drop)
     }
 
-    fn has_just_resumed(&self, owner: &Bound<'_, LoopCore>) -> bool {
-        self.state.with(owner.py(), |s| s.resumed_in_tick) == owner.get().tick_number(owner.py())
-    }
-
     /// An accepted connection: `connection_made` at once, then reading starts.
     pub fn start(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
         owner.get().meter.with(owner.py(), |meter| meter.open_transports += 1);
@@ -209,7 +202,7 @@ fn on_ready(
     let this = slf.get();
     let py = owner.py();
     let (reads, writes) = this.state.with(py, |s| (s.reads(), s.writes()));
-    if reads && readiness.is_readable() && !this.has_just_resumed(owner) {
+    if reads && readiness.is_readable() && !this.body.has_just_resumed(py) {
         context::run(&this.body.context(py), || this.read_ready(owner, slf))?;
     }
     // The protocol may have closed it.

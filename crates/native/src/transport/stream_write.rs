@@ -229,13 +229,11 @@ impl StreamTransport {
 impl StreamTransport {
     fn set_reading_paused(slf: &Bound<'_, Self>, paused: bool) -> PyResult<()> {
         let this = slf.get();
-        let tick = this.body.owner.get().tick_number(slf.py());
         let changed = this.state.with(slf.py(), |s| {
             let live = s.life.is_live() && !s.read_eof;
             let changed = live && s.reading_paused != paused;
             if changed {
                 s.reading_paused = paused;
-                s.resumed_in_tick = tick;
             }
             changed
         });
@@ -243,7 +241,7 @@ impl StreamTransport {
             return Ok(());
         }
         if !paused {
-            this.body.read_in_current_context(slf.py())?;
+            this.body.resume_reading(slf.py())?;
         }
         ending::watch(slf)
     }

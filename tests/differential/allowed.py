@@ -1,0 +1,40 @@
+"""The differences from stock asyncio that are meant. All of them; each with its reason.
+
+Said for users in docs/reference/differences-from-asyncio.md. Where it can be, a difference is kept out of the programs
+rather than out of the comparison, so that everything that is compared is compared exactly. A switch that is set to
+False holds oneloop to asyncio's behaviour.
+"""
+
+from __future__ import annotations
+
+# "Bursts": while callbacks keep each other ready, the kernel is asked every 20 µs or 64 ticks only. Every callback of a
+# program computes for SPIN_S first, so that each is followed by a poll, as in asyncio.
+BURSTS = False
+SPIN_S = 40e-6
+
+# "Writes": the first write of a callback goes to the kernel at once; those that follow on the same transport within the
+# same callback may leave when it ends. What the peer can read in between is not compared.
+GATHERED_WRITES = True
+
+# "Timers are exact": asyncio leaves the order of equal deadlines open (a heap is not a queue). The reference keeps them
+# in the order of the calls.
+EQUAL_DEADLINES = True
+
+# "Handles let go": a callback that cancels its own handle and then fails is reported by its name; asyncio, which has
+# forgotten it by then, says None(). And connection_made() is no handle here: its report names protocol and transport
+# instead. That there is a report is compared, and its exception; not how it names the callback.
+REPORTS_OF_CALLBACKS = True
+
+# "Read sizes": after a read of 8 KiB or more the next one takes at most twice as much. Peers send no more than that.
+READ_SIZES = True
+
+# Up to 16 datagrams of a socket are received in one tick, in asyncio one. Peers send one, and the next when that has
+# been received.
+DATAGRAMS_PER_TICK = True
+
+# A TypeError about an argument has the words of whoever looked at the argument first (C, Python or Rust).
+TEXTS_OF_TYPE_ERRORS = True
+
+# A write pipe's protocol is resumed below the low mark; in asyncio only when everything is written (a socket's too is
+# resumed below the mark). What resume_writing() of a pipe says is not compared, and programs do nothing in it.
+PIPES_RESUME = True

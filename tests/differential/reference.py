@@ -1,0 +1,95 @@
+"""Stock asyncio as the reference, without some mistakes of its own: most of them are gone in later versions.
+
+- `writelines()` on a lost connection raised TypeError, and never called `pause_writing()` (gh-136234, gh-135836).
+- `run_forever()` inside of a running loop raised, and left the outer loop as "not running" (Python 3.13.0).
+- A transport that closed when its buffer was sent did not know that it was lost: its methods raised AttributeError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import constants, selector_events, sslproto
+from asyncio.log import logger
+from typing import Any
+
+from tests.differential import allowed
+
+
+class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-defined, misc]
+    _conn_lost: int
+
+    def writelines(self, list_of_data: Any) -> None:
+        """As in Python 3.14.1."""
+        if self._eof:
+            raise RuntimeError("Cannot call writelines() after write_eof()")
+        if self._empty_waiter is not None:
+            raise RuntimeError("unable to writelines; sendfile is in progress")
+        if not list_of_data:
+            return
+        if self._conn_lost:
+            if self._conn_lost >= constants.LOG_THRESHOLD_FOR_CONNLOST_WRITES:
+                logger.warning("socket.send() raised exception.")
+            self._conn_lost += 1
+            return
+        self._buffer.extend([memoryview(data) for data in list_of_data])
+        if self._write_ready is not None:
+            # close() takes it away while bytes wait, in all versions; they are sent all the same.
+            self._write_ready()
+        if self._buffer:
+            if self._write_ready is not None:
+                self._loop._add_writer(self._sock_fd, self._write_ready)
+            self._maybe_pause_protocol()
+
+    def _call_connection_lost(self, exc: BaseException | None) -> None:
+        self._conn_lost = max(self._conn_lost, 1)
+        super()._call_connection_lost(exc)
+
+
+class StableTimer(asyncio.TimerHandle):
+    """Timers of one deadline stay in the order of their calls."""
+
+    __slots__ = ("serial",)
+    serial: int
+
+    def __lt__(self, other: Any) -> bool:
+        return (self._when, self.serial) < (other._when, other.serial)  # type: ignore[attr-defined, no-any-return]
+
+
+class ReferenceLoop(asyncio.SelectorEventLoop):
+    _timers_made = 0
+
+    def call_at(  # type: ignore[override]
+        self, when: Any, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        if not allowed.EQUAL_DEADLINES or when is None or self.get_debug():
+            return super().call_at(when, callback, *args, context=context)
+        self._check_closed()  # type: ignore[attr-defined]
+        timer = StableTimer(when, callback, args, self, context)
+        self._timers_made += 1
+        timer.serial = self._timers_made
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def _make_socket_transport(self, sock: Any, protocol: Any, waiter: Any = None, **keywords: Any) -> Any:
+        self._ensure_fd_no_transport(sock)  # type: ignore[attr-defined]
+        return Transport(self, sock, protocol, waiter, **keywords)
+
+    def _make_ssl_transport(
+        self,
+        rawsock: Any,
+        protocol: Any,
+        sslcontext: Any,
+        waiter: Any = None,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        extra: Any = None,
+        server: Any = None,
+        **timeouts: Any,
+    ) -> Any:
+        self._ensure_fd_no_transport(rawsock)  # type: ignore[attr-defined]
+        secure = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts)
+        self._make_socket_transport(rawsock, secure, extra=extra, server=server)
+        return secure._app_transport
