@@ -140,8 +140,8 @@ def test_removing_and_closing(loop: asyncio.AbstractEventLoop, sleeping: Sleepin
     ours, theirs = socket.socketpair()
 
     def act() -> None:
-        theirs.send(b"x")
         loop.remove_reader(ours)
+        theirs.send(b"x")
         ours.close()
         theirs.close()
 
@@ -267,7 +267,7 @@ def test_a_forgotten_stream_writer_is_collected_in_a_thread(
     loop: asyncio.AbstractEventLoop, sleeping: Sleeping, pair: Pair
 ) -> None:
     ours, theirs = pair
-    forgotten: list[Any] = []
+    kept: list[Any] = []
     lost = threading.Event()
     copy = ours.dup()
     number = copy.fileno()
@@ -281,12 +281,13 @@ def test_a_forgotten_stream_writer_is_collected_in_a_thread(
     async def start() -> None:
         reader = asyncio.StreamReader()
         transport, protocol = await loop.create_connection(lambda: Noting(reader), sock=copy)
-        forgotten.append(asyncio.StreamWriter(transport, protocol, reader, loop))
-        forgotten.append(forgotten)  # a cycle: the collector finds it, in whatever thread it runs
+        cycle: list[Any] = [asyncio.StreamWriter(transport, protocol, reader, loop)]
+        cycle.append(cycle)
+        kept.append(cycle)  # the collector finds it, in whatever thread it runs
         await asyncio.sleep(0)
 
     def act() -> None:
-        forgotten_ids.clear()
+        kept.clear()
         gc.collect()
         sleeping.wake()
         assert lost.wait(LIMIT_S)
@@ -295,8 +296,6 @@ def test_a_forgotten_stream_writer_is_collected_in_a_thread(
         theirs.send(b"for nobody")
 
     loop.run_until_complete(start())
-    forgotten_ids = [forgotten]
-    del forgotten
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         sleeping.while_asleep(act)
