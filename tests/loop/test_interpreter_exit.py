@@ -115,7 +115,7 @@ def test_unclosed_loops_and_transports_warn(loop_name: str) -> None:
     assert "ResourceWarning: unclosed transport" in done.stderr, done.stderr
 
 
-# Everything that a loop can have open, left as it is at the end of the program. `new_loop` stands for what makes the loop.
+# Everything that a loop can have open, left as it is at the end of the program.
 LEFT_OPEN = """
 import asyncio, os, socket, sys, threading
 {new_loop}
@@ -193,10 +193,8 @@ def test_a_program_that_leaves_everything_open(tmp_path: Path, kept: str, how: s
         return done.stderr
 
     expected = run(STOCK, sys.executable)
-    if how == "python app.py":
-        told = run(OURS, sys.executable)
-    else:
-        told = run(EITHER, sys.executable, "-m", "oneloop", "run")
+    is_plain = how == "python app.py"
+    told = run(OURS, sys.executable) if is_plain else run(EITHER, sys.executable, "-m", "oneloop", "run")
     for noise in NOISE:
         assert noise not in told or noise in expected, told
     assert kinds_of_lines(told) <= kinds_of_lines(expected), told
