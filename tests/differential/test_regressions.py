@@ -162,22 +162,16 @@ PROGRAMS: dict[str, Body] = {
     ],
 }
 
-# What oneloop does not do yet.
+# Differences that docs/reference/differences-from-asyncio.md lists.
 OPEN: set[str] = {
-    "pipe paused and resumed in the tick of its event",
     "factory that raises",
-    "socket of a lost accepted connection",
-    "interrupt before timers that it made",
-    "interrupt before timers made since",
-    "interrupt before bytes sent since",
     "sock_sendall goes on by itself",
     "sock_recv keeps what came before the close",
-    "context of a gathered write that fails",
 }
 
 
 def programs() -> list[Any]:
-    marks = {name: [pytest.mark.xfail(strict=True, reason="not mended yet")] for name in OPEN}
+    marks = {name: [pytest.mark.xfail(strict=True, reason="a listed difference")] for name in OPEN}
     return [pytest.param(body, id=name, marks=marks.get(name, [])) for name, body in PROGRAMS.items()]
 
 

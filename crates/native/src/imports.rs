@@ -35,6 +35,7 @@ imports! {
     socket = "socket", "socket";
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
+    ssl_protocol = "asyncio.sslproto", "SSLProtocol";
     logger = "asyncio.log", "logger";
     base_event_loop = "asyncio", "BaseEventLoop";
     stock_handle = "asyncio", "Handle";

@@ -39,7 +39,8 @@ enum Owner {
     Socket(Py<PyAny>, RawFd),
     /// Any other object with `fileno()` and `close()`: a pipe's file object.
     File(Py<PyAny>, RawFd),
-    Closed,
+    /// What it was, if no Python object has known it.
+    Closed(Option<Kind>),
 }
 
 pub struct Descriptor(LoopCell<Owner>);
@@ -67,7 +68,7 @@ impl Descriptor {
             Owner::Bare(fd, _) => (None, fd.as_raw_fd(), false),
             Owner::Socket(socket, fd) => (Some(socket.bind(py).clone()), *fd, true),
             Owner::File(file, fd) => (Some(file.bind(py).clone()), *fd, false),
-            Owner::Closed => (None, -1, false),
+            Owner::Closed(_) => (None, -1, false),
         });
         // An object that cannot say its number any more counts as closed.
         let now = match object {
@@ -82,7 +83,7 @@ impl Descriptor {
     pub fn socket<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (bare, kind) = match self.0.with(py, |owner| match owner {
             Owner::Socket(object, _) | Owner::File(object, _) => Err(Some(object.bind(py).clone())),
-            Owner::Closed => Err(None),
+            Owner::Closed(_) => Err(None),
             Owner::Bare(fd, kind) => Ok((fd.as_raw_fd(), *kind)),
         }) {
             Ok(bare) => bare,
@@ -104,24 +105,46 @@ impl Descriptor {
 
     /// Closes it, once; a second call does nothing.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
-        match self.0.with(py, |owner| std::mem::replace(owner, Owner::Closed)) {
+        let old = self.0.with(py, |owner| {
+            let kind = match owner {
+                Owner::Bare(_, kind) => Some(*kind),
+                Owner::Closed(kind) => *kind,
+                Owner::Socket(..) | Owner::File(..) => None,
+            };
+            std::mem::replace(owner, Owner::Closed(kind))
+        });
+        match old {
             Owner::Bare(fd, _) => drop(fd),
             Owner::Socket(object, _) | Owner::File(object, _) => {
                 object.call_method0(py, intern!(py, "close"))?;
             }
-            Owner::Closed => {}
+            Owner::Closed(_) => {}
         }
         Ok(())
     }
 
+    /// What a program gets that asks for the socket of a closed connection for the first time: a socket object of that
+    /// kind, closed.
+    pub fn closed_socket<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let kind = self.0.with(py, |owner| match owner {
+            Owner::Closed(kind) => *kind,
+            _ => None,
+        });
+        let Some(kind) = kind else { return Ok(None) };
+        let [family, kind, protocol] = kind.0.map(i32::from);
+        let object = imports::socket(py)?.call1((family, kind, protocol))?;
+        object.call_method0(intern!(py, "close"))?;
+        Ok(Some(object))
+    }
+
     /// Gives up a socket or file object without closing it.
     pub fn release(&self, py: Python<'_>) {
-        let object = self.0.with(py, |owner| std::mem::replace(owner, Owner::Closed));
+        let object = self.0.with(py, |owner| std::mem::replace(owner, Owner::Closed(None)));
         drop(object);
     }
 
     pub fn is_closed(&self, py: Python<'_>) -> bool {
-        self.0.with(py, |owner| matches!(owner, Owner::Closed))
+        self.0.with(py, |owner| matches!(owner, Owner::Closed(_)))
     }
 
     /// For the collector: the socket or file object, if there is one.
@@ -129,14 +152,14 @@ impl Descriptor {
         self.0
             .peek(|owner| match owner {
                 Owner::Socket(object, _) | Owner::File(object, _) => visit.call(object),
-                Owner::Bare(..) | Owner::Closed => Ok(()),
+                Owner::Bare(..) | Owner::Closed(_) => Ok(()),
             })
             .unwrap_or(Ok(()))
     }
 
     /// True if dropping it now would close an open descriptor that nobody closed.
     pub fn is_leaking(&self) -> bool {
-        self.0.peek(|owner| !matches!(owner, Owner::Closed)).unwrap_or(false)
+        self.0.peek(|owner| !matches!(owner, Owner::Closed(_))).unwrap_or(false)
     }
 }
 

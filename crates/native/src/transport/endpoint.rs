@@ -108,7 +108,13 @@ impl Endpoint {
         if let Some(wrapped) = self.0.with(py, |n| n.socket.as_ref().map(|s| s.bind(py).clone())) {
             return Ok(Some(wrapped));
         }
-        let Some(socket) = descriptor.socket(py)? else { return Ok(None) };
+        let socket = match descriptor.socket(py)? {
+            Some(socket) => socket,
+            None => match descriptor.closed_socket(py)? {
+                Some(socket) => socket,
+                None => return Ok(None),
+            },
+        };
         let wrapped = imports::transport_socket(py)?.call1((socket,))?;
         let kept = wrapped.clone().unbind();
         self.0.with(py, |names| names.socket = Some(kept));

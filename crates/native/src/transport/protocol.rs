@@ -20,19 +20,23 @@ pub enum Receiver {
 pub struct StreamProtocol {
     pub object: Py<PyAny>,
     pub receiver: Receiver,
+    /// asyncio's TLS: its records are the bytes of a transport above, whose users cannot tell when they were gathered.
+    pub is_tls: bool,
 }
 
 impl StreamProtocol {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        let receiver = if object.is_instance(&imports::buffered_protocol(py)?)? {
+        let is_buffered = object.is_instance(&imports::buffered_protocol(py)?)?;
+        let receiver = if is_buffered {
             Receiver::Buffer
         } else if feeding::is_stock_protocol(object)? {
             Receiver::Stream { vetted: None }
         } else {
             Receiver::Data
         };
-        Ok(Self { object: object.clone().unbind(), receiver })
+        let is_tls = is_buffered && object.is_instance(&imports::ssl_protocol(py)?)?;
+        Ok(Self { object: object.clone().unbind(), receiver, is_tls })
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {

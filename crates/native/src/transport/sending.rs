@@ -39,6 +39,8 @@ pub struct Outgoing {
     pub flow: Flow,
     /// The descriptor took no more; waiting for writability.
     pub blocked: bool,
+    /// Every write goes at once.
+    pub writes_through: bool,
     /// On the loop's list of what leaves at the end of the callback.
     gathering: bool,
     /// The callback in which a write last went at once.
@@ -61,12 +63,17 @@ enum Way {
 }
 
 impl Outgoing {
+    pub fn gathering_unless(writes_through: bool) -> Self {
+        Self { writes_through, ..Self::default() }
+    }
+
     /// How a write of `len` bytes goes. `callback`: the one that the loop's thread is in, if it is that which writes.
     fn way(&mut self, callback: Option<u64>, len: usize) -> Way {
         if self.blocked {
             return Way::Wait;
         }
         let is_close = callback == Some(self.callback)
+            && !self.writes_through
             && clock::cycles().wrapping_sub(self.sent_at) < GATHERING_CYCLES;
         if is_close && len < LONG_WRITE && self.queue.len_bytes() + len < GATHERED {
             return Way::Gather;

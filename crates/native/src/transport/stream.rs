@@ -156,10 +156,11 @@ impl StreamTransport {
         server: Option<Py<PyAny>>,
     ) -> PyResult<Py<Self>> {
         let py = owner.py();
+        let protocol = StreamProtocol::new(protocol)?;
         let state = State {
             life: Life::New,
-            protocol: Some(StreamProtocol::new(protocol)?),
-            out: Outgoing::default(),
+            out: Outgoing::gathering_unless(protocol.is_tls),
+            protocol: Some(protocol),
             reading_paused: false,
             read_eof: false,
             write_eof: false,
@@ -267,7 +268,10 @@ impl StreamTransport {
     /// Change the protocol; its `data_received` (or `get_buffer`) gets what comes from now on.
     fn set_protocol(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
         let new = StreamProtocol::new(protocol)?;
-        let old = self.state.with(protocol.py(), |s| s.protocol.replace(new));
+        let old = self.state.with(protocol.py(), |s| {
+            s.out.writes_through = new.is_tls;
+            s.protocol.replace(new)
+        });
         drop(old);
         Ok(())
     }
