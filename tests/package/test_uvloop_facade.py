@@ -38,7 +38,7 @@ def test_run_and_new_event_loop_give_our_loop() -> None:
     assert isinstance(loop, uvloop.Loop)
 
 
-@pytest.mark.parametrize("factory", [asyncio.SelectorEventLoop, None, lambda: asyncio.SelectorEventLoop()])
+@pytest.mark.parametrize("factory", [asyncio.SelectorEventLoop, None])
 def test_run_refuses_another_loop_as_uvloop_does(factory: Callable[[], asyncio.AbstractEventLoop] | None) -> None:
     main = current()
     with pytest.raises(TypeError, match="non-uvloop event loop"):
