@@ -9,7 +9,7 @@ PYTHON := .venvs/$(PY)/bin/python
 # Tests say what they skip and why; slowest tests are named.
 PYTEST := $(PYTHON) -X faulthandler -m pytest -ra --durations=5
 
-.PHONY: run test rust-test core-test ecosystem-test lint format wheel conformance soak bench stubtest setup clean
+.PHONY: run test rust-test core-test ecosystem-test lint format wheel conformance mutants asan tsan soak bench stubtest setup clean
 
 run: setup-dev
 	@scripts/venv.sh $(PY) bench-tools
@@ -59,6 +59,20 @@ wheel:
 
 conformance: setup-core
 	$(PYTHON) -m tests.conformance --jobs $(JOBS) $(ARGS)
+
+# Mistakes that tests must see: those written by hand, and, with ENGINE=1, all that cargo-mutants finds in the engine.
+mutants: setup-core
+	$(PYTHON) -m tests.mutants $(ARGS)
+ifdef ENGINE
+	@scripts/cargo-mutants.sh
+endif
+
+# The engine's own tests, and with asan the extension's, under a sanitizer of the compiler.
+asan: setup-core
+	scripts/sanitize.sh address $(PY) $(ARGS)
+
+tsan: setup-dev
+	scripts/sanitize.sh thread $(PY)
 
 soak: setup-core
 	$(PYTHON) -m tests.stress.soak --minutes $(MINUTES) $(ARGS)

@@ -1,8 +1,9 @@
 """Fixtures: the loop under test, and the audit after each test.
 
-`loop_name` runs a test on stock asyncio and on oneloop. `async def` tests run on `loop`, bounded in time. After each
-test: no task, transport, descriptor, thread, child process or unretrieved exception may remain, and the exception
-handler may not have been called, unless the test took what was reported (`reported.take()`).
+`loop_name` runs a test on stock asyncio and on oneloop. `async def` tests run on `loop`. Every step of a test is
+bounded in time (`harness/guard.py`). After each test: no task, transport, descriptor, thread, child process or
+unretrieved exception may remain, and the exception handler may not have been called, unless the test took what was
+reported (`reported.take()`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from typing import Any, TypeVar
 import pytest
 
 from tests import children, descriptors
+from tests.harness.limits import limit_of
 from tests.loops import FACTORIES, LoopFactory
+
+pytest_plugins = ["tests.harness.guard"]
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
 
-TEST_LIMIT_S = 30.0
+# Coroutines end a little before the guard would end them: a timeout in a task shows where it waited.
+MARGIN_S = 3.0
 
 
 class Reported:
@@ -79,7 +84,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     loop: asyncio.AbstractEventLoop = pyfuncitem._request.getfixturevalue("loop")
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), TEST_LIMIT_S))
+    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), limit_of(pyfuncitem) - MARGIN_S))
     return True
 
 
@@ -151,10 +156,10 @@ async def settle(ticks: int = 5) -> None:
 
 
 @pytest.fixture
-def run(loop: asyncio.AbstractEventLoop) -> Run[Any]:
+def run(loop: asyncio.AbstractEventLoop, request: pytest.FixtureRequest) -> Run[Any]:
     """Run one awaitable on `loop`, bounded in time."""
 
     def run_bounded(coroutine: Coroutine[Any, Any, T]) -> T:
-        return loop.run_until_complete(asyncio.wait_for(coroutine, TEST_LIMIT_S))
+        return loop.run_until_complete(asyncio.wait_for(coroutine, limit_of(request.node) - MARGIN_S))
 
     return run_bounded

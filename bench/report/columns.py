@@ -15,6 +15,7 @@ HEADINGS = {
     "bytes_per_item": "memory/item",
     "rss_bytes_per_item": "RSS/item",
     "throughput": "per second",
+    "first_ns": "first",
     "p50_ns": "p50",
     "p99_ns": "p99",
     "p999_ns": "p99.9",

@@ -98,14 +98,36 @@ async def call_later_make(loop: Loop, count: int, watch: Stopwatch) -> int:
 
 
 async def cancel(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """Cancelling 100,000 pending timers, with what the loop then does about them."""
+    """Cancelling 100,000 pending timers, with what the loop does about them in the millisecond that follows."""
     times = max(1, count // PENDING)
     for _ in range(times):
         pending = [loop.call_later(3600 + n * 1e-3, print) for n in range(PENDING)]
         watch.start()
         for handle in pending:
             handle.cancel()
-        await asyncio.sleep(0)
+        await asyncio.sleep(1e-3)
+        watch.stop()
+    return times * PENDING
+
+
+async def fire(loop: Loop, count: int, watch: Stopwatch) -> int:
+    """100,000 timers of different deadlines, made in no order, that all fall due."""
+    times = max(1, count // PENDING)
+    for _ in range(times):
+        done = loop.create_future()
+        left = PENDING
+
+        def step() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done.set_result(None)  # noqa: B023 - awaited below, in the same round
+
+        watch.start()
+        now = loop.time()
+        for n in range(PENDING):
+            loop.call_at(now + (n * 7919 % PENDING) * 1e-7, step)
+        await done
         watch.stop()
     return times * PENDING
 
@@ -225,6 +247,7 @@ OPERATIONS: dict[str, tuple[Operation, int]] = {
     "call_later": (call_later, 200_000),
     "call_later_make": (call_later_make, 200_000),
     "cancel": (cancel, 200_000),
+    "fire": (fire, 200_000),
     "sleep_zero": (sleep_zero, 300_000),
     "create_task": (create_task, 100_000),
     "future_wakeup": (future_wakeup, 100_000),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bench.model import Case
 from bench.suites import (
     accept,
+    answers,
     check,
     files,
     green,
@@ -33,6 +34,7 @@ SUITES: dict[str, Callable[[Options], list[Case]]] = {
     "sock": sock.cases,
     "pipeline": pipeline.cases,
     "accept": accept.cases,
+    "answers": answers.cases,
     "primitives": primitives.cases,
     "http": http.cases,
     "files": files.cases,

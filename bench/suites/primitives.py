@@ -14,6 +14,7 @@ TITLES = {
     "call_later": "call_later with 100,000 pending",
     "call_later_make": "call_later: making 100,000",
     "cancel": "cancel of 100,000",
+    "fire": "100,000 timers of different deadlines fire",
     "sleep_zero": "sleep(0) switch",
     "create_task": "create_task and await",
     "future_wakeup": "future wake-up",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import base_events
-from asyncio.log import logger
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class DebugMixin:
         handle._run()
         duration_s = self.time() - began
         if duration_s >= self.slow_callback_duration:
-            logger.warning(
+            _warn(
                 "Executing %s took %.3f seconds",
                 base_events._format_handle(handle),  # type: ignore[attr-defined]
                 duration_s,
@@ -74,4 +73,9 @@ class DebugMixin:
     def _report_slow(self: Any, what: object, duration_s: float) -> None:
         """Report a protocol's or reader's callback that took too long."""
         if duration_s >= self.slow_callback_duration:
-            logger.warning("Executing %r took %.3f seconds", what, duration_s)
+            _warn("Executing %r took %.3f seconds", what, duration_s)
+
+
+def _warn(message: str, *args: object) -> None:
+    # The name by which asyncio's own loop reports: a program may have put another logger there.
+    base_events.logger.warning(message, *args)  # type: ignore[attr-defined]

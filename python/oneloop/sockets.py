@@ -6,6 +6,7 @@ an address with each message is here, on the native waits.
 
 from __future__ import annotations
 
+import _socket
 import asyncio
 import contextlib
 import os
@@ -91,7 +92,7 @@ class SocketMixin:
         self._check_sock(sock)
         while True:
             try:
-                return sock.recvfrom(bufsize, socket.MSG_DONTWAIT)
+                return sock.recvfrom(bufsize, *_dont_wait(sock))
             except (BlockingIOError, InterruptedError):
                 await self._wait_readable(sock)
 
@@ -102,16 +103,17 @@ class SocketMixin:
             nbytes = len(buf)
         while True:
             try:
-                return sock.recvfrom_into(buf, nbytes, socket.MSG_DONTWAIT)
+                return sock.recvfrom_into(buf, nbytes, *_dont_wait(sock))
             except (BlockingIOError, InterruptedError):
                 await self._wait_readable(sock)
 
     async def sock_sendto(self: Any, sock: socket.socket, data: Any, address: Any) -> int:
         """Send a datagram; returns the number of bytes sent."""
         self._check_sock(sock)
+        send: Any = sock.sendto
         while True:
             try:
-                return sock.sendto(data, socket.MSG_DONTWAIT, address)
+                return int(send(data, *_dont_wait(sock), address))
             except (BlockingIOError, InterruptedError):
                 await self._wait_writable(sock)
 
@@ -259,6 +261,11 @@ class SocketMixin:
         _check_ssl_socket(sock)
         if self._debug and sock.gettimeout() != 0:
             raise ValueError("the socket must be non-blocking")
+
+
+def _dont_wait(sock: Any) -> tuple[int, ...]:
+    """Return the flag of a call that must not block; none for other classes, whose methods asyncio calls without."""
+    return (socket.MSG_DONTWAIT,) if type(sock) in (socket.socket, _socket.socket) else ()
 
 
 def _is_readable(sock: socket.socket) -> bool:

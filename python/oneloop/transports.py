@@ -33,7 +33,7 @@ class WritePipeTransport(transports._FlowControlMixin, asyncio.WriteTransport):
 
 
 def send_gathered() -> None:
-    """Send what the callback that is running has written and the loop has gathered. Any thread; the loop of this one."""
+    """Send what the callback that is running has written and the loop has gathered; nothing where no loop runs."""
     loop: Any = events._get_running_loop()
     if isinstance(loop, _native.LoopCore):
         loop._send_gathered()

@@ -13,11 +13,21 @@ import pytest
 from bench.model import Settings
 from bench.process import NATIVE, ROOT
 
+HERE = Path(__file__).parent
+BUILD_LIMIT_S = 600
+
 # With trio, a rival, installed, Hypothesis warns while it is imported, which its pytest plugin does at the very end,
 # where a warning counts as an error of the session.
 with warnings.catch_warnings(), contextlib.suppress(ImportError):
     warnings.simplefilter("ignore")
     importlib.import_module("hypothesis")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first of these tests may have to build the native programs."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.time_limit(BUILD_LIMIT_S + 30))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,7 +37,7 @@ def _native_programs() -> None:
         return
     manifest = ROOT / "bench" / "native" / "Cargo.toml"
     argv = ["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(manifest)]
-    subprocess.run(argv, check=True, timeout=600)
+    subprocess.run(argv, check=True, timeout=BUILD_LIMIT_S)
 
 
 @pytest.fixture

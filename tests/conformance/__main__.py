@@ -24,8 +24,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    modules = tuple(arguments.modules) or catalogue.MODULES
     exceptions = catalogue.load()
+    modules = tuple(arguments.modules) or exceptions.all_modules()
     loops = bootstrap.LOOPS if arguments.loop == "both" else (arguments.loop,)
     results: dict[str, LoopResults] = {}
 
@@ -84,13 +84,14 @@ def judge(ours: LoopResults, stock: LoopResults | None, exceptions: catalogue.Ca
 
 def print_table(results: dict[str, LoopResults], modules: tuple[str, ...]) -> None:
     head = "".join(f"{loop + ' passed':>16}{'skipped':>9}{'failed':>8}" for loop in results)
-    print(f"{'module':<26}{head}")
+    print(f"{'module':<26}{head}{'on a loop of ours':>20}")
     for module in (*modules, None):
         row = "".join(
             f"{r.count('passed', module):>16}{r.count('skipped', module):>9}{r.count('failed', module):>8}"
             for r in results.values()
         )
-        print(f"{module or 'all':<26}{row}")
+        ours = results["oneloop"].count_ours(module) if "oneloop" in results else 0
+        print(f"{module or 'all':<26}{row}{ours:>20}")
 
 
 def print_details(results: dict[str, LoopResults], *, verbose: bool) -> None:

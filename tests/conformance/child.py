@@ -8,8 +8,10 @@ ends the process. Decides nothing: comparing and excusing is the parent's.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import faulthandler
+import importlib
 import importlib.util
 import json
 import os
@@ -46,6 +48,7 @@ class RecordingResult(unittest.TestResult):
         self._stream = stream
         self._limit_s = limit_s
         self._started = 0.0
+        self._loops_made = 0
         self._outcome = "passed"
         self._detail = ""
 
@@ -57,13 +60,23 @@ class RecordingResult(unittest.TestResult):
         super().startTest(test)
         self._outcome, self._detail = "passed", ""
         self._started = time.monotonic()
+        self._loops_made = bootstrap.loops_made()
         self._send(start=short_id(test))
         faulthandler.dump_traceback_later(self._limit_s, exit=True)
 
     def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802 - unittest's name
         faulthandler.cancel_dump_traceback_later()
         seconds = round(time.monotonic() - self._started, 3)
-        self._send(test=short_id(test), outcome=self._outcome, detail=self._detail[-6000:], seconds=seconds)
+        # What a failed test left running is not the next one's.
+        asyncio._set_running_loop(None)
+        used_ours = bootstrap.loops_made() > self._loops_made
+        self._send(
+            test=short_id(test),
+            outcome=self._outcome,
+            detail=self._detail[-6000:],
+            seconds=seconds,
+            used_ours=used_ours,
+        )
         super().stopTest(test)
 
     def _note(self, outcome: str, detail: str) -> None:
@@ -76,7 +89,7 @@ class RecordingResult(unittest.TestResult):
         if hasattr(test, "_testMethodName"):
             self._note("failed", detail)
         else:  # setUpModule, setUpClass and their likes
-            self._send(test=test.id(), outcome="failed", detail=detail, seconds=0)
+            self._send(test=test.id(), outcome="failed", detail=detail, seconds=0, used_ours=False)
 
     def addFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802 - unittest's name
         super().addFailure(test, err)
@@ -123,6 +136,7 @@ def main() -> int:
 
 
 def run_module(name: str, stream: TextIO, arguments: argparse.Namespace) -> None:
+    bootstrap.adapt(importlib.import_module(name))
     loaded = unittest.defaultTestLoader.loadTestsFromName(name)
     exceptions = catalogue.load()
     only = set(arguments.only.read_text().split()) if arguments.only else None

@@ -27,6 +27,8 @@ class Outcome:
     outcome: str
     detail: str = ""
     seconds: float = 0.0
+    # Whether the test made a loop of oneloop's. One that did not says nothing about us.
+    used_ours: bool = False
     is_retried: bool = False
 
 
@@ -43,6 +45,16 @@ class LoopResults:
             1
             for result in self.outcomes.values()
             if result.outcome == outcome and (module is None or result.test_id.startswith(module + "."))
+        )
+
+    def count_ours(self, module: str | None = None) -> int:
+        """How many tests passed that made a loop of oneloop's; the others assert nothing about it."""
+        return sum(
+            1
+            for result in self.outcomes.values()
+            if result.outcome == "passed"
+            and result.used_ours
+            and (module is None or result.test_id.startswith(module + "."))
         )
 
 
@@ -97,7 +109,9 @@ def _read_results(results: Path, said: str) -> _Attempt:
             attempt.hanging = record["start"]
         else:
             attempt.hanging = None
-            attempt.ended.append(Outcome(record["test"], record["outcome"], record["detail"], record["seconds"]))
+            attempt.ended.append(
+                Outcome(record["test"], record["outcome"], record["detail"], record["seconds"], record["used_ours"])
+            )
     return attempt
 
 

@@ -7,8 +7,8 @@ False holds oneloop to asyncio's behaviour.
 
 from __future__ import annotations
 
-# "Bursts": while a few quick callbacks keep each other ready, the kernel is asked every 20 µs or 64 ticks only. No program
-# tells; with True, every callback computes for SPIN_S first, so that each is followed by a poll, as in asyncio.
+# "Bursts": while a few quick callbacks keep each other ready, the kernel is asked every 20 µs or 64 ticks only. No
+# program tells; with True, every callback computes for SPIN_S first, so that a poll follows each, as in asyncio.
 BURSTS = False
 SPIN_S = 40e-6
 

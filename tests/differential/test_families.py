@@ -10,7 +10,7 @@ import pytest
 from tests.differential import author, program, subjects
 from tests.differential.comparison import compare
 
-# What is listed in docs/reference/differences-from-asyncio.md and kept out of the programs: a protocol factory that raises.
+# Listed in docs/reference/differences-from-asyncio.md, and kept out of the programs: a protocol factory that raises.
 OPEN_WORDS = {"refuses": "wire"}
 OPEN_VERBS: frozenset[str] = frozenset()
 

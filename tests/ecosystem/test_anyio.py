@@ -76,6 +76,7 @@ def file_of(name: str) -> str:
 
 @pytest.mark.skipif(not SOURCES, reason="needs anyio's sources (scripts/anyio-tests.sh)")
 @pytest.mark.allows_open_fds("the junit report")
+@pytest.mark.time_limit(600)  # the whole test suite, on either loop
 def test_the_same_tests_pass(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         stock, ours = pool.map(lambda loop: outcomes_on(loop, tmp_path), ("asyncio", "oneloop"))

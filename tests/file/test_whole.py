@@ -203,6 +203,29 @@ async def test_atomic_write_keeps_mode_and_owner_and_replaces_the_file(path: Pat
     assert os.listdir(path.parent) == [path.name]
 
 
+async def test_atomic_write_reaches_the_disk_before_and_after_the_rename(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The content first, or a crash leaves an empty file under the name; then the folder, or it leaves the old one."""
+    steps: list[str] = []
+    real_fsync, real_rename = os.fsync, os.rename
+
+    def fsync(fd: int) -> None:
+        steps.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "content")
+        if steps[-1] == "folder":
+            assert os.path.samestat(os.fstat(fd), path.parent.stat())
+        real_fsync(fd)
+
+    def rename(*args: Any, **keywords: Any) -> None:
+        steps.append("rename")
+        real_rename(*args, **keywords)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", rename)
+    await files.write_file(path, b"new", atomic=True)
+    assert steps == ["content", "rename", "folder"]
+
+
 async def test_atomic_write_goes_through_symbolic_links(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "link"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import os
 import socket
 from collections.abc import Iterator
@@ -298,7 +299,7 @@ def test_a_writer_beside_unread_data_is_called_once_a_tick(loop: asyncio.Abstrac
 async def test_a_reader_on_the_descriptor_of_a_transport_that_is_closing(
     loop: asyncio.AbstractEventLoop, pair: Pair
 ) -> None:
-    """Asyncio allows it by then; all that is queued arrives, and the reader is called."""
+    """It is allowed by then, as on asyncio; all that is queued arrives, and the reader is called."""
     ours, theirs = pair
     number = ours.fileno()
     transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
@@ -320,3 +321,66 @@ async def test_a_reader_on_the_descriptor_of_a_transport_that_is_closing(
     assert total == 1_000_000
     for _ in range(3):
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("is_writer", [False, True])
+def test_callbacks_run_in_the_context_in_which_they_were_added(
+    loop: asyncio.AbstractEventLoop, pair: Pair, is_writer: bool
+) -> None:
+    """In a copy of it that lasts: what one call sets the next one sees, and nobody else."""
+    ours, theirs = pair
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="nothing")
+    seen: list[str] = []
+
+    def call() -> None:
+        seen.append(variable.get())
+        variable.set(variable.get() + "+")
+        if len(seen) == 3:
+            loop.stop()
+
+    def add() -> None:
+        variable.set("added")
+        (loop.add_writer if is_writer else loop.add_reader)(ours, call)
+        variable.set("later")
+
+    theirs.send(b"x")
+    contextvars.copy_context().run(add)
+    variable.set("running")
+    loop.run_forever()
+    assert seen == ["added", "added+", "added++"]
+    assert variable.get() == "running"
+    assert (loop.remove_writer if is_writer else loop.remove_reader)(ours)
+
+
+def test_what_an_earlier_owner_of_the_number_was_told_is_not_told_to_the_next(
+    loop: asyncio.AbstractEventLoop, audit: None
+) -> None:
+    """Two descriptors are ready in one poll; who is called first gives the other's number to a new file (S4)."""
+    pairs = [socket.socketpair() for _ in range(2)]
+    fresh = socket.socketpair()
+    called: list[str] = []
+    wrong: list[str] = []
+
+    def replace(mine: int, other: int) -> None:
+        called.append(f"{mine} first")
+        for watched, _ in pairs:
+            loop.remove_reader(watched)
+        number = pairs[other][0].fileno()
+        pairs[other][0].close()
+        os.dup2(fresh[0].fileno(), number)
+        loop.add_reader(number, wrong.append, "a descriptor on which nothing has come")
+        loop.call_soon(loop.call_soon, end, number)
+
+    def end(number: int) -> None:
+        assert loop.remove_reader(number)
+        os.close(number)
+        loop.stop()
+
+    for index, (watched, peer) in enumerate(pairs):
+        loop.add_reader(watched, replace, index, 1 - index)
+        peer.send(b"x")
+    loop.run_forever()
+    assert len(called) == 1
+    assert not wrong
+    for each in (*fresh, *pairs[0], *pairs[1]):
+        each.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ FIELDS = {
     "bytes_out",
     "longest_callback_s",
     "longest_callback_name",
+    "longest_tick_s",
     "loop_lag_s",
 }
 
@@ -104,3 +106,81 @@ def test_a_closed_loop_still_tells(loop: Any) -> None:
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
     assert loop.statistics().callbacks > 0
+
+
+async def test_bytes_out_counts_each_way_to_send(loop: Any) -> None:
+    """At once, gathered, in pieces, as lines, after a wait, and at the end: each byte that the peer gets, once."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    before = loop.statistics().bytes_out
+
+    async def arrived(count: int) -> int:
+        got = 0
+        while got < count:
+            got += len(await loop.sock_recv(theirs, 1 << 20))
+        # The count is up to date at the latest a tick after the bytes are there.
+        await asyncio.sleep(0)
+        return int(loop.statistics().bytes_out - before)
+
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+    transport.write(b"a" * 10)
+    assert await arrived(10) == 10
+    for _ in range(7):
+        transport.write(b"b" * 100)
+    assert await arrived(700) == 710
+    transport.writelines([b"c", bytearray(b"dd"), memoryview(b"eee")])
+    assert await arrived(6) == 716
+    transport.write(bytes(5_000_000))
+    transport.write(b"f" * 20)
+    assert loop.statistics().bytes_out - before < 5_000_716
+    assert await arrived(5_000_020) == 5_000_736
+    transport.write(b"g")
+    transport.write(b"h")
+    transport.close()
+    assert await arrived(2) == 5_000_738
+    theirs.close()
+    await asyncio.sleep(0)
+
+
+def run_tick(loop: Any) -> None:
+    loop.stop()
+    loop.run_forever()
+
+
+def test_the_longest_tick_is_that_of_all_its_callbacks(loop: Any) -> None:
+    for _ in range(3):
+        loop.call_soon(time.sleep, 0.03)
+    run_tick(loop)
+    longest = loop.statistics().longest_tick_s
+    assert longest >= 0.09
+    assert loop.statistics().longest_callback_s < longest
+    for _ in range(10):
+        run_tick(loop)
+    # Not the last one, and not a sum; the scale of its clock is measured anew each time.
+    assert loop.statistics().longest_tick_s == pytest.approx(longest, rel=0.05)
+    loop.call_soon(time.sleep, longest * 1.5)
+    run_tick(loop)
+    assert loop.statistics().longest_tick_s >= longest * 1.4
+
+
+def test_sleeping_in_the_poll_is_nobodys_tick(loop: Any) -> None:
+    loop.run_until_complete(asyncio.sleep(0.5))
+    assert loop.statistics().longest_tick_s < 0.4
+    assert loop.statistics().loop_lag_s < 0.1
+
+
+def test_the_lag_decays(loop: Any) -> None:
+    run_tick(loop)
+    loop.call_soon(time.sleep, 0.2)
+    run_tick(loop)
+    lag = loop.statistics().loop_lag_s
+    # A 64th of it, of the mean of the last some 64 ticks.
+    assert 0.9 * 0.2 / 64 < lag < 10 * 0.2 / 64
+    for _ in range(64):
+        loop.call_soon(int)
+        run_tick(loop)
+    after_64 = loop.statistics().loop_lag_s
+    assert 0.2 * lag < after_64 < 0.6 * lag
+    for _ in range(640):
+        run_tick(loop)
+    assert loop.statistics().loop_lag_s < 0.1 * lag

@@ -39,6 +39,30 @@ def test_twins(newline: str | bytes) -> None:
     hold()
 
 
+@pytest.mark.parametrize("make", [_native.ReadAhead, ReadAhead])
+@pytest.mark.parametrize("newline", ["\n", b"\n"])
+def test_going_back_after_a_look_for_a_line_that_is_not_there_yet(make: Any, newline: Any) -> None:
+    """What was searched in vain is searched again where the program has gone back."""
+
+    def cast(text: str) -> Any:
+        return text if isinstance(newline, str) else text.encode()
+
+    def lines(count: int) -> list[Any]:
+        return [ahead.take_line() for _ in range(count)]
+
+    ahead = make(newline)
+    ahead.feed(cast("one\ntwo\nthr"))
+    assert lines(3) == [cast("one\n"), cast("two\n"), None]
+    assert ahead.move(-6)
+    assert lines(3) == [cast("e\n"), cast("two\n"), None]
+    ahead.feed(cast("ee\n"))
+    # What was taken before the feeding is gone.
+    assert not ahead.move(-1)
+    assert lines(2) == [cast("three\n"), None]
+    assert ahead.move(-2)
+    assert lines(2) == [cast("e\n"), None]
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=12) | st.sampled_from([b"ab\n", b"c\r\n", b"\n"]), st.integers(-1, 9))))
 def test_text_fed_as_bytes(steps: list[tuple[bytes, int]]) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.programs import ROOT
 
 
+@pytest.mark.time_limit(110)
 def test_a_short_soak(loop_name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.stress.soak", "--minutes", "0.03", "--loop", loop_name],

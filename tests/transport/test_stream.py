@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -86,10 +87,22 @@ async def test_writes_from_several_ticks(loop: asyncio.AbstractEventLoop, connec
 
 async def test_writelines_takes_an_iterable_once(loop: asyncio.AbstractEventLoop, connect: Connect) -> None:
     async with connect() as (transport, _, peer):
+        asked = 0
+
+        def pieces() -> Iterator[bytes]:
+            nonlocal asked
+            for number in range(200):
+                asked += 1
+                yield bytes([number])
+
         transport.writelines([])
         transport.writelines(iter([b"a", b"", b"b"]))
-        transport.writelines(bytes([number]) for number in range(3000 % 256))
-        await read_exactly(peer, 2 + 3000 % 256)
+        transport.writelines(pieces())
+        transport.write(b"end")
+        assert await read_exactly(peer, 205) == b"ab" + bytes(range(200)) + b"end"
+        assert asked == 200
+        with pytest.raises(BlockingIOError):
+            peer.recv(1)
 
 
 @pytest.mark.parametrize("value", ["text", 1, None, object(), [b"x"]])

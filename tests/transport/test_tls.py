@@ -194,18 +194,32 @@ async def test_close_sends_what_is_queued(loop: asyncio.AbstractEventLoop) -> No
     assert received == data
 
 
-async def test_a_peer_that_vanishes(loop: asyncio.AbstractEventLoop, reported: Any) -> None:
-    async with await loop.create_server(Recorder, "127.0.0.1", 0, ssl=server_context()) as server:
-        for _ in range(5):
+async def test_a_peer_that_vanishes(loop: asyncio.AbstractEventLoop) -> None:
+    """Aborted at one end with data under way: the other end's protocol is told once, and both descriptors go."""
+    accepted: list[Recorder] = []
+
+    def factory() -> Recorder:
+        accepted.append(Recorder())
+        return accepted[-1]
+
+    async with await loop.create_server(factory, "127.0.0.1", 0, ssl=server_context()) as server:
+        for serial in range(5):
             transport, protocol = await loop.create_connection(
                 Recorder, *server.sockets[0].getsockname(), ssl=client_context()
             )
             transport.write(b"x" * 1000)
             transport.abort()
-            await protocol.wait_lost()
-        for _ in range(10):
-            await asyncio.sleep(0.001)
-    reported.take()
+            assert await protocol.wait_lost() is None
+            while len(accepted) <= serial:
+                await asyncio.sleep(0.001)
+            error = await accepted[serial].wait_lost()
+            assert error is None or isinstance(error, OSError), error
+            assert bytes(accepted[serial].received) in (b"", b"x" * 1000)
+            for calls in (protocol.calls, accepted[serial].calls):
+                assert calls[0] == "connection_made"
+                assert calls[-1] == "connection_lost"
+                assert calls.count("connection_lost") == 1
+            assert transport.is_closing()
 
 
 async def test_cancelling_a_handshake_at_every_step(loop: asyncio.AbstractEventLoop) -> None:

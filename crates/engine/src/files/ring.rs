@@ -312,16 +312,14 @@ impl<T> Ring<T> {
                 self.reap(completions)?;
             }
         }
-        let left = self.records.len();
-        std::mem::forget(std::mem::take(&mut self.records));
-        Ok(left)
+        Ok(self.records.leak())
     }
 }
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         // Memory of operations that the kernel has outlives the ring.
-        std::mem::forget(std::mem::take(&mut self.records));
+        self.records.leak();
         if self.born == fork::generation() {
             // SAFETY: dropped once, here. In a child of the process that made it, it is left
             // alone: its memory was never mapped there (S6).

@@ -154,7 +154,13 @@ pub fn begin<T: Ending>(slf: &Bound<'_, T>, waiter: Option<Py<PyAny>>) -> PyResu
 fn start_soon<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let (slf, waiter): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = object.extract()?;
     let started = start(owner, slf.cast::<T>()?);
-    started.and(waiter.map_or(Ok(()), |waiter| life::resolve(&waiter)))
+    let Some(waiter) = waiter else { return started };
+    if started.is_err() {
+        // The loop is being left; what would have followed follows when it runs again.
+        owner.get().run_soon(owner.py(), waiter.unbind(), |_, waiter| life::resolve(waiter));
+        return started;
+    }
+    life::resolve(&waiter)
 }
 
 /// A transport's first callback, and what follows it.

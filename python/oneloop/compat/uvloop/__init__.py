@@ -11,7 +11,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from oneloop import runner
+import oneloop
 from oneloop.compat.uvloop.loop import Loop
 
 if TYPE_CHECKING:
@@ -48,12 +48,16 @@ def run(
     """
 
     async def on_our_loop() -> _T:
-        if not isinstance(asyncio.get_running_loop(), Loop):
+        if not isinstance(asyncio.get_running_loop(), oneloop.Loop):
             main.close()
             raise TypeError("uvloop.run() uses a non-uvloop event loop")
         return await main
 
-    return runner.run(on_our_loop(), loop_factory=loop_factory, debug=debug)
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError("uvloop.run() cannot be called from a running event loop")
+    # None asks for asyncio's own default, as in uvloop.
+    with asyncio.Runner(loop_factory=loop_factory, debug=debug) as running:
+        return running.run(on_our_loop())
 
 
 def install() -> None:

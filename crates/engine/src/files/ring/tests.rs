@@ -110,3 +110,61 @@ fn the_bell_rings_for_what_completes_later() -> io::Result<()> {
     }
     writer.flush()
 }
+
+#[test]
+fn results_are_the_kernels() -> io::Result<()> {
+    let Some(mut ring) = ring() else { return Ok(()) };
+    let file = crate::files::fixtures::file()?;
+    for (offset, len, expected) in [(0, 10, 10), (3, 4, 4), (8, 10, 2), (10, 1, 0)] {
+        let (request, memory) = read(file.as_raw_fd(), offset, len);
+        ring.submit(request, memory);
+        let mut done = Done::new();
+        reap_until(&mut ring, 1, &mut done)?;
+        let completion = done.pop().expect("one was reaped");
+        assert_eq!(completion.outcome.result?, expected);
+        let from = usize::try_from(offset).expect("offsets are positive");
+        assert_eq!(completion.owner.as_slice(expected), &b"0123456789"[from..from + expected]);
+    }
+    Ok(())
+}
+
+/// Has a signal interrupt an operation that the kernel had taken.
+fn interrupt(ring: &mut Ring<Aligned>, key: Key, done: &mut Done) {
+    ring.unsent.clear();
+    ring.records.get_mut(key).expect("it is under way").is_sent = true;
+    ring.complete(key, -libc::EINTR, done);
+}
+
+#[test]
+fn what_a_signal_has_interrupted_is_sent_again() -> io::Result<()> {
+    let Some(mut ring) = ring() else { return Ok(()) };
+    let file = crate::files::fixtures::file()?;
+    let (request, memory) = read(file.as_raw_fd(), 3, 4);
+    let key = ring.submit(request, memory);
+    let mut done = Done::new();
+    interrupt(&mut ring, key, &mut done);
+    assert!(done.is_empty(), "it has not ended");
+    assert!(ring.has_unsent());
+    reap_until(&mut ring, 1, &mut done)?;
+    let completion = done.pop().expect("one was reaped");
+    assert_eq!(completion.outcome.result?, 4);
+    assert_eq!(completion.owner.as_slice(4), b"3456");
+    assert_eq!((ring.under_way(), ring.in_flight), (0, 0));
+    Ok(())
+}
+
+#[test]
+fn what_was_cancelled_and_interrupted_has_ended() -> io::Result<()> {
+    let Some(mut ring) = ring() else { return Ok(()) };
+    let file = crate::files::fixtures::file()?;
+    let (request, memory) = read(file.as_raw_fd(), 3, 4);
+    let key = ring.submit(request, memory);
+    ring.cancel(key);
+    let mut done = Done::new();
+    interrupt(&mut ring, key, &mut done);
+    let completion = done.pop().expect("it has ended");
+    let error = completion.outcome.result.expect_err("it was interrupted");
+    assert_eq!(error.raw_os_error(), Some(libc::EINTR));
+    assert_eq!(ring.under_way(), 0);
+    Ok(())
+}

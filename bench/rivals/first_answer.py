@@ -1,0 +1,120 @@
+"""How soon peers have their answers from handlers that answer and then compute.
+
+Twenty connections ask at the same moment; each handler writes its answer and then works for 10 ms. The client is a
+process of its own, forked before the loop is made, so that the loop's work does not delay its clock. What is taken is
+the time from the question to the first answer and to the median one, the best of some rounds each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import select
+import socket
+import statistics
+import struct
+import time
+from typing import Any
+
+from bench.rivals import loops
+from bench.rivals.report_line import hand_over
+
+CONNECTIONS = 20
+WORK_S = 0.010
+QUESTION = b"?"
+ANSWER = b"!" * 1024
+
+
+class Handler(asyncio.Protocol):
+    """Answers, then computes."""
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(ANSWER)
+        end = time.perf_counter() + WORK_S
+        while time.perf_counter() < end:
+            pass
+
+
+def split_cpus() -> tuple[set[int], set[int]]:
+    """A CPU for the server and others for the client: on the same one, who computes would hold up who looks."""
+    cpus = range(os.cpu_count() or 1)
+    return {cpus[0]}, set(cpus[1:]) or {cpus[0]}
+
+
+def ask(clients: list[socket.socket], rounds: int) -> tuple[float, float]:
+    """The client: nanoseconds to the first and to the median answer."""
+    first, median = [], []
+    # The first round meets connections that are still being made, and does not count.
+    for _ in range(rounds + 1):
+        # The handler that answered last is still at work.
+        time.sleep(3 * WORK_S)
+        poll = select.poll()
+        for client in clients:
+            poll.register(client, select.POLLIN)
+        asked = time.perf_counter_ns()
+        for client in clients:
+            client.sendall(QUESTION)
+        came: list[float] = []
+        while len(came) < len(clients):
+            for number, _ in poll.poll():
+                poll.unregister(number)
+                came.append(time.perf_counter_ns() - asked)
+        for client in clients:
+            received = 0
+            while received < len(ANSWER):
+                received += len(client.recv(len(ANSWER)))
+        first.append(came[0])
+        median.append(statistics.median(came))
+    return min(first[1:]), min(median[1:])
+
+
+async def serve(servers: list[socket.socket], result: int) -> tuple[float, float]:
+    """The server, until the client has handed over its figures."""
+    loop = asyncio.get_running_loop()
+    for server in servers:
+        await loop.create_connection(Handler, sock=server)
+    done: asyncio.Future[bytes] = loop.create_future()
+    loop.add_reader(result, lambda: done.set_result(os.read(result, 16)))
+    data = await done
+    loop.remove_reader(result)
+    first, median = struct.unpack("dd", data)
+    return float(first), float(median)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--loop", required=True)
+    parser.add_argument("--count", type=int, required=True, help="rounds")
+    options = parser.parse_args()
+    pairs = [socket.socketpair() for _ in range(CONNECTIONS)]
+    result, report = os.pipe()
+    own, others = split_cpus()
+    child = os.fork()
+    os.sched_setaffinity(0, others if child == 0 else own)
+    if child == 0:
+        os.close(result)
+        for server, _ in pairs:
+            server.close()
+        os.write(report, struct.pack("dd", *ask([client for _, client in pairs], options.count)))
+        os._exit(0)
+    os.close(report)
+    for server, client in pairs:
+        client.close()
+        server.setblocking(False)
+    figures: list[tuple[float, float]] = []
+
+    async def run() -> None:
+        figures.append(await serve([server for server, _ in pairs], result))
+
+    loops.run(run(), options.loop)
+    os.waitpid(child, 0)
+    ((first, median),) = figures
+    hand_over({"first_ns": first, "p50_ns": median})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""answers: twenty handlers answer and then compute 10 ms each; when the first and the median answer arrive.
+
+A loop that gathers writes for longer than a callback looks better in `pipeline`, and shows here what that costs.
+"""
+
+from __future__ import annotations
+
+from bench.catalogue import missing_reason
+from bench.model import Case, RivalMissingError, Sample, Settings
+from bench.suites.options import LOOP_RIVALS, Options
+from bench.timed import measure_program, python_module
+
+ROUNDS = 5
+REMARK = "20 connections; the client is a process of its own"
+
+
+def _measure(rival: str, settings: Settings) -> Sample:
+    reason = missing_reason(rival)
+    if reason:
+        raise RivalMissingError(reason)
+    argv = python_module("first_answer", "--loop", rival, "--count", str(settings.scaled(ROUNDS)))
+    return measure_program(argv, settings)
+
+
+def cases(options: Options) -> list[Case]:
+    rivals = options.pick_rivals(LOOP_RIVALS)
+    params: dict[str, int | str] = {"connections": 20, "work_ms": 10}
+    return [
+        Case("answers", "first answer", params, "first_ns", "time to it", rivals, _measure, REMARK),
+        Case("answers", "median answer", params, "p50_ns", "time to it", rivals, _measure, REMARK),
+    ]
