@@ -22,6 +22,17 @@ def test_debug_can_be_switched(loop: asyncio.AbstractEventLoop) -> None:
     assert not loop.get_debug()
 
 
+@pytest.mark.parametrize("value", [1, "yes", [0], object(), -1, 0, "", None, [], 0.0])
+def test_debug_is_whatever_is_true(loop: asyncio.AbstractEventLoop, value: Any) -> None:
+    loop.set_debug(value)
+    assert bool(loop.get_debug()) is bool(value)
+    handle = loop.call_soon(print)
+    assert (type(handle) is asyncio.Handle) is (bool(value) or type(loop) is asyncio.SelectorEventLoop)
+    handle.cancel()
+    loop.set_debug(False)
+    assert not loop.get_debug()
+
+
 def test_debug_comes_from_the_environment(loop_name: str) -> None:
     out = programs.run_ok(
         loop_name, "loop = new_loop(); print(loop.get_debug()); loop.close()", options=("-X", "dev", "-W", "ignore")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests import programs
@@ -107,3 +113,88 @@ def test_unclosed_loops_and_transports_warn(loop_name: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "ResourceWarning: unclosed event loop" in done.stderr, done.stderr
     assert "ResourceWarning: unclosed transport" in done.stderr, done.stderr
+
+
+# Everything that a loop can have open, left as it is at the end of the program.
+LEFT_OPEN = """
+import asyncio, os, socket, sys, threading
+{new_loop}
+
+async def serve(reader, writer):
+    writer.write(await reader.read(100))
+
+async def main():
+    loop = asyncio.get_running_loop()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    unix_server = await loop.create_unix_server(asyncio.Protocol, "\\0oneloop-exit-%d" % os.getpid())
+    streams = [await asyncio.open_connection(*server.sockets[0].getsockname()) for _ in range(3)]
+    for reader, writer in streams:
+        writer.write(b"hello")
+        assert await reader.readexactly(5) == b"hello"
+    large = streams[0][1]
+    large.write(bytes(20_000_000))
+    datagrams = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0))
+    ends = os.pipe()
+    pipes = [
+        await loop.connect_read_pipe(asyncio.Protocol, os.fdopen(ends[0], "rb", buffering=0)),
+        await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(ends[1], "wb", buffering=0)),
+    ]
+    process = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+    process.stdin.write(b"x")
+    assert await process.stdout.readexactly(1) == b"x"
+    ours, theirs = socket.socketpair()
+    loop.add_reader(ours, print)
+    ours.setblocking(False)
+    timer = loop.call_later(3600, print)
+    return server, unix_server, streams, datagrams, pipes, process, ours, theirs, timer
+
+loop = new_event_loop()
+kept = loop.run_until_complete(main())
+print("end of program", flush=True)
+"""
+STOCK = "from asyncio import SelectorEventLoop as new_event_loop"
+OURS = "from oneloop import new_event_loop"
+# `oneloop run` makes what asyncio makes into ours.
+EITHER = "from asyncio import new_event_loop"
+NOISE = ("sys.meta_path is None", "ImportError", "Exception ignored", "Traceback", "Fatal")
+
+
+def kinds_of_lines(text: str) -> set[str]:
+    """What each line says, without the names, numbers and addresses in it."""
+    without = re.sub(r"0x[0-9a-f]+|\d+|<[^>]*>+", "", text)
+    return {line.split(":")[0].strip() for line in without.splitlines()}
+
+
+@pytest.mark.parametrize("kept", ["in the module", "in a class", "in sys"])
+@pytest.mark.parametrize("how", ["python app.py", "oneloop run app.py"])
+def test_a_program_that_leaves_everything_open(tmp_path: Path, kept: str, how: str) -> None:
+    """No line on stderr of a kind that stock asyncio's does not have."""
+    keeps = {
+        "in the module": "",
+        "in a class": "class Keep:\n    kept = kept\n    loop = loop\n",
+        "in sys": "sys.kept = loop, kept",
+    }
+
+    def run(new_loop: str, *command: str) -> str:
+        path = tmp_path / "app.py"
+        text = LEFT_OPEN.format(new_loop=new_loop)
+        path.write_text(text + keeps[kept])
+        done = subprocess.run(
+            [*command, str(path)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{programs.ROOT / 'python'}"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, "end of program\n"), done.stderr
+        return done.stderr
+
+    expected = run(STOCK, sys.executable)
+    is_plain = how == "python app.py"
+    told = run(OURS, sys.executable) if is_plain else run(EITHER, sys.executable, "-m", "oneloop", "run")
+    for noise in NOISE:
+        assert noise not in told or noise in expected, told
+    assert kinds_of_lines(told) <= kinds_of_lines(expected), told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import socket
@@ -245,6 +246,81 @@ def test_urgent_load_of_many_descriptors(loop: asyncio.AbstractEventLoop) -> Non
         loop.remove_reader(ours)
         ours.close()
         theirs.close()
+
+
+def polls(loop: Any) -> int:
+    """So often ours has polled."""
+    return int(loop.statistics().polls) if hasattr(loop, "statistics") else 0
+
+
+@pytest.mark.parametrize("order", ["recv first", "writer first"])
+def test_a_writer_and_sock_recv_on_one_socket(loop: asyncio.AbstractEventLoop, pair: Pair, order: str) -> None:
+    """Once the writer is removed nothing is asked for: data that stays unread does not keep the loop awake."""
+    ours, theirs = pair
+    calls: list[int] = []
+
+    def write() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            loop.remove_writer(ours)
+
+    if order == "writer first":
+        loop.add_writer(ours, write)
+    task = loop.create_task(loop.sock_recv(ours, 1))  # type: ignore[arg-type]
+    ticks(loop)
+    if order == "recv first":
+        loop.add_writer(ours, write)
+    theirs.send(b"0123456789")
+    assert loop.run_until_complete(task) == b"0"
+    ticks(loop, 5)
+    assert len(calls) == 3
+    before = polls(loop)
+    loop.call_later(0.05, loop.stop)
+    loop.run_forever()
+    assert polls(loop) - before < 10
+    assert len(calls) == 3
+    assert loop.run_until_complete(loop.sock_recv(ours, 100)) == b"123456789"
+
+
+def test_a_writer_beside_unread_data_is_called_once_a_tick(loop: asyncio.AbstractEventLoop, pair: Pair) -> None:
+    """A registration that sock_recv has left behind brings no further calls."""
+    ours, theirs = pair
+    task = loop.create_task(loop.sock_recv(ours, 1))  # type: ignore[arg-type]
+    ticks(loop)
+    theirs.send(b"0123456789")
+    assert loop.run_until_complete(task) == b"0"
+    calls: list[int] = []
+    loop.add_writer(ours, calls.append, 1)
+    ticks(loop, 10)
+    assert 9 <= len(calls) <= 10
+    loop.remove_writer(ours)
+
+
+async def test_a_reader_on_the_descriptor_of_a_transport_that_is_closing(
+    loop: asyncio.AbstractEventLoop, pair: Pair
+) -> None:
+    """It is allowed by then, as on asyncio; all that is queued arrives, and the reader is called."""
+    ours, theirs = pair
+    number = ours.fileno()
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+    transport.write(bytes(1_000_000))
+    transport.close()
+    called = loop.create_future()
+
+    def read() -> None:
+        called.set_result(os.read(number, 100))
+        loop.remove_reader(number)
+
+    loop.add_reader(number, read)
+    theirs.send(b"hello")
+    assert await called == b"hello"
+    total = 0
+    with contextlib.suppress(ConnectionResetError):
+        while data := await loop.sock_recv(theirs, 1 << 16):
+            total += len(data)
+    assert total == 1_000_000
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("is_writer", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from textwrap import dedent
 
 import pytest
@@ -37,9 +38,19 @@ def test_run_and_new_event_loop_give_our_loop() -> None:
     assert isinstance(loop, uvloop.Loop)
 
 
-def test_run_refuses_another_loop_as_uvloop_does() -> None:
+@pytest.mark.parametrize("factory", [asyncio.SelectorEventLoop, None])
+def test_run_refuses_another_loop_as_uvloop_does(factory: Callable[[], asyncio.AbstractEventLoop] | None) -> None:
+    main = current()
     with pytest.raises(TypeError, match="non-uvloop event loop"):
-        uvloop.run(current(), loop_factory=asyncio.SelectorEventLoop)
+        uvloop.run(main, loop_factory=factory)
+    main.close()
+
+
+def test_run_takes_a_loop_of_a_subclass() -> None:
+    class Own(uvloop.Loop):  # type: ignore[misc]
+        pass
+
+    assert type(uvloop.run(current(), loop_factory=Own)) is Own
 
 
 def run_program(program: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
 from collections.abc import Callable
+
+import pytest
 
 import oneloop.testing
 
@@ -122,6 +125,42 @@ def test_cancelled_job_does_not_hold_the_clock_for_ever() -> None:
         return loop.time()
 
     assert oneloop.testing.run(main()) == 5
+
+
+@pytest.mark.parametrize("uptime_s", [0, 1e5, 1e7, 1e9])
+@pytest.mark.parametrize("delay_s", [1e-6, 1e-3, 1, 1e4])
+def test_never_early_however_long_the_system_is_up(uptime_s: float, delay_s: float) -> None:
+    """A float has few digits left for nanoseconds then; `loop.time() >= when` holds in every callback all the same."""
+    numbers = random.Random(f"{uptime_s} {delay_s}")
+    checked = 0
+
+    async def main() -> None:
+        nonlocal checked
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(uptime_s)
+        assert loop.time() >= uptime_s
+
+        def check(when: float) -> None:
+            nonlocal checked
+            assert loop.time() >= when
+            checked += 1
+
+        def check_handle(handles: list[asyncio.TimerHandle]) -> None:
+            check(handles[0].when())
+
+        for _ in range(1000):
+            when = loop.time() + numbers.random() * delay_s
+            loop.call_at(when, check, when)
+            later: list[asyncio.TimerHandle] = []
+            later.append(loop.call_later(numbers.random() * delay_s, check_handle, later))
+            began = loop.time()
+            delay = numbers.random() * delay_s
+            await asyncio.sleep(delay)
+            assert loop.time() >= began + delay
+        await asyncio.sleep(2 * delay_s)
+
+    oneloop.testing.run(main())
+    assert checked == 2000
 
 
 def test_factory_and_debug_mode() -> None:
