@@ -22,6 +22,7 @@ from oneloop.serving import ServingMixin
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
 from oneloop.statistics import Statistics
+from oneloop.stock_streams import known as _known_streams  # noqa: F401 - reads its file now, not while a loop runs
 from oneloop.subprocess import SubprocessMixin
 from oneloop.transports import send_gathered
 from oneloop.unix import UnixMixin

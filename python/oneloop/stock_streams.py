@@ -8,6 +8,7 @@ transport calls `data_received()` as it calls any protocol's.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from asyncio import streams
@@ -35,12 +36,12 @@ class Known(NamedTuple):
 def known() -> Known | None:
     """The standard library's two classes; None if one of their functions is another."""
     protocol, reader = vars(streams.StreamReaderProtocol), vars(streams.StreamReader)
-    functions = [
+    functions = (
         getattr(protocol.get("_stream_reader"), "fget", None),
         protocol.get("data_received"),
         reader.get("feed_data"),
         reader.get("_wakeup_waiter"),
-    ]
+    )
     if streams.StreamReader.__bases__ != (object,) or not SPECIAL.isdisjoint(reader):
         return None
     if digest_of(functions) != DIGEST:
@@ -48,7 +49,8 @@ def known() -> Known | None:
     return Known(streams.StreamReaderProtocol, streams.StreamReader)
 
 
-def digest_of(functions: list[Any]) -> str | None:
+@functools.cache
+def digest_of(functions: tuple[Any, ...]) -> str | None:
     """Of the source of functions that are `asyncio.streams`' own; None if one is not, or has none."""
     digest = hashlib.sha256()
     for function in functions:
@@ -60,3 +62,7 @@ def digest_of(functions: list[Any]) -> str | None:
         except OSError:
             return None
     return digest.hexdigest()
+
+
+# Reads a file, which no loop should wait for: done when the loop's module is imported.
+known()
