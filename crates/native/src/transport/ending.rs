@@ -12,6 +12,7 @@ use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, context};
 use pyo3::PyClass;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 
@@ -285,7 +286,7 @@ fn finish<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> 
         (Some(protocol), Some(lost)) => {
             let exc = lost.exc.as_ref().map(|exc| exc.bind(py));
             let told = life::connection_lost(lost.context.bind(py), protocol, exc);
-            (told, owner.get().lap(owner, protocol))
+            (told, owner.get().lap_method(owner, protocol, intern!(py, "connection_lost")))
         }
         _ => (Ok(()), Ok(())),
     };

@@ -72,10 +72,9 @@ pub fn connection_made(
     protocol: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let py = owner.py();
-    let made = context::run(context, || {
-        protocol.call_method1(intern!(py, "connection_made"), (transport,)).map(drop)
-    });
-    let ended = owner.get().lap(owner, protocol);
+    let name = intern!(py, "connection_made");
+    let made = context::run(context, || protocol.call_method1(name, (transport,)).map(drop));
+    let ended = owner.get().lap_method(owner, protocol, name);
     let told = made.or_else(|error| {
         let text = "Exception in callback: protocol.connection_made() failed.";
         report_failure(owner, transport, Some(protocol), text, error)
