@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import programs
 
 blockbuster = pytest.importorskip("blockbuster", reason="needs blockbuster, the detector of blocking calls")
 
@@ -25,6 +28,20 @@ class Echo(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.transport.write(data)
+
+
+@pytest.fixture(autouse=True)
+def streams_are_known(loop: asyncio.AbstractEventLoop) -> None:
+    """What only the first connection of a process does has a test of its own, below."""
+
+    async def connect() -> None:
+        ours, theirs = socket.socketpair()
+        _, writer = await asyncio.open_connection(sock=ours)
+        writer.close()
+        await writer.wait_closed()
+        theirs.close()
+
+    loop.run_until_complete(connect())
 
 
 async def test_the_detector_detects(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
@@ -76,3 +93,28 @@ async def test_connections_timers_and_signals(loop: asyncio.AbstractEventLoop) -
         transport.close()
         for _ in range(5):
             await asyncio.sleep(0)
+
+
+def test_the_first_connection_of_a_process(loop_name: str) -> None:
+    body = """
+    from blockbuster import blockbuster_ctx
+
+    async def serve(reader, writer):
+        writer.write(await reader.readexactly(5))
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async def main():
+        with blockbuster_ctx():
+            async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+                reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+                writer.write(b"hello")
+                assert await reader.read() == b"hello"
+                writer.close()
+                await writer.wait_closed()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+    """
+    programs.run_ok(loop_name, body)

@@ -165,6 +165,24 @@ def kinds_of_lines(text: str) -> set[str]:
     return {line.split(":")[0].strip() for line in without.splitlines()}
 
 
+def stderr_of(folder: Path, text: str, *command: str, status: int = 0) -> str:
+    """What a program says on stderr that prints "end of program" and no more."""
+    path = folder / "app.py"
+    path.write_text(text)
+    done = subprocess.run(
+        [*command, str(path)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{programs.ROOT / 'python'}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (status, "end of program\n"), done.stderr
+    return done.stderr
+
+
 @pytest.mark.parametrize("kept", ["in the module", "in a class", "in sys"])
 @pytest.mark.parametrize("how", ["python app.py", "oneloop run app.py"])
 def test_a_program_that_leaves_everything_open(tmp_path: Path, kept: str, how: str) -> None:
@@ -175,26 +193,44 @@ def test_a_program_that_leaves_everything_open(tmp_path: Path, kept: str, how: s
         "in sys": "sys.kept = loop, kept",
     }
 
-    def run(new_loop: str, *command: str) -> str:
-        path = tmp_path / "app.py"
-        text = LEFT_OPEN.format(new_loop=new_loop)
-        path.write_text(text + keeps[kept])
-        done = subprocess.run(
-            [*command, str(path)],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": f"{programs.ROOT / 'python'}"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (done.returncode, done.stdout) == (0, "end of program\n"), done.stderr
-        return done.stderr
+    def app(new_loop: str) -> str:
+        return LEFT_OPEN.format(new_loop=new_loop) + keeps[kept]
 
-    expected = run(STOCK, sys.executable)
-    is_plain = how == "python app.py"
-    told = run(OURS, sys.executable) if is_plain else run(EITHER, sys.executable, "-m", "oneloop", "run")
+    expected = stderr_of(tmp_path, app(STOCK), sys.executable)
+    if how == "python app.py":
+        told = stderr_of(tmp_path, app(OURS), sys.executable)
+    else:
+        told = stderr_of(tmp_path, app(EITHER), sys.executable, "-m", "oneloop", "run")
     for noise in NOISE:
         assert noise not in told or noise in expected, told
+    assert kinds_of_lines(told) <= kinds_of_lines(expected), told
+
+
+ENDED_BY_AN_EXCEPTION = """
+import asyncio, socket
+{new_loop}
+
+ours, theirs = socket.socketpair()
+ours.setblocking(False)
+
+async def main():
+    global transport
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+    await asyncio.sleep(0)
+    await fail(loop, transport)
+
+async def fail(loop, transport):
+    print("end of program", flush=True)
+    raise LookupError("the end")
+
+loop = new_event_loop()
+loop.run_until_complete(main())
+"""
+
+
+def test_a_program_that_ends_by_an_exception(tmp_path: Path) -> None:
+    """Its traceback holds the loop, a transport and its socket, which the collector meets in an order of its own."""
+    expected = stderr_of(tmp_path, ENDED_BY_AN_EXCEPTION.format(new_loop=STOCK), sys.executable, status=1)
+    told = stderr_of(tmp_path, ENDED_BY_AN_EXCEPTION.format(new_loop=OURS), sys.executable, status=1)
     assert kinds_of_lines(told) <= kinds_of_lines(expected), told

@@ -28,6 +28,7 @@ MAIN = """
 faulthandler.cancel_dump_traceback_later()
 signal.alarm({limit})
 ours = socket.socket(fileno={fd})
+GATE = {gate}
 ours.setblocking(False)
 
 async def main():
@@ -44,29 +45,34 @@ loop = new_loop()
 def received_from(loop: str, body: str, kind: str = "unix") -> bytes:
     """All that the peer of a program gets, up to the end of the stream.
 
+    The peer reads nothing until the program says so, through its GATE, or has ended.
+
     The program's `act(loop, transport)` writes. Whatever becomes of its process, the test's is not touched.
     """
     ours, theirs = socket_pair(kind)
     received = bytearray()
 
     def read() -> None:
+        os.read(gate[0], 1)
         theirs.setblocking(True)
         while data := theirs.recv(1 << 16):
             received.extend(data)
 
+    gate = os.pipe()
     reader = threading.Thread(target=read)
     with theirs:
         with ours:
-            text = MAIN.format(fd=ours.fileno(), limit=int(LIMIT_S)) + textwrap.dedent(body)
+            text = MAIN.format(fd=ours.fileno(), gate=gate[1], limit=int(LIMIT_S)) + textwrap.dedent(body)
             process = subprocess.Popen(
                 [sys.executable, *OPTIONS, "-c", programs.source(loop, text, LIMIT_S)],
                 cwd=programs.ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=[ours.fileno()],
+                pass_fds=[ours.fileno(), gate[1]],
                 start_new_session=True,
             )
+        os.close(gate[1])
         reader.start()
         try:
             _, errors = process.communicate(timeout=LIMIT_S + 10)
@@ -74,6 +80,7 @@ def received_from(loop: str, body: str, kind: str = "unix") -> bytes:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # a child of its own that did not end
             reader.join()
+            os.close(gate[0])
     assert b"Fatal" not in errors, errors.decode()
     assert b"AssertionError" not in errors, errors.decode()
     return bytes(received)
@@ -163,6 +170,7 @@ async def act(loop, transport):
             {child}
     # The child is gone before anything further is written.
     assert os.waitpid(pid, 0)[0] == pid
+    os.write(GATE, b"x")
     transport.write(b"parent,")
     transport.write(b"end")
     transport.close()
