@@ -123,6 +123,18 @@ impl Descriptor {
         Ok(())
     }
 
+    /// `close` for a transport that is being freed. The collector may have emptied a socket object by now, so that its
+    /// class's own `close()`, which reads its attributes, would fail: the base class's needs none.
+    pub fn close_while_freed(&self, py: Python<'_>) -> PyResult<()> {
+        let socket = self.0.with(py, |owner| match owner {
+            Owner::Socket(socket, _) => Some(socket.clone_ref(py)),
+            _ => None,
+        });
+        let Some(socket) = socket else { return self.close(py) };
+        self.release(py);
+        imports::raw_socket(py)?.call_method1(intern!(py, "close"), (socket,)).map(drop)
+    }
+
     /// What a program gets that asks for the socket of a closed connection for the first time: a socket object of that
     /// kind, closed.
     pub fn closed_socket<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {

@@ -21,7 +21,7 @@ pub fn end(kind: &str, descriptor: &Descriptor) {
             Ok(text) => PyErr::warn(py, category.as_any(), &text, 1),
             Err(error) => Err(error.into()),
         };
-        for outcome in [warned, descriptor.close(py)] {
+        for outcome in [warned, descriptor.close_while_freed(py)] {
             if let Err(error) = outcome {
                 // Warnings turned into errors cannot be raised from here: as CPython does in __del__.
                 error.write_unraisable(py, None);
