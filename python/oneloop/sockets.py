@@ -110,10 +110,10 @@ class SocketMixin:
     async def sock_sendto(self: Any, sock: socket.socket, data: Any, address: Any) -> int:
         """Send a datagram; returns the number of bytes sent."""
         self._check_sock(sock)
-        send: Any = sock.sendto
+        any_socket: Any = sock
         while True:
             try:
-                return int(send(data, *_dont_wait(sock), address))
+                return int(any_socket.sendto(data, *_dont_wait(sock), address))
             except (BlockingIOError, InterruptedError):
                 await self._wait_writable(sock)
 
@@ -145,13 +145,12 @@ class SocketMixin:
     async def sock_accept(self: Any, sock: socket.socket) -> tuple[socket.socket, Any]:
         """Accept a connection; returns a non-blocking socket and the peer's address."""
         self._check_sock(sock)
-        accept = sock.accept
         while True:
             # With a timeout (also None: for ever) accept() would wait for the peer itself.
-            if sock.gettimeout() != 0 and not _is_readable(sock):
+            if _may_block(sock) and not _is_readable(sock):
                 await self._wait_readable(sock)
             try:
-                conn, address = accept()
+                conn, address = sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 await self._wait_readable(sock)
             else:
@@ -266,6 +265,11 @@ class SocketMixin:
 def _dont_wait(sock: Any) -> tuple[int, ...]:
     """Return the flag of a call that must not block; none for other classes, whose methods asyncio calls without."""
     return (socket.MSG_DONTWAIT,) if type(sock) in (socket.socket, _socket.socket) else ()
+
+
+def _may_block(sock: Any) -> bool:
+    # What has no timeout has no accept() either, and the call says so.
+    return hasattr(sock, "gettimeout") and sock.gettimeout() != 0
 
 
 def _is_readable(sock: socket.socket) -> bool:
