@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import sys
 from asyncio import constants, selector_events, sslproto
 from asyncio.log import logger
 from typing import Any
@@ -20,7 +21,10 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
     _conn_lost: int
 
     def writelines(self, list_of_data: Any) -> None:
-        """As in Python 3.14.1."""
+        """As in Python 3.14.1; before 3.12 one write of everything."""
+        if sys.version_info < (3, 12):
+            self.write(b"".join(list_of_data))
+            return
         if self._eof:
             raise RuntimeError("Cannot call writelines() after write_eof()")
         if self._empty_waiter is not None:

@@ -12,7 +12,7 @@ use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyMemoryView;
+use pyo3::types::{PyBytes, PyMemoryView};
 use std::ffi::CStr;
 
 impl Sending for StreamTransport {
@@ -109,6 +109,11 @@ impl StreamTransport {
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        if cfg!(not(Py_3_12)) {
+            // As asyncio has it before 3.12, down to the words of its errors.
+            let joined = PyBytes::new(py, b"").call_method1("join", (list_of_data,))?;
+            return Self::write_bytes_like(slf, &joined);
+        }
         this.refuse_writes(py, "writelines")?;
         let bytes_like = |data: PyResult<Bound<'_, PyAny>>| {
             let data = data?;
