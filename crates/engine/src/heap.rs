@@ -52,6 +52,16 @@ impl<T: Ord> Heap<T> {
         removed
     }
 
+    /// Removes every entry that `wanted` holds for, in one pass; in no order.
+    pub fn take_all(&mut self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let taken: Vec<T> = self.0.extract_if(.., |entry| wanted(entry)).collect();
+        for place in (0..self.0.len().div_ceil(CHILDREN)).rev() {
+            self.sink(place);
+        }
+        self.0.shrink_to(self.0.len() * 2);
+        taken
+    }
+
     /// All entries, in no order.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.0.iter()
@@ -109,6 +119,12 @@ mod tests {
                 0 | 1 => {
                     heap.push(value);
                     model.insert(model.partition_point(|v| *v < value), value);
+                }
+                2 if (seed >> 42).is_multiple_of(64) => {
+                    let mut taken = heap.take_all(|v| *v < value / 8);
+                    taken.sort_unstable();
+                    let rest = model.split_off(model.partition_point(|v| *v < value / 8));
+                    assert_eq!(taken, std::mem::replace(&mut model, rest));
                 }
                 2 if !model.is_empty() => {
                     let removed = heap.remove(value as usize % heap.len());

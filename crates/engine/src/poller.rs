@@ -196,10 +196,7 @@ impl Poller {
     pub fn register(&mut self, fd: RawFd, interest: Interest) -> io::Result<Token> {
         self.refuse_foreign()?;
         let index = usize::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
-        if self.slots.len() <= index {
-            self.slots.resize(index + 1, Slot { generation: 0, interest: None });
-        }
-        let generation = self.slots[index].generation.wrapping_add(1);
+        let generation = self.slots.get(index).map_or(0, |slot| slot.generation).wrapping_add(1);
         let token = Token { fd: fd.cast_unsigned(), generation };
         match self.selector.add(fd, interest.0, token.to_u64()) {
             // The same open file under an earlier generation: take the registration over.
@@ -207,6 +204,10 @@ impl Poller {
                 self.selector.modify(fd, interest.0, token.to_u64())?;
             }
             other => other?,
+        }
+        // Only now: of a number that nobody has, however large, the kernel has just said so.
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, Slot { generation: 0, interest: None });
         }
         self.slots[index] = Slot { generation, interest: Some(interest) };
         Ok(token)
@@ -339,22 +340,25 @@ impl Poller {
         self.selector.raw_fd()
     }
 
+    /// To its end, whatever the kernel says of one of them (S9): what it refuses is vacated, and the first refusal that is
+    /// not simply a file that has gone is returned.
     fn rebuild(&mut self) -> io::Result<()> {
         self.waits_with_only_stale = 0;
         self.selector = self.selector.renewed()?;
+        let mut outcome = Ok(());
         for (fd, slot) in self.slots.iter_mut().enumerate() {
             let Some(interest) = slot.interest else { continue };
             let token = Token { fd: fd as u32, generation: slot.generation };
-            match self.selector.add(token.fd(), interest.0, token.to_u64()) {
-                // Closed behind its owner's back: there is nothing left to hear of.
-                Err(e) if e.raw_os_error() == Some(libc::EBADF) => {
-                    slot.interest = None;
-                    slot.generation = slot.generation.wrapping_add(1);
+            if let Err(e) = self.selector.add(token.fd(), interest.0, token.to_u64()) {
+                slot.interest = None;
+                slot.generation = slot.generation.wrapping_add(1);
+                // Closed behind its owner's back, and perhaps a regular file's number by now.
+                if !matches!(e.raw_os_error(), Some(libc::EBADF | libc::EPERM)) {
+                    outcome = outcome.and(Err(e));
                 }
-                other => other?,
             }
         }
-        Ok(())
+        outcome
     }
 
     fn refuse_foreign(&self) -> io::Result<()> {

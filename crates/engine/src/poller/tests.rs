@@ -121,3 +121,30 @@ fn registrations_made_and_ended_during_a_wait_count() -> io::Result<()> {
     assert_eq!(drain(&mut poller).iter().map(|e| e.token).collect::<Vec<_>>(), [token]);
     Ok(())
 }
+
+#[test]
+fn a_number_that_became_a_regular_files_does_not_stop_the_rebuild() -> io::Result<()> {
+    let (reader, writer) = pipe()?;
+    let (live_reader, live_writer) = pipe()?;
+    let mut poller = Poller::new()?;
+    let number = reader.as_raw_fd();
+    poller.register(number, Interest::READ)?;
+    let live = poller.register(live_reader.as_raw_fd(), Interest::READ)?;
+    drop(reader);
+    let file = std::fs::File::open("/proc/self/exe")?;
+    assert_eq!(file.as_raw_fd(), number, "the lowest free number");
+    poller.rebuild()?;
+    drop(live_writer);
+    poller.wait(Some(0))?;
+    assert_eq!(drain(&mut poller)[0].token, live);
+    drop(writer);
+    Ok(())
+}
+
+#[test]
+fn a_large_number_costs_nothing() {
+    let mut poller = Poller::new().expect("an epoll");
+    let refused = poller.register(i32::MAX, Interest::READ);
+    assert_eq!(refused.err().and_then(|e| e.raw_os_error()), Some(libc::EBADF));
+    assert!(poller.slots.is_empty());
+}

@@ -116,3 +116,26 @@ fn agrees_with_a_sorted_vector() {
     }
     assert_eq!(timers.pending(), model.len());
 }
+
+#[test]
+fn many_due_timers_leave_in_the_same_order_at_once() {
+    let filled = || {
+        let mut timers = Timers::default();
+        for n in 0..5000_u64 {
+            timers.push(n * 7919 % 1000, n);
+        }
+        timers
+    };
+    let (mut one_by_one, mut at_once) = (filled(), filled());
+    let expected: Vec<_> = std::iter::from_fn(|| one_by_one.pop_due(899)).collect();
+    assert!(at_once.take_due(899, 0).is_none(), "nothing was popped before");
+    let mut taken: Vec<_> = (0..200).map(|_| at_once.pop_due(899).expect("many are due")).collect();
+    taken.extend(at_once.take_due(899, 200).expect("many are left"));
+    assert_eq!(taken, expected);
+    assert_eq!(at_once.next_deadline_ns(), Some(900));
+    assert!(at_once.take_due(899, 1 << 20).is_none(), "nothing is due any more");
+    let rest = |timers: &mut Timers<u64>| {
+        std::iter::from_fn(|| timers.pop_due(u64::MAX)).collect::<Vec<_>>()
+    };
+    assert_eq!(rest(&mut at_once), rest(&mut one_by_one));
+}

@@ -57,6 +57,8 @@ pub struct LoopCore {
     pub(super) halted: AtomicBool,
     /// The number of the callback that is running, or of the next one. Only the loop's thread changes it.
     callback: AtomicU64,
+    /// See the method of this name.
+    pub(super) event_tick: AtomicU64,
     /// Something was sent since the last poll.
     pub(super) has_sent: AtomicBool,
     /// The loop's thread is in a wait that may sleep. Any thread may ask.
@@ -107,6 +109,12 @@ impl LoopCore {
         self.meter.with(py, |meter| meter.ticks)
     }
 
+    /// The tick whose poll has brought the event that is being served: the running one, or, after an exception has left the
+    /// loop, an earlier one.
+    pub fn event_tick(&self) -> u64 {
+        self.event_tick.load(Ordering::Relaxed)
+    }
+
     /// A transport or a socket operation has sent: a peer in this process may be ready now, so that the next tick polls.
     #[inline]
     pub fn note_sent(&self, py: Python<'_>, len_bytes: usize) {
@@ -127,7 +135,7 @@ impl LoopCore {
         let (cycles, is_longest) = self.end_callback(owner.py());
         let flushed = self.flush_gathered(owner);
         if is_longest || self.is_debug() {
-            self.describe_callback(owner, what, cycles, is_longest)?;
+            return flushed.and(self.describe_callback(owner, what, cycles, is_longest));
         }
         flushed
     }
@@ -145,7 +153,7 @@ impl LoopCore {
         if is_longest || self.is_debug() {
             // One that does not exist has failed, and its object stands for it.
             let what = object.getattr(name).unwrap_or_else(|_| object.clone());
-            self.describe_callback(owner, &what, cycles, is_longest)?;
+            return flushed.and(self.describe_callback(owner, &what, cycles, is_longest));
         }
         flushed
     }
@@ -239,6 +247,7 @@ impl LoopCore {
             halting: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             callback: AtomicU64::new(1),
+            event_tick: AtomicU64::new(0),
             has_sent: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
         })
@@ -338,6 +347,8 @@ impl LoopCore {
         let py = slf.py();
         let this = slf.get();
         let flushed = this.flush_gathered(slf).and(this.flush_dirty(slf));
+        // Destructors that run here find a closed loop, as in asyncio; `BaseEventLoop.close()` closes it for good.
+        this.closed.store(true, Ordering::Relaxed);
         for item in this.ready.take(py) {
             item.forget(py);
         }
@@ -350,6 +361,7 @@ impl LoopCore {
         drop(sources);
         drop(this.read_buffer.take(py));
         drop(this.only_loop.take(py));
+        this.closed.store(false, Ordering::Relaxed);
         flushed
     }
 

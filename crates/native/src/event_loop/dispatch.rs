@@ -1,6 +1,7 @@
 //! Serves what the poll brought, what fell due, and what wants to be written out.
 
 use super::LoopCore;
+use super::ready::Timer;
 use super::registry::{Flush, Party, ignore_gone};
 use super::work::report_native;
 use crate::errors;
@@ -8,6 +9,7 @@ use crate::ffi::{LoopCell, Object};
 use oneloop_engine::Event;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 impl LoopCore {
     /// Serves every event of the last poll.
@@ -16,15 +18,23 @@ impl LoopCore {
             let next = self.with_poller(owner.py(), oneloop_engine::Poller::next_event);
             next.map_err(|e| errors::os_error("epoll_wait", &e))
         };
+        let tick = self.tick_number(owner.py());
         while let Some(event) = next()? {
-            self.serve_event(owner, event)?;
+            self.serve_event(owner, event, tick)?;
         }
         Ok(())
     }
 
     /// Serves one event, if its registration still lives.
-    pub(super) fn serve_event(&self, owner: &Bound<'_, Self>, event: Event) -> PyResult<()> {
+    /// `tick`: the one whose poll has brought it.
+    pub(super) fn serve_event(
+        &self,
+        owner: &Bound<'_, Self>,
+        event: Event,
+        tick: u64,
+    ) -> PyResult<()> {
         let py = owner.py();
+        self.event_tick.store(tick, Ordering::Relaxed);
         let fd = event.token.fd();
         if fd == self.waker.raw_fd() {
             let drained = self.waker.drain();
@@ -57,17 +67,30 @@ impl LoopCore {
             return Ok(());
         }
         let now = now_ns.unwrap_or_else(|| self.now_ns(py));
+        let mut popped = 0;
         while let Some(timer) = self.timers.with(py, |timers| timers.pop_due(now)) {
-            if timer.is_cancelled(py) {
-                self.timers.with(py, oneloop_engine::Timers::note_cancelled_popped);
-                self.timer_left(py, &timer)?;
-            } else {
-                let left = self.timer_left(py, &timer);
-                self.due.with(py, |due| due.push_back(timer));
-                left?;
+            self.collect_due(py, timer)?;
+            popped += 1;
+            if popped % 64 == 0 {
+                let rest = self.timers.with(py, |timers| {
+                    timers.take_due(now, popped).map(Iterator::collect::<Vec<_>>)
+                });
+                // Each one, whatever fails: they have left the heap.
+                let rest = rest.into_iter().flatten().map(|timer| self.collect_due(py, timer));
+                rest.fold(Ok(()), PyResult::and)?;
             }
         }
         Ok(())
+    }
+
+    fn collect_due(&self, py: Python<'_>, timer: Timer) -> PyResult<()> {
+        if timer.is_cancelled(py) {
+            self.timers.with(py, oneloop_engine::Timers::note_cancelled_popped);
+            return self.timer_left(py, &timer);
+        }
+        let left = self.timer_left(py, &timer);
+        self.due.with(py, |due| due.push_back(timer));
+        left
     }
 
     /// Runs what was due at the poll, and nothing else: what falls due or is scheduled meanwhile waits for the next

@@ -20,8 +20,8 @@ pub enum Ready {
     Stock(Py<PyAny>),
     /// A native completion: a transport's start or end, for instance.
     Native(Py<PyAny>, Run),
-    /// What a tick that an exception has ended had still to serve.
-    Event(Event),
+    /// What a tick that an exception has ended had still to serve, and that tick's number.
+    Event(Event, u64),
     /// And to run.
     Timer(Timer),
 }
@@ -37,7 +37,7 @@ impl Ready {
                 let object = object.bind(py);
                 run(owner, object).or_else(|error| report_native(owner, object, error))
             }
-            Self::Event(event) => owner.get().serve_event(owner, event),
+            Self::Event(event, tick) => owner.get().serve_event(owner, event, tick),
             Self::Timer(timer) if timer.is_cancelled(py) => Ok(()),
             Self::Timer(timer) => timer.run(owner),
         }
@@ -49,7 +49,7 @@ impl Ready {
         match self {
             Self::Handle(handle) => handle.get().work.forget(py),
             Self::Timer(timer) => timer.forget(py),
-            Self::Stock(_) | Self::Native(..) | Self::Event(_) => {}
+            Self::Stock(_) | Self::Native(..) | Self::Event(..) => {}
         }
     }
 
@@ -58,7 +58,7 @@ impl Ready {
         match self {
             Self::Handle(handle) => recycled::track(py, handle),
             Self::Timer(timer) => timer.track(py),
-            Self::Stock(_) | Self::Native(..) | Self::Event(_) => {}
+            Self::Stock(_) | Self::Native(..) | Self::Event(..) => {}
         }
     }
 
@@ -67,7 +67,7 @@ impl Ready {
             Self::Handle(handle) => visit.call(handle),
             Self::Stock(object) | Self::Native(object, _) => visit.call(object),
             Self::Timer(timer) => timer.visit(visit),
-            Self::Event(_) => Ok(()),
+            Self::Event(..) => Ok(()),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::LoopCore;
 use crate::errors;
 use crate::ffi::Object;
 use oneloop_engine::{Interest, Readiness, Token};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
@@ -88,7 +89,7 @@ impl LoopCore {
     }
 
     /// Joins the source of a descriptor that somebody else owns; the token is the owner's. `None` if it has none.
-    pub fn join(
+    fn join(
         &self,
         object: &Bound<'_, PyAny>,
         fd: RawFd,
@@ -104,8 +105,33 @@ impl LoopCore {
         });
         let Some((token, interest, old)) = joined else { return Ok(None) };
         drop(old);
-        self.with_poller(py, |poller| poller.modify(token, interest))??;
-        Ok(Some(token))
+        // The kernel is asked in any case: the number may be another file's by now.
+        let shared = self.with_poller(py, |poller| poller.reaffirm(token, interest))?;
+        if shared.is_err() {
+            drop(self.take_party(object, token));
+        }
+        shared.map(|()| Some(token))
+    }
+
+    /// Joins the source of a descriptor; registers anew if its file has gone, or nobody is there.
+    pub fn join_or_register(
+        &self,
+        object: &Bound<'_, PyAny>,
+        fd: RawFd,
+        interest: Interest,
+        on_ready: OnReady,
+    ) -> io::Result<Token> {
+        match self.join(object, fd, interest, on_ready) {
+            Ok(Some(token)) => Ok(token),
+            Err(e) if !is_gone(&e) => Err(e),
+            _ => self.register(object.py(), fd, interest, object.clone().unbind(), on_ready),
+        }
+    }
+
+    /// True if a transport owns the number.
+    pub fn is_transports(&self, py: Python<'_>, fd: RawFd) -> bool {
+        self.source_of(py, fd)
+            .is_some_and(|(other, _)| other.hasattr(intern!(py, "is_closing")).unwrap_or(false))
     }
 
     /// What `object` wants to hear of from now on. With `reaffirm` the kernel is asked even if nothing has changed:
@@ -212,8 +238,12 @@ impl LoopCore {
         self.dirty.with(py, |dirty| dirty.push_back((object, flush)));
     }
 
-    /// Puts a native completion at the end of the ready queue. Any thread; never fails (S9).
+    /// Puts a native completion at the end of the ready queue. Any thread; never fails (S9). A closed loop runs nothing
+    /// any more, and keeps nothing alive.
     pub fn run_soon(&self, py: Python<'_>, object: Py<PyAny>, run: super::Run) {
+        if self.is_closed_now() {
+            return;
+        }
         self.ready.with(py, |ready| ready.push_back(super::Ready::Native(object, run)));
         if let Err(error) = self.wake() {
             error.write_unraisable(py, None);

@@ -179,7 +179,8 @@ impl LoopCore {
     /// behind the `rest` of its handles, before what has been scheduled meanwhile.
     fn keep_order(&self, py: Python<'_>, rest: usize) {
         let next = || self.with_poller(py, Poller::next_event).ok().flatten();
-        let events = std::iter::from_fn(next).map(Ready::Event);
+        let tick = self.tick_number(py);
+        let events = std::iter::from_fn(next).map(|event| Ready::Event(event, tick));
         let left: Vec<_> = events.chain(self.due.take(py).into_iter().map(Ready::Timer)).collect();
         self.ready.with(py, |ready| {
             let behind = ready.split_off(rest.min(ready.len()));

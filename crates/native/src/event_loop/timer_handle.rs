@@ -170,10 +170,11 @@ impl BareMethod for CancelTimer {
         let py = slf.py();
         let this = slf.get();
         if this.work.cancel(py) {
-            let owner = this.owner.with(py, |owner| owner.as_ref().map(|o| o.bind(py).clone()));
-            if let Some(owner) = owner {
-                owner.get().note_cancelled_timer(py);
-            }
+            this.owner.with(py, |owner| {
+                if let Some(owner) = owner {
+                    owner.get().note_cancelled_timer(py);
+                }
+            });
         }
         Ok(py.None().into_bound(py))
     }

@@ -92,6 +92,29 @@ impl Drop for View {
     }
 }
 
+/// Like `with_bytes`, with something that is looked up once the bytes are there.
+pub fn with_bytes_late<L, R>(
+    object: &Bound<'_, PyAny>,
+    look_up: impl FnOnce() -> L,
+    f: impl FnOnce(&[u8], L) -> R,
+) -> PyResult<R> {
+    if let Ok(bytes) = object.cast_exact::<PyBytes>() {
+        return Ok(f(bytes.as_bytes(), look_up()));
+    }
+    let view = View::of(object)?;
+    let found = look_up();
+    Ok(f(view.as_slice(object.py()), found))
+}
+
+/// `bytes(object)` for anything that has a buffer; TypeError or BufferError as CPython raises them.
+pub fn to_bytes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    if let Ok(bytes) = object.cast_exact::<PyBytes>() {
+        return Ok(bytes.clone());
+    }
+    let view = View::of(object)?;
+    Ok(PyBytes::new(object.py(), view.as_slice(object.py())))
+}
+
 /// Runs `f` on the bytes of a bytes-like object, without a view for the exact type `bytes`.
 /// `f` must not run Python code.
 #[inline]

@@ -20,6 +20,22 @@ pub fn copy(context: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(context.py(), copy) }.map(Bound::unbind)
 }
 
+/// `context.run(f)`, or just `f()` if the context is entered already: for what a callback's end does in its context.
+pub fn run_or_stay<R>(context: &Bound<'_, PyAny>, f: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    let py = context.py();
+    // SAFETY: the object is alive; it is checked to be a context before anything happens.
+    if unsafe { ffi::PyContext_Enter(context.as_ptr()) } != 0 {
+        drop(PyErr::take(py));
+        return f();
+    }
+    let result = f();
+    // SAFETY: this thread entered the context just above.
+    if unsafe { ffi::PyContext_Exit(context.as_ptr()) } != 0 {
+        return Err(PyErr::fetch(py));
+    }
+    result
+}
+
 /// `context.run(f)`, without a frame of its own. A RuntimeError if the context is entered already,
 /// a TypeError if it is none.
 #[inline]

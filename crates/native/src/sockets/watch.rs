@@ -128,24 +128,12 @@ impl Watch {
         interest: Interest,
     ) -> io::Result<()> {
         let py = owner.py();
+        let core = owner.get();
         // A transport that is closing goes on sending beside us; `on` has refused any other.
-        let is_shared = owner
-            .get()
-            .source_of(py, fd)
-            .is_some_and(|(other, _)| other.hasattr(intern!(py, "is_closing")).unwrap_or(false));
-        let joined = if is_shared {
-            owner.get().join(slf.as_any(), fd, interest, on_ready)
+        let token = if core.is_transports(py, fd) {
+            core.join_or_register(slf.as_any(), fd, interest, on_ready)?
         } else {
-            Ok(None)
-        };
-        let token = match joined {
-            Ok(Some(token)) => token,
-            Err(e) if !is_gone(&e) => return Err(e),
-            // It has ended, or its file is gone and the number is another's.
-            _ => {
-                let object = slf.clone().into_any().unbind();
-                owner.get().register(py, fd, interest, object, on_ready)?
-            }
+            core.register(py, fd, interest, slf.clone().into_any().unbind(), on_ready)?
         };
         slf.get().with(py, |s| s.token = Some(token));
         Ok(())
@@ -153,9 +141,9 @@ impl Watch {
 
     fn serve(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, side: Side) -> PyResult<()> {
         let py = owner.py();
-        let tick = owner.get().tick_number(py);
+        let tick = owner.get().event_tick();
         let (waiters, callback) = slf.get().with(py, |s| {
-            let callback = s.callbacks.on(side).as_ref().filter(|c| c.added_in_tick != tick);
+            let callback = s.callbacks.on(side).as_ref().filter(|c| c.added_in_tick < tick);
             let callback = callback.map(|c| c.handle.clone_ref(py));
             (std::mem::take(s.waiters.on(side)), callback)
         });
@@ -183,8 +171,10 @@ fn on_ready(
     let py = owner.py();
     let slf = object.cast::<Watch>()?;
     let read = if readiness.is_readable() { Watch::serve(slf, owner, Side::Read) } else { Ok(()) };
-    // The reader may have removed everything, or closed the descriptor.
-    let wrote = if readiness.is_writable() && slf.get().with(py, |s| s.token.is_some()) {
+    // The reader may have removed everything, or closed the descriptor. If it has ended the loop's run, the next poll
+    // brings the writer's turn again.
+    let goes_on = read.is_ok() && slf.get().with(py, |s| s.token.is_some());
+    let wrote = if goes_on && readiness.is_writable() {
         let wrote = Watch::serve(slf, owner, Side::Write);
         slf.get().with(py, |s| s.waiters.settle_writing());
         wrote

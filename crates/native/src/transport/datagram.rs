@@ -127,7 +127,8 @@ impl DatagramTransport {
         }
         // A transport that has not started yet is not watched before `connection_made`.
         let started = slf.get().life(slf.py()) != Life::New;
-        if changed && started { ending::watch(slf) } else { Ok(()) }
+        let is_moot = paused && slf.get().body.owner.get().is_closed_now();
+        if changed && started && !is_moot { ending::watch(slf) } else { Ok(()) }
     }
 }
 
@@ -207,12 +208,12 @@ impl DatagramTransport {
     }
 
     /// Close at once, dropping what is queued; `connection_lost(None)` follows.
-    fn abort(slf: &Bound<'_, Self>) {
-        ending::force_close(slf, None);
+    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        ending::abort(slf, None)
     }
 
-    fn _force_close(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) {
-        ending::force_close(slf, exc);
+    fn _force_close(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        ending::abort(slf, exc)
     }
 
     #[pyo3(signature = (exc, message = "Fatal error on transport"))]

@@ -73,20 +73,21 @@ impl DatagramTransport {
             }
             Err(e) => Err(Refusal::of_kernel("sendto", &e)),
         };
-        let fd = match self.body.descriptor.fd(py) {
-            Ok(fd) => fd,
-            Err(e) => return Err(Refusal::of_kernel("sendto", &e)),
-        };
-        let native = match to {
-            Destination::Connected => buffer::with_bytes(data, |bytes| socket::send(fd, bytes)),
-            Destination::Raw(raw) => {
-                buffer::with_bytes(data, |bytes| socket::send_to(fd, bytes, raw))
-            }
-            Destination::Unresolved(addr) => {
-                return self.transmit_by_module(data, addr).map_err(|e| Refusal::of(py, e));
-            }
-        };
-        kernel(native.map_err(Refusal::Fatal)?)
+        if let Destination::Unresolved(addr) = to {
+            return self.transmit_by_module(data, addr).map_err(|e| Refusal::of(py, e));
+        }
+        // Getting the bytes may run Python code: only then is the descriptor asked for its number.
+        kernel(
+            buffer::with_bytes_late(
+                data,
+                || self.body.descriptor.fd(py),
+                |bytes, fd| match to {
+                    Destination::Raw(raw) => fd.and_then(|fd| socket::send_to(fd, bytes, raw)),
+                    _ => fd.and_then(|fd| socket::send(fd, bytes)),
+                },
+            )
+            .map_err(Refusal::Fatal)?,
+        )
     }
 
     fn transmit_by_module(&self, data: &Bound<'_, PyAny>, addr: &Py<PyAny>) -> PyResult<()> {

@@ -63,6 +63,17 @@ impl Body {
         })
     }
 
+    /// RuntimeError where asyncio raises it when a transport schedules its end: on a closed loop, and in debug mode in
+    /// another thread than the loop's.
+    fn refuse_ending(&self) -> PyResult<()> {
+        let owner = self.owner.get();
+        owner.check_closed()?;
+        if owner.is_debug() {
+            Python::attach(|py| self.owner.call_method0(py, intern!(py, "_check_thread")))?;
+        }
+        Ok(())
+    }
+
     pub fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.context.with(py, |context| context.bind(py).clone())
     }
@@ -74,7 +85,7 @@ impl Body {
 
     /// True while events are served that were polled before reading was resumed.
     pub fn has_just_resumed(&self, py: Python<'_>) -> bool {
-        self.resumed_in_tick.get(py) == self.owner.get().tick_number(py)
+        self.resumed_in_tick.get(py) >= self.owner.get().event_tick()
     }
 
     /// Reading goes on for whoever calls this, from the next poll on.
@@ -191,6 +202,7 @@ pub fn watch<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
     if slf.get().life(py).is_ended() {
         return Ok(());
     }
+    slf.get().body().owner.get().check_closed()?;
     slf.get().watch(slf).or_else(|e| {
         let error = errors::os_error_on("epoll_ctl", slf.get().body().descriptor.fd(py), &e);
         fatal(slf, error, "Fatal error: cannot watch descriptor")
@@ -220,6 +232,7 @@ pub fn close<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
     if !this.life(py).is_live() {
         return Ok(());
     }
+    this.body().refuse_ending()?;
     // As if it had been sent when it was written: an empty queue ends the transport now.
     let sent = T::send_gathered(slf);
     if this.life(py).is_live() {
@@ -231,6 +244,15 @@ pub fn close<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
         }
     }
     sent
+}
+
+/// `abort()`: as `force_close`, for the program.
+pub fn abort<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    if !slf.get().life(slf.py()).is_ended() {
+        slf.get().body().refuse_ending()?;
+        force_close(slf, exc);
+    }
+    Ok(())
 }
 
 /// Tries once what was never tried, drops the rest and schedules `connection_lost(exc)`.

@@ -48,7 +48,6 @@ impl PipeEnd {
             libc::S_IFCHR => PipeKind::Character,
             _ => return Err(PyValueError::new_err(refusal)),
         };
-        super::life::refuse_taken(owner, fd)?;
         imports::set_blocking(py)?.call1((fd, false))?;
         Ok(Self { descriptor, kind, extra: extra.unbind() })
     }

@@ -141,7 +141,8 @@ impl ReadPipeTransport {
             slf.get().body.resume_reading(slf.py())?;
         }
         // A transport that has not started yet is not watched before `connection_made`.
-        if changed && started { ending::watch(slf) } else { Ok(()) }
+        let is_moot = paused && slf.get().body.owner.get().is_closed_now();
+        if changed && started && !is_moot { ending::watch(slf) } else { Ok(()) }
     }
 }
 

@@ -33,8 +33,12 @@ impl Registration {
         if let Some(token) = self.0.get(py) {
             return owner.change_interest(transport, token, interest, false);
         }
-        let object = transport.clone().unbind();
-        let token = owner.register(py, fd, interest, object, on_ready)?;
+        // Beside a transport that is closing, or the other direction of a terminal.
+        let token = if owner.is_transports(py, fd) {
+            owner.join_or_register(transport, fd, interest, on_ready)?
+        } else {
+            owner.register(py, fd, interest, transport.clone().unbind(), on_ready)?
+        };
         self.0.set(py, Some(token));
         Ok(())
     }

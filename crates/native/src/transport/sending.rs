@@ -14,7 +14,8 @@ use super::flow::{self, Flow};
 use super::write_queue::{Channel, WriteQueue};
 use crate::errors;
 use crate::event_loop::LoopCore;
-use crate::ffi::{Object, buffer, context};
+use crate::ffi::buffer::View;
+use crate::ffi::{Object, context};
 use crate::imports;
 use oneloop_engine::sys::{clock, fork};
 use pyo3::intern;
@@ -165,19 +166,32 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
     let py = slf.py();
     let this = slf.get();
     let owner = this.body().owner.get();
+    let object = data.cast_exact::<PyBytes>().ok();
+    // Getting a view may run Python code: only then is it asked what the transport and its descriptor are.
+    let view = match object {
+        Some(_) => None,
+        None => Some(View::of(data)?),
+    };
+    if view.is_some() && this.life(py).is_ended() {
+        return Ok(());
+    }
     let callback = owner.current_callback();
     let fd = this.body().descriptor.fd(py);
-    let written = buffer::with_bytes(data, |bytes| {
-        if bytes.is_empty() {
-            return None;
-        }
-        let data = Data { bytes, object: data.cast_exact::<PyBytes>().ok() };
-        Some(this.outgoing(py, |out| {
-            let way = out.way(callback, bytes.len());
-            (way, out.write(way, fd, &data, T::CHANNEL))
-        }))
-    })?;
-    let Some((way, written)) = written else { return Ok(()) };
+    let bytes = match (&object, &view) {
+        (Some(object), _) => object.as_bytes(),
+        (None, Some(view)) => view.as_slice(py),
+        (None, None) => &[],
+    };
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let data = Data { bytes, object };
+    let (way, written) = this.outgoing(py, |out| {
+        let way = out.way(callback, bytes.len());
+        (way, out.write(way, fd, &data, T::CHANNEL))
+    });
+    // Whoever gave it may resize it from here on.
+    drop(view);
     match written {
         Ok(0) => {}
         Ok(sent) => owner.note_sent(py, sent),
@@ -189,23 +203,21 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
     settle(slf, way)
 }
 
-/// Sends several pieces as one write. All are bytes-like: the caller has looked.
-pub fn push_all<T: Sending>(slf: &Bound<'_, T>, pieces: &[Bound<'_, PyAny>]) -> PyResult<()> {
+/// Sends several pieces as one write.
+pub fn push_all<T: Sending>(slf: &Bound<'_, T>, pieces: &[Bound<'_, PyBytes>]) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
     let callback = this.body().owner.get().current_callback();
-    let mut len = 0;
-    for piece in pieces {
-        len += buffer::with_bytes(piece, |bytes| {
-            let data = Data { bytes, object: piece.cast_exact::<PyBytes>().ok() };
-            this.outgoing(py, |out| out.enqueue(&data, 0));
-            bytes.len()
-        })?;
-    }
+    let len = pieces.iter().map(|piece| piece.as_bytes().len()).sum();
     if len == 0 {
         return Ok(());
     }
-    let way = this.outgoing(py, |out| out.way(callback, len));
+    let way = this.outgoing(py, |out| {
+        for piece in pieces {
+            out.enqueue(&Data { bytes: piece.as_bytes(), object: Some(piece) }, 0);
+        }
+        out.way(callback, len)
+    });
     if cfg!(Py_3_12) && way == Way::Wait {
         // asyncio tries at once from 3.12 on, also behind what waits already.
         send(slf)?;
@@ -284,7 +296,7 @@ fn flush<T: Sending>(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) ->
     if !wanted {
         return Ok(());
     }
-    context::run(&this.body().write_context(slf.py()), || send(slf))
+    context::run_or_stay(&this.body().write_context(slf.py()), || send(slf))
 }
 
 /// Sends what was gathered: whatever comes next comes after it, as if each write had gone at once.

@@ -245,12 +245,12 @@ impl StreamTransport {
     }
 
     /// Close at once, dropping what the socket has not taken; `connection_lost(None)` follows.
-    fn abort(slf: &Bound<'_, Self>) {
-        ending::force_close(slf, None);
+    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        ending::abort(slf, None)
     }
 
-    fn _force_close(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) {
-        ending::force_close(slf, exc);
+    fn _force_close(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        ending::abort(slf, exc)
     }
 
     /// True if the transport is closing or closed.

@@ -7,12 +7,13 @@ use super::stream::StreamTransport;
 use super::write_queue::Channel;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::buffer;
 use crate::ffi::method::{self, Arguments, FastMethod};
 use oneloop_engine::sys::socket;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::PyBytes;
 use std::ffi::CStr;
 
 impl Sending for StreamTransport {
@@ -115,23 +116,15 @@ impl StreamTransport {
             return Self::write_bytes_like(slf, &joined);
         }
         this.refuse_writes(py, "writelines")?;
-        let bytes_like = |data: PyResult<Bound<'_, PyAny>>| {
-            let data = data?;
-            if sending::is_bytes_like(&data) {
-                return Ok(data.unbind());
-            }
-            // As in asyncio: whatever has a buffer will do, and whatever has none is a TypeError.
-            Ok(PyMemoryView::from(&data)?.into_any().unbind())
-        };
-        let pieces = list_of_data.try_iter()?.map(bytes_like).collect::<PyResult<Vec<_>>>()?;
-        if pieces.is_empty() {
-            return Ok(());
-        }
+        // All of them first: with a wrong one among them nothing is sent.
+        let pieces = list_of_data
+            .try_iter()?
+            .map(|piece| buffer::to_bytes(&piece?))
+            .collect::<PyResult<Vec<_>>>()?;
         // The iterator's own code may have closed the transport.
-        if this.state.with(py, |s| s.life.is_ended()) {
+        if !pieces.is_empty() && this.state.with(py, |s| s.life.is_ended()) {
             return sending::write_after_loss(slf, "socket.send() raised exception.");
         }
-        let pieces: Vec<_> = pieces.into_iter().map(|piece| piece.into_bound(py)).collect();
         sending::push_all(slf, &pieces)
     }
 
@@ -224,9 +217,13 @@ impl StreamTransport {
         let py = slf.py();
         let this = slf.get();
         let waiter = this.body.owner.bind(py).call_method0(intern!(py, "create_future"))?;
+        if this.life(py).is_ended() {
+            // Nobody would tell it any more.
+            return Err(PyConnectionError::new_err("Connection is closed by peer"));
+        }
         let kept = waiter.clone().unbind();
         this.state.with(py, |s| s.writable_waiters.push(kept));
-        this.watch(slf).map_err(|e| errors::os_error("epoll_ctl", &e))?;
+        ending::watch(slf)?;
         Ok(waiter)
     }
 }
@@ -242,7 +239,7 @@ impl StreamTransport {
             }
             changed
         });
-        if !changed {
+        if !changed || (paused && this.body.owner.get().is_closed_now()) {
             return Ok(());
         }
         if !paused {

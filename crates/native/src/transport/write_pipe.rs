@@ -209,8 +209,8 @@ impl WritePipeTransport {
     }
 
     /// Close at once, dropping what the pipe has not taken; `connection_lost(None)` follows.
-    fn abort(slf: &Bound<'_, Self>) {
-        ending::force_close(slf, None);
+    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        ending::abort(slf, None)
     }
 
     /// True if the transport is closing or closed.
