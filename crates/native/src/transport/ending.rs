@@ -288,9 +288,12 @@ fn mark_lost<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> bo
     }
     this.set_life(py, Life::Lost);
     let body = this.body();
-    // Out of memory, the transport's own context has to do.
-    let context = context::copy_current(py)
-        .map_or_else(|_no_memory| body.context(py).unbind(), Bound::unbind);
+    let context = if body.is_given {
+        body.context(py).unbind()
+    } else {
+        // Out of memory, the transport's own context has to do.
+        context::copy_current(py).map_or_else(|_no_memory| body.context(py).unbind(), Bound::unbind)
+    };
     let lost = Lost { exc: exc.map(Bound::unbind), context };
     body.lost_with.with(py, |slot| *slot = Some(lost));
     body.registration.end(body.owner.get(), slf.as_any(), body.descriptor.fd(py).is_ok());

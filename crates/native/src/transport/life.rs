@@ -73,7 +73,8 @@ pub fn connection_made(
 ) -> PyResult<()> {
     let py = owner.py();
     let name = intern!(py, "connection_made");
-    let made = context::run(context, || protocol.call_method1(name, (transport,)).map(drop));
+    let made =
+        context::run_or_stay(context, || protocol.call_method1(name, (transport,)).map(drop));
     let ended = owner.get().lap_method(owner, protocol, name);
     let told = made.or_else(|error| {
         let text = "Exception in callback: protocol.connection_made() failed.";
@@ -88,7 +89,7 @@ pub fn connection_lost(
     protocol: &Bound<'_, PyAny>,
     exc: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
-    context::run(context, || {
+    context::run_or_stay(context, || {
         protocol.call_method1(intern!(protocol.py(), "connection_lost"), (exc,)).map(drop)
     })
 }
