@@ -91,9 +91,11 @@ class ReferenceLoop(asyncio.SelectorEventLoop):
         server_hostname: str | None = None,
         extra: Any = None,
         server: Any = None,
-        **timeouts: Any,
+        **keywords: Any,
     ) -> Any:
         self._ensure_fd_no_transport(rawsock)  # type: ignore[attr-defined]
-        secure = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts)
-        self._make_socket_transport(rawsock, secure, extra=extra, server=server)
+        # Python 3.15 names the context of a connection.
+        given = {"context": keywords.pop("context")} if "context" in keywords else {}
+        secure = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **keywords)
+        self._make_socket_transport(rawsock, secure, extra=extra, server=server, **given)
         return secure._app_transport

@@ -201,6 +201,7 @@ def blocked_at_the_fork(loop_name: str, child: str) -> None:
 RUN_ON = ("exception", "returns from main")
 
 
+@pytest.mark.oneloop_only("stock asyncio's child may send from its copy of the queue, or wait for ever")
 @pytest.mark.parametrize("child", [child for child in CHILDREN if child not in RUN_ON])
 def test_a_queue_that_is_blocked_at_the_fork_is_sent_once(loop_name: str, child: str) -> None:
     blocked_at_the_fork(loop_name, child)
