@@ -21,9 +21,9 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
     _conn_lost: int
 
     def writelines(self, list_of_data: Any) -> None:
-        """As in Python 3.14.1; before 3.12 one write of everything."""
-        if sys.version_info < (3, 12):
-            self.write(b"".join(list_of_data))
+        """As in Python 3.14.1."""
+        if not (3, 12) <= sys.version_info < (3, 14):
+            super().writelines(list_of_data)
             return
         if self._eof:
             raise RuntimeError("Cannot call writelines() after write_eof()")
