@@ -23,6 +23,10 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
     def writelines(self, list_of_data: Any) -> None:
         """As in Python 3.14.1."""
         if not (3, 12) <= sys.version_info < (3, 14):
+            if not self._conn_lost:
+                # 3.15 keeps what comes before a wrong piece, and never sends it.
+                for data in list_of_data:
+                    memoryview(data)
             super().writelines(list_of_data)
             return
         if self._eof:
