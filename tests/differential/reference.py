@@ -23,10 +23,8 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
     def writelines(self, list_of_data: Any) -> None:
         """As in Python 3.14.1."""
         if not (3, 12) <= sys.version_info < (3, 14):
-            if not self._conn_lost:
-                # 3.15 keeps what comes before a wrong piece, and never sends it.
-                for data in list_of_data:
-                    memoryview(data)
+            # 3.15 keeps what comes before a wrong piece, and never sends it.
+            all(memoryview(data) is not None for data in list_of_data if not self._conn_lost)
             super().writelines(list_of_data)
             return
         if self._eof:
