@@ -83,6 +83,20 @@ impl Outgoing {
         Way::Now
     }
 
+    /// The common case of a further write: it joins what is gathered already, and nothing else follows from it.
+    #[inline]
+    fn gather(&mut self, callback: Option<u64>, object: &Bound<'_, PyBytes>) -> bool {
+        let bytes = object.as_bytes();
+        let gathers = self.gathering
+            && self.has_gathered()
+            && !self.flow.wants_pause(self.queue.len_bytes() + bytes.len())
+            && self.way(callback, bytes.len()) == Way::Gather;
+        if gathers {
+            self.enqueue(&Data { bytes, object: Some(object) }, 0);
+        }
+        gathers
+    }
+
     /// Something was gathered and never tried.
     fn has_gathered(&self) -> bool {
         !self.blocked && !self.queue.is_empty()
@@ -167,6 +181,12 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
     let this = slf.get();
     let owner = this.body().owner.get();
     let object = data.cast_exact::<PyBytes>().ok();
+    if let Some(object) = object {
+        let callback = owner.current_callback();
+        if this.outgoing(py, |out| out.gather(callback, object)) {
+            return Ok(());
+        }
+    }
     // Getting a view may run Python code: only then is it asked what the transport and its descriptor are.
     let view = match object {
         Some(_) => None,

@@ -60,11 +60,15 @@ impl StreamTransport {
                 data.get_type().name()?
             )));
         }
-        this.refuse_writes(py, "write")?;
-        if data.len().is_ok_and(|len| len == 0) {
-            return Ok(());
+        let (refuses, is_ended) =
+            this.state.with(py, |s| (s.write_eof || s.empty_waiter.is_some(), s.life.is_ended()));
+        if refuses {
+            this.refuse_writes(py, "write")?;
         }
-        if this.state.with(py, |s| s.life.is_ended()) {
+        if is_ended {
+            if data.len()? == 0 {
+                return Ok(());
+            }
             return sending::write_after_loss(slf, "socket.send() raised exception.");
         }
         sending::push(slf, data)
