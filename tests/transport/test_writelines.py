@@ -26,6 +26,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.oneloop_only("what stock asyncio keeps of such a list differs from version to version")
 @pytest.mark.parametrize("lines", BAD_LINES)
 async def test_writelines_with_a_bad_item_sends_nothing(loop: asyncio.AbstractEventLoop, kind: str, lines: str) -> None:
     async with connected(kind) as (transport, _, peer):
@@ -43,6 +44,7 @@ async def test_writelines_with_a_bad_item_sends_nothing(loop: asyncio.AbstractEv
         assert peer.take_all() == b"before,after"
 
 
+@pytest.mark.oneloop_only("what stock asyncio keeps of such a list differs from version to version")
 async def test_writelines_with_a_generator_that_raises_sends_nothing(
     loop: asyncio.AbstractEventLoop, kind: str
 ) -> None:
