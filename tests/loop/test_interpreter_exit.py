@@ -183,6 +183,10 @@ def stderr_of(folder: Path, text: str, *command: str, status: int = 0) -> str:
     return done.stderr
 
 
+@pytest.mark.skipif(
+    sys.version_info < (3, 12),
+    reason="at exit of Python 3.11 it is chance on either loop whether a subprocess finds its loop closed",
+)
 @pytest.mark.parametrize("kept", ["in the module", "in a class", "in sys"])
 @pytest.mark.parametrize("how", ["python app.py", "oneloop run app.py"])
 def test_a_program_that_leaves_everything_open(tmp_path: Path, kept: str, how: str) -> None:
