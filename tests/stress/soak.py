@@ -1,9 +1,9 @@
 """`make soak MINUTES=n`: mixed load for minutes; resident memory and descriptors must stay flat.
 
 Servers and clients, TLS, UDP, subprocesses, timers, executors, cancellations and failures run at once and for ever.
-After a warm-up, samples are taken between rounds, at moments when nothing is under way and the allocator has given back
-what it kept; the run fails when the least of the later half is above the least of the earlier: what leaks is never given
-back, and raises the least too, while what an allocator happens to hold raises only some samples.
+After a warm-up, samples are taken between rounds, when nothing is under way and the allocator has given back what it
+kept. The run fails when the least of the later half is above the least of the earlier: what leaks raises every sample,
+what an allocator happens to hold only some.
 """
 
 from __future__ import annotations
