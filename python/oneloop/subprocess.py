@@ -33,6 +33,14 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
             **kwargs,
         )
 
+    def __del__(self) -> None:
+        try:
+            super().__del__()
+        except RuntimeError:
+            # The collector has met the loop first. The pipes' own destructors close what is open.
+            if not self._loop.is_closed():
+                raise
+
 
 class SubprocessMixin:
     """How `oneloop.Loop` makes and watches children."""

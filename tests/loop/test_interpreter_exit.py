@@ -183,11 +183,6 @@ def stderr_of(folder: Path, text: str, *command: str, status: int = 0) -> str:
     return done.stderr
 
 
-@pytest.mark.xfail(
-    sys.version_info < (3, 12),
-    reason="not mended: on Python 3.11 a subprocess's destructor says 'Event loop is closed', which asyncio's does not",
-    strict=False,
-)
 @pytest.mark.parametrize("kept", ["in the module", "in a class", "in sys"])
 @pytest.mark.parametrize("how", ["python app.py", "oneloop run app.py"])
 def test_a_program_that_leaves_everything_open(tmp_path: Path, kept: str, how: str) -> None:
