@@ -27,7 +27,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.oneloop_only(
-    "stock asyncio passes over None from 3.14 on; from 3.15 on it keeps what it met before", since=(3, 14)
+    "stock asyncio passes over None from 3.14, and keeps what it met before it from 3.15", since=(3, 14)
 )
 @pytest.mark.parametrize("lines", BAD_LINES)
 async def test_writelines_with_a_bad_item_sends_nothing(loop: asyncio.AbstractEventLoop, kind: str, lines: str) -> None:
