@@ -11,6 +11,15 @@ use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+/// So many timers before its turn the memory of one is asked for: docs/design/0013.
+const FETCHED_AHEAD: usize = 10;
+
+fn next_due(due: &mut VecDeque<Timer>) -> Option<Timer> {
+    due.get(2 * FETCHED_AHEAD).inspect(|later| later.fetch());
+    due.get(FETCHED_AHEAD).inspect(|later| later.fetch_context());
+    due.pop_front()
+}
+
 impl LoopCore {
     /// Serves every event of the last poll.
     pub(super) fn serve_events(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
@@ -76,8 +85,13 @@ impl LoopCore {
                     timers.take_due(now, popped).map(Iterator::collect::<Vec<_>>)
                 });
                 // Each one, whatever fails: they have left the heap.
-                let rest = rest.into_iter().flatten().map(|timer| self.collect_due(py, timer));
-                rest.fold(Ok(()), PyResult::and)?;
+                let mut rest = rest.unwrap_or_default().into_iter();
+                let mut outcome = Ok(());
+                while let Some(timer) = rest.next() {
+                    rest.as_slice().get(FETCHED_AHEAD).inspect(|later| later.fetch());
+                    outcome = outcome.and(self.collect_due(py, timer));
+                }
+                outcome?;
             }
         }
         Ok(())
@@ -97,7 +111,7 @@ impl LoopCore {
     /// tick, as in asyncio. What an exception leaves stays in the queue.
     pub(super) fn run_due_timers(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
-        while let Some(timer) = self.due.with(py, VecDeque::pop_front) {
+        while let Some(timer) = self.due.with(py, next_due) {
             if !timer.is_cancelled(py) {
                 timer.run(owner)?;
             }

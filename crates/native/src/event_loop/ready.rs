@@ -5,7 +5,7 @@
 
 use super::work::report_native;
 use super::{Handle, LoopCore, TimerHandle};
-use crate::ffi::recycled;
+use crate::ffi::{prefetch, recycled};
 use oneloop_engine::Event;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -86,6 +86,22 @@ pub enum Timer {
 }
 
 impl Timer {
+    /// Asks for its memory.
+    #[inline]
+    pub fn fetch(&self) {
+        if let Self::Native(handle) = self {
+            prefetch::fetch(handle);
+        }
+    }
+
+    /// Once its own memory is there: asks for what running it will touch besides.
+    #[inline]
+    pub fn fetch_context(&self) {
+        if let Self::Native(handle) = self {
+            handle.get().work.fetch_context();
+        }
+    }
+
     pub fn is_cancelled(&self, py: Python<'_>) -> bool {
         match self {
             Self::Native(handle) => handle.get().work.is_cancelled(),

@@ -1,7 +1,7 @@
 //! A callback, its arguments and its context: what a handle holds and what a tick runs.
 
 use super::LoopCore;
-use crate::ffi::{LoopCell, Object, call, context};
+use crate::ffi::{LoopCell, Object, call, context, prefetch};
 use crate::imports;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
@@ -119,6 +119,11 @@ impl Work {
     pub fn forget(&self, py: Python<'_>) {
         drop(self.slot.take(py));
         drop(self.context.take(py));
+    }
+
+    /// Asks for the memory of what running it will touch.
+    pub fn fetch_context(&self) {
+        self.context.peek(|context| context.iter().for_each(|c| prefetch::fetch(c.as_ref())));
     }
 
     pub fn is_cancelled(&self) -> bool {

@@ -17,6 +17,7 @@ pub mod detach;
 pub mod method;
 pub mod object;
 pub mod pinned;
+pub mod prefetch;
 pub mod recycled;
 pub mod socket_object;
 pub mod text;

@@ -28,6 +28,10 @@ impl Object {
         Self(ManuallyDrop::new(self.0.clone_ref(py)))
     }
 
+    pub fn as_ref(&self) -> &Py<PyAny> {
+        &self.0
+    }
+
     pub fn as_ptr(&self) -> *mut ffi::PyObject {
         self.0.as_ptr()
     }
