@@ -25,16 +25,5 @@ EQUAL_DEADLINES = True
 # instead. That there is a report is compared, and its exception; not how it names the callback.
 REPORTS_OF_CALLBACKS = True
 
-# "Read sizes": after a read of 8 KiB or more the next one takes at most twice as much. Peers send no more than that.
-READ_SIZES = True
-
-# Up to 16 datagrams of a socket are received in one tick, in asyncio one. Peers send one, and the next when that has
-# been received.
-DATAGRAMS_PER_TICK = True
-
 # A TypeError about an argument has the words of whoever looked at the argument first (C, Python or Rust).
 TEXTS_OF_TYPE_ERRORS = True
-
-# A write pipe's protocol is resumed below the low mark; in asyncio only when everything is written (a socket's too is
-# resumed below the mark). What resume_writing() of a pipe says is not compared, and programs do nothing in it.
-PIPES_RESUME = True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tests.differential import allowed
 from tests.differential.author import Author
 from tests.differential.program import Action, Body, Hooks
 from tests.differential.streams import PROTOCOLS, Connection, hooks_of
@@ -48,7 +47,6 @@ def pipe(world: World, label: str, direction: str, hooks: Hooks) -> None:
         {"pause_reading", "resume_reading", "is_reading"},
         {"write", "abort", "write_eof", "can_write_eof"},
     )
-    connection.is_silent_when_resumed = allowed.PIPES_RESUME
     connection.lacks = frozenset(writing if direction == "in" else reading)
     read_fd, write_fd = os.pipe()
     os.set_blocking(read_fd, False)

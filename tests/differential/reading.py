@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.differential import allowed
 from tests.differential.author import Author
 from tests.differential.program import Action, Body
 from tests.differential.streams import Connection, socket_pair
@@ -17,10 +16,6 @@ from tests.differential.world import World
 class Dialogue(Connection):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-
-    def may_be_cut(self, size: int) -> bool:
-        # How the reader's bytes came is not seen here: one long message, or several short ones.
-        return allowed.READ_SIZES and self.under_way > 0 and self.under_way + size >= 8192
 
     def end(self) -> None:
         super().end()

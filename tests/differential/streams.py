@@ -35,17 +35,11 @@ class Connection:
         self.is_lost = False
         # asyncio's pipe transports cannot be asked anything once they are lost (AttributeError).
         self.is_brittle = False
-        self.is_silent_when_resumed = False
         # Methods that it has no use for, and has or has not.
         self.lacks: frozenset[str] = frozenset()
         self.is_being_made = False
         # TLS: who writes, and in which callback, is the TLS protocol's to say.
         self.is_wrapped = False
-        # True while data_received or datagram_received runs.
-        self.is_receiving = False
-        # What the peer has sent and our end has not read; how long the last read was.
-        self.under_way = 0
-        self.last_read = 0
         self.letters = 0
         # Which step of the world wrote last, and how often.
         self.wrote_in = -1
@@ -57,24 +51,14 @@ class Connection:
 
     def call(self, hook: str, *args: object) -> None:
         self.is_lost = self.is_lost or hook == "lost"
-        if hook == "data" and isinstance(args[-1], bytes):
-            self.last_read = len(args[-1])
-            self.under_way -= len(args[-1])
-        was_receiving, self.is_receiving = self.is_receiving, hook == "data"
         self.is_being_made = hook == "made"
         try:
             self.enter(hook, *args)
         finally:
-            self.is_receiving = was_receiving
             self.is_being_made = False
 
     def enter(self, hook: str, *args: object) -> None:
         self.world.enter(f"{self.label}.{hook}", self.hooks.get(hook, []), *args)
-
-    def may_share_a_tick(self) -> bool:
-        """True if a datagram that is sent now may be received in the same tick as another."""
-        is_datagram = self.peer is not None and getattr(self.peer, "type", 0) == socket.SOCK_DGRAM
-        return allowed.DATAGRAMS_PER_TICK and is_datagram and (self.is_receiving or self.under_way > 0)
 
     def note_write(self) -> None:
         if self.wrote_in != self.world.step:
@@ -88,10 +72,6 @@ class Connection:
         if self.is_wrapped:
             return self.world.loop.is_running()
         return self.wrote_in == self.world.step and self.writes > 1
-
-    def may_be_cut(self, size: int) -> bool:
-        """True if one read would not take all that the peer has sent, with so much more."""
-        return allowed.READ_SIZES and self.last_read >= 8192 and self.under_way + size > 2 * self.last_read
 
     def end(self) -> None:
         if self.transport is not None and not self.is_lost:
@@ -125,8 +105,7 @@ class Wire(asyncio.Protocol):
         self.connection.call("pause")
 
     def resume_writing(self) -> None:
-        if not self.connection.is_silent_when_resumed:
-            self.connection.call("resume")
+        self.connection.call("resume")
 
 
 class BufferedWire(asyncio.BufferedProtocol):
@@ -333,10 +312,7 @@ def read_now(peer: socket.socket, size: int) -> Any:
 def peer_send(world: World, label: str, size: int) -> Any:
     peer = peer_of(world, label)
     connection: Connection = world.get(label)
-    if connection.may_be_cut(size) or connection.may_share_a_tick():
-        raise Absent
     sent = peer.send(connection.data(size).lower())
-    connection.under_way += sent
     return sent == size
 
 

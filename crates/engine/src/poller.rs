@@ -66,6 +66,12 @@ impl Readiness {
         self.0 & (libc::EPOLLIN.cast_unsigned() | Self::BROKEN) != 0
     }
 
+    /// Both have been asked for, and both are there.
+    pub fn is_both(self) -> bool {
+        let both = (libc::EPOLLIN | libc::EPOLLOUT).cast_unsigned();
+        self.0 & both == both && self.0 & Self::BROKEN == 0
+    }
+
     pub fn is_writable(self) -> bool {
         self.0 & (libc::EPOLLOUT.cast_unsigned() | Self::BROKEN) != 0
     }
@@ -325,6 +331,15 @@ impl Poller {
             self.stale += 1;
         }
         None
+    }
+
+    /// The last event comes once more, as next one, for what it says of writing. For when serving its other half has
+    /// ended early.
+    pub fn repeat_writable(&mut self) {
+        if let Some(raw) = self.cursor.checked_sub(1).and_then(|last| self.events.get_mut(last)) {
+            raw.events &= !libc::EPOLLIN.cast_unsigned();
+            self.cursor -= 1;
+        }
     }
 
     pub fn has_pending(&self) -> bool {

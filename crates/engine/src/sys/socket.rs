@@ -14,15 +14,36 @@ const SEND: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 /// More segments than this go out with the next call (IOV_MAX of every Linux).
 pub const MAX_SEGMENTS: usize = 1024;
 
+/// Bytes that a receive may write.
+pub type Room = [MaybeUninit<u8>];
+
 /// recv(2). The bytes written are the first `n` of `buffer`.
 #[inline]
-pub fn recv(fd: RawFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+pub fn recv(fd: RawFd, buffer: &mut Room) -> io::Result<usize> {
     // SAFETY: the kernel writes at most `buffer.len()` bytes into live memory during the call.
     checked_len(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), RECV) })
 }
 
+/// As `recv`, into `rest` when `first` is full: recvmsg(2).
+pub fn recv_both(fd: RawFd, first: &mut Room, rest: &mut Room) -> io::Result<usize> {
+    if rest.is_empty() {
+        return recv(fd, first);
+    }
+    let mut rooms = [room_of(first), room_of(rest)];
+    // SAFETY: all zeros is a valid msghdr: null pointers with zero lengths.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = rooms.as_mut_ptr();
+    message.msg_iovlen = rooms.len() as _;
+    // SAFETY: the header and the rooms are live through the call, with their true sizes.
+    checked_len(unsafe { libc::recvmsg(fd, &raw mut message, RECV) })
+}
+
+fn room_of(room: &mut Room) -> libc::iovec {
+    libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() }
+}
+
 /// recvfrom(2), with the sender's address.
-pub fn recv_from(fd: RawFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<(usize, Address)> {
+pub fn recv_from(fd: RawFd, buffer: &mut Room) -> io::Result<(usize, Address)> {
     let mut from = Address::room();
     // SAFETY: buffer, address and length are live through the call, with their true sizes.
     let n = checked_len(unsafe {
@@ -72,9 +93,19 @@ pub fn send_vectored(fd: RawFd, segments: &[IoSlice<'_>]) -> io::Result<usize> {
 }
 
 /// read(2), for descriptors that are no sockets; these must be non-blocking themselves.
-pub fn read(fd: RawFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+pub fn read(fd: RawFd, buffer: &mut Room) -> io::Result<usize> {
     // SAFETY: the kernel writes at most `buffer.len()` bytes into live memory during the call.
     checked_len(unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) })
+}
+
+/// As `read`, into `rest` when `first` is full: readv(2).
+pub fn read_both(fd: RawFd, first: &mut Room, rest: &mut Room) -> io::Result<usize> {
+    if rest.is_empty() {
+        return read(fd, first);
+    }
+    let rooms = [room_of(first), room_of(rest)];
+    // SAFETY: the rooms are live through the call, with their true sizes.
+    checked_len(unsafe { libc::readv(fd, rooms.as_ptr(), rooms.len() as _) })
 }
 
 /// writev(2), for descriptors that are no sockets; these must be non-blocking themselves.

@@ -29,7 +29,14 @@ impl LoopCore {
         };
         let tick = self.tick_number(owner.py());
         while let Some(event) = next()? {
-            self.serve_event(owner, event, tick)?;
+            let served = self.serve_event(owner, event, tick);
+            if served.is_err() && event.readiness.is_both() {
+                // The reader's callback leaves the loop; the writer's, which asyncio has queued behind it, still comes.
+                let repeated =
+                    self.with_poller(owner.py(), oneloop_engine::Poller::repeat_writable);
+                return served.and(repeated.map_err(|e| errors::os_error("epoll_wait", &e)));
+            }
+            served?;
         }
         Ok(())
     }

@@ -79,6 +79,11 @@ impl Meter {
         self.lag += (length as f64 - self.lag) / 64.0;
     }
 
+    /// How long the tick had lasted when the last callback ended, in cycles.
+    pub fn since_tick(&self) -> u64 {
+        self.mark.saturating_sub(self.tick_began)
+    }
+
     /// When the last callback ended, on the cycle counter.
     pub fn mark(&self) -> u64 {
         self.mark

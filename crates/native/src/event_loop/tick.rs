@@ -128,6 +128,17 @@ impl LoopCore {
         deadline <= *now_ns.insert(self.now_ns(py))
     }
 
+    /// True while nobody but the caller, who serves an event, has anything to do: no handle is ready, no event of this
+    /// poll left, no timer due, no end asked for, and the poll is not longer ago than a burst lasts.
+    pub fn is_alone(&self, py: Python<'_>) -> bool {
+        self.meter.with(py, |meter| meter.since_tick()) < BURST_CYCLES
+            && !self.stopping.load(Ordering::SeqCst)
+            && self.ready.with(py, |ready| ready.is_empty())
+            && self.due.with(py, |due| due.is_empty())
+            && matches!(self.with_poller(py, |poller| poller.has_pending()), Ok(false))
+            && !self.is_timer_due(py, &mut None)
+    }
+
     fn tick(&self, owner: &Bound<'_, Self>, burst: &mut Burst) -> PyResult<()> {
         let py = owner.py();
         let mark = self.meter.with(py, |meter| meter.mark());

@@ -51,20 +51,25 @@ pub fn append_received(
     Ok(())
 }
 
-/// Receives into up to `room` new bytes at the end of the array; `receive` returns how many of
-/// them it has written. None, and nothing received, if there can be no room: somebody has a view of
-/// the array.
+/// Receives into up to `room` new bytes at the end of the array, and into `rest` what has no room there, which is
+/// appended. `receive` returns how many it has written to both. None, and nothing received, if there can be no room:
+/// somebody has a view of the array.
 pub fn receive_at_end(
     array: &Bound<'_, PyByteArray>,
     room: usize,
-    receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> std::io::Result<usize>,
+    rest: &mut [MaybeUninit<u8>],
+    receive: impl FnOnce(&mut [MaybeUninit<u8>], &mut [MaybeUninit<u8>]) -> std::io::Result<usize>,
 ) -> Option<PyResult<std::io::Result<usize>>> {
     let start = array.len();
     // SAFETY: cut to what `receive` has written before Python code can run.
     unsafe { resize(array, start + room) }.ok()?;
     // SAFETY: the old length.
-    let received = unsafe { with_tail(array, start, receive) };
+    let received = unsafe { with_tail(array, start, |tail| receive(tail, rest)) };
     let len = received.as_ref().map_or(0, |len| *len);
     // SAFETY: `receive` is one of the engine's calls, which return what the kernel wrote.
-    Some(unsafe { resize(array, start + len) }.map(|()| received))
+    let cut = unsafe { resize(array, start + len.min(room)) };
+    let over = len.saturating_sub(room);
+    let appended =
+        cut.and_then(|()| if over > 0 { append_received(array, rest, over) } else { Ok(()) });
+    Some(appended.map(|()| received))
 }

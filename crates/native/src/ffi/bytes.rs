@@ -33,6 +33,18 @@ impl BytesRoom {
         unsafe { std::slice::from_raw_parts_mut(data.cast(), len) }
     }
 
+    /// What is new is uninitialised. After a MemoryError there is no room left.
+    fn resize(&mut self, py: Python<'_>, len: usize) -> PyResult<()> {
+        // SAFETY: the object is alive and owned by `self`.
+        if unsafe { ffi::Py_SIZE(self.0) }.cast_unsigned() != len {
+            // SAFETY: the only reference is ours; on failure it is freed and set to null.
+            if unsafe { _PyBytes_Resize(&raw mut self.0, len.cast_signed()) } != 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        Ok(())
+    }
+
     /// For an operation of the engine that keeps this room until its completion (S1).
     pub fn segment(&mut self, py: Python<'_>) -> Segment {
         let room = self.as_mut_slice(py);
@@ -52,13 +64,7 @@ impl BytesRoom {
     /// # Safety
     /// `len` bytes are initialised.
     pub unsafe fn finish(mut self, py: Python<'_>, len: usize) -> PyResult<Bound<'_, PyBytes>> {
-        // SAFETY: the object is alive and owned by `self`.
-        if unsafe { ffi::Py_SIZE(self.0) }.cast_unsigned() != len {
-            // SAFETY: the only reference is ours; on failure it is freed and set to null.
-            if unsafe { _PyBytes_Resize(&raw mut self.0, len.cast_signed()) } != 0 {
-                return Err(PyErr::fetch(py));
-            }
-        }
+        self.resize(py, len)?;
         let object = std::mem::replace(&mut self.0, std::ptr::null_mut());
         // SAFETY: a new reference, whose ownership passes on.
         let object = unsafe { Bound::from_owned_ptr(py, object) };
@@ -77,19 +83,25 @@ impl Drop for BytesRoom {
     }
 }
 
-/// Receives into a new bytes object of at most `capacity` bytes; `receive` returns how many of the
-/// bytes it has written.
-pub fn filled(
-    py: Python<'_>,
+/// Receives into a new bytes object with room for `capacity` bytes, and into `rest` what has no room there. `receive`
+/// returns how many bytes it has written to both. Runs no Python code.
+pub fn filled<'py>(
+    py: Python<'py>,
     capacity: usize,
-    receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> std::io::Result<usize>,
-) -> PyResult<std::io::Result<Bound<'_, PyBytes>>> {
+    rest: &mut [MaybeUninit<u8>],
+    receive: impl FnOnce(&mut [MaybeUninit<u8>], &mut [MaybeUninit<u8>]) -> std::io::Result<usize>,
+) -> PyResult<std::io::Result<Bound<'py, PyBytes>>> {
     let mut room = BytesRoom::new(py, capacity)?;
-    match receive(room.as_mut_slice(py)) {
-        // SAFETY: `receive` is one of the engine's calls, which return what the kernel wrote.
-        Ok(n) => unsafe { room.finish(py, n) }.map(Ok),
-        Err(e) => Ok(Err(e)),
+    let len = match receive(room.as_mut_slice(py), rest) {
+        Ok(len) => len,
+        Err(e) => return Ok(Err(e)),
+    };
+    if let Some(over) = len.checked_sub(capacity).filter(|over| *over > 0) {
+        room.resize(py, len)?;
+        room.as_mut_slice(py)[capacity..].copy_from_slice(&rest[..over]);
     }
+    // SAFETY: `receive` is one of the engine's calls, which return what the kernel wrote.
+    unsafe { room.finish(py, len) }.map(Ok)
 }
 
 /// A bytes object with a copy of the first `len` bytes of `source`, which the engine's receive

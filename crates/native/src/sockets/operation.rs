@@ -94,7 +94,7 @@ impl SockOperation {
             Work::Receive { capacity } => {
                 let received = if *capacity > SHARED_MAX {
                     memory::keep_large_blocks();
-                    bytes::filled(py, *capacity, |room| socket::recv(fd, room))?
+                    bytes::filled(py, *capacity, &mut [], |room, _| socket::recv(fd, room))?
                 } else {
                     receive_shared(py, self.owner.get(), fd, *capacity)
                 };

@@ -141,7 +141,9 @@ fn on_ready(
     let slf = object.cast::<DatagramTransport>()?;
     let this = slf.get();
     let py = owner.py();
-    if readiness.is_readable() && !this.body.has_just_resumed(py) {
+    // An earlier callback of this tick may have closed or paused it.
+    let reads = this.state.with(py, |s| s.life == Life::Open && !s.reading_paused);
+    if reads && readiness.is_readable() && !this.body.has_just_resumed(py) {
         context::run(&this.body.context(py), || this.read_ready(owner, slf))?;
     }
     if readiness.is_writable() && this.state.with(py, |s| !s.queue.is_empty()) {

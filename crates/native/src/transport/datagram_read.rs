@@ -1,5 +1,6 @@
-//! How a datagram transport receives: a few datagrams per readiness, as `Appetite` says, through
-//! the buffer that all transports of the loop share, each into a bytes object of its exact size.
+//! How a datagram transport receives: through the buffer that all transports of the loop share, into a bytes object of
+//! its exact size. One datagram in a tick, as in asyncio, but where that tick would end here, and the next begin with a
+//! poll for this very socket: then the next datagram, as `Appetite` says, comes without a poll (a burst: design 0002).
 //!
 //! What the protocol raises is reported and the transport lives on, as in asyncio (S7).
 
@@ -67,6 +68,9 @@ impl DatagramTransport {
         let py = owner.py();
         let helping = self.state.with(py, |s| s.appetite.helping()).min(MOST);
         for count in 0..helping {
+            if count > 0 && !owner.get().is_alone(py) {
+                return Ok(());
+            }
             // A callback may have closed or paused the transport.
             if self.state.with(py, |s| s.life != Life::Open || s.reading_paused) {
                 return Ok(());

@@ -155,6 +155,10 @@ pub trait Ending: PyClass<Frozen = True> + Sync {
 /// Makes it known to the loop: `connection_made`, reading and the waiter follow in the next tick.
 pub fn begin<T: Ending>(slf: &Bound<'_, T>, waiter: Option<Py<PyAny>>) -> PyResult<()> {
     let py = slf.py();
+    if let Some(protocol) = slf.get().protocol(py) {
+        // AttributeError for whoever makes the transport, as in asyncio, and not only once it has begun.
+        protocol.getattr(intern!(py, "connection_made"))?;
+    }
     let start = (slf.clone(), waiter).into_pyobject(py)?;
     let owner = slf.get().body().owner.get();
     owner.meter.with(py, |meter| meter.open_transports += 1);
@@ -193,7 +197,12 @@ pub fn start<T: Ending>(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, T>) -> PyRe
     if this.life(py) == Life::New {
         this.set_life(py, Life::Open);
     }
-    made.and(watch(slf))
+    if made.is_err() {
+        // The loop is being left; reading begins when it runs again, as in asyncio.
+        owner.get().run_soon(py, slf.clone().into_any().unbind(), |_, slf| watch(slf.cast::<T>()?));
+        return made;
+    }
+    watch(slf)
 }
 
 /// Tells the poller what the transport wants now; without readiness it cannot go on.

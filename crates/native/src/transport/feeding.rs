@@ -7,7 +7,7 @@
 //! reader has methods of its own. Then the transport calls `data_received()` as it does with any
 //! protocol: the plain path, against which the tests compare this one. docs/design/0009 has the numbers.
 
-use super::receive;
+use super::receive::{self, READ_MAX};
 use crate::event_loop::LoopCore;
 use crate::ffi::{Object, bytearray, class};
 use crate::imports;
@@ -154,17 +154,21 @@ impl<'py> Feeding<'py> {
         fd: RawFd,
         last: usize,
     ) -> PyResult<io::Result<usize>> {
-        if let Some(room) = receive::room_after(last) {
-            let receive = |room: &mut _| socket::recv(fd, room);
-            if let Some(received) = bytearray::receive_at_end(&self.buffer, room, receive) {
-                return received;
+        receive::with_lent(owner, |shared| {
+            if let Some(room) = receive::room_after(last) {
+                let rest = &mut shared[..READ_MAX - room];
+                let receive = |room: &mut _, rest: &mut _| socket::recv_both(fd, room, rest);
+                if let Some(received) = bytearray::receive_at_end(&self.buffer, room, rest, receive)
+                {
+                    return received;
+                }
+                // Somebody has a view of the buffer. As in asyncio, what comes is received, and lost.
             }
-            // Somebody has a view of the buffer. As in asyncio, what comes is received, and lost.
-        }
-        receive::with_lent(owner, |shared| match socket::recv(fd, shared) {
-            Ok(0) => Ok(Ok(0)),
-            Ok(len) => bytearray::append_received(&self.buffer, shared, len).map(|()| Ok(len)),
-            Err(e) => Ok(Err(e)),
+            match socket::recv(fd, shared) {
+                Ok(0) => Ok(Ok(0)),
+                Ok(len) => bytearray::append_received(&self.buffer, shared, len).map(|()| Ok(len)),
+                Err(e) => Ok(Err(e)),
+            }
         })
     }
 

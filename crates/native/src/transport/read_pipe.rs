@@ -85,7 +85,7 @@ impl ReadPipeTransport {
         let py = owner.py();
         let last = self.state.with(py, |s| s.last_read);
         let received = match self.body.descriptor.fd(py) {
-            Ok(fd) => match receive(owner, fd, last, socket::read) {
+            Ok(fd) => match receive(owner, fd, last, socket::read_both) {
                 Ok(received) => received,
                 Err(error) => return ending::fatal(slf, error, FATAL),
             },

@@ -2,11 +2,13 @@
 //!
 //! Small reads go into a buffer that all transports of the loop share, and leave it as a bytes
 //! object of their exact size. When the last read was long, the next one goes straight into its
-//! bytes object, which saves a copy that would cost more than the larger allocation.
+//! bytes object, which saves a copy that would cost more than the larger allocation; what has no room
+//! there comes by way of the shared buffer in the same system call, so that each takes all there is.
 
 use crate::event_loop::LoopCore;
 use crate::ffi::bytes;
 use oneloop_engine::sys::memory;
+use oneloop_engine::sys::socket::Room;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::io;
@@ -18,8 +20,8 @@ pub const READ_MAX: usize = 256 * 1024;
 /// Reads from this length on predict a long one.
 const LONG: usize = 8 * 1024;
 
-/// One system call that fills a buffer from its start on.
-pub type Call = fn(RawFd, &mut [MaybeUninit<u8>]) -> io::Result<usize>;
+/// One system call that fills a buffer from its start on, and then another.
+pub type Call = fn(RawFd, &mut Room, &mut Room) -> io::Result<usize>;
 
 /// One receive; `last` is the length of the previous one.
 pub fn receive<'py>(
@@ -29,13 +31,14 @@ pub fn receive<'py>(
     call: Call,
 ) -> PyResult<io::Result<Bound<'py, PyBytes>>> {
     let py = owner.py();
-    if let Some(capacity) = room_after(last) {
-        return bytes::filled(py, capacity, |room| call(fd, room));
-    }
-    Ok(with_shared(owner, |shared| {
-        let len = call(fd, shared)?;
-        Ok(bytes::received(py, shared, len))
-    }))
+    with_shared(owner, |shared| {
+        if let Some(capacity) = room_after(last) {
+            let rest = &mut shared[..READ_MAX - capacity];
+            return bytes::filled(py, capacity, rest, |room, rest| call(fd, room, rest));
+        }
+        let received = call(fd, shared, &mut []);
+        Ok(received.map(|len| bytes::received(py, shared, len)))
+    })
 }
 
 /// How much room to give a receive of its own, if the previous one was long.
@@ -44,15 +47,12 @@ pub fn room_after(last: usize) -> Option<usize> {
         return None;
     }
     memory::keep_large_blocks();
-    // Twice as much as came last: growth is seen, and little has to be given back.
+    // Twice as much as came last: growth finds room, and little has to be given back.
     Some((last * 2).clamp(LONG, READ_MAX))
 }
 
 /// The buffer that the loop's transports share, at least `READ_MAX` long. `f` may not run Python code.
-pub fn with_shared<R>(
-    owner: &Bound<'_, LoopCore>,
-    f: impl FnOnce(&mut [MaybeUninit<u8>]) -> R,
-) -> R {
+pub fn with_shared<R>(owner: &Bound<'_, LoopCore>, f: impl FnOnce(&mut Room) -> R) -> R {
     owner.get().read_buffer.with(owner.py(), |shared| {
         if shared.len() < READ_MAX {
             shared.resize(READ_MAX, MaybeUninit::uninit());
@@ -62,7 +62,7 @@ pub fn with_shared<R>(
 }
 
 /// Like `with_shared`, for an `f` that may come across Python code: the buffer is its own meanwhile.
-pub fn with_lent<R>(owner: &Bound<'_, LoopCore>, f: impl FnOnce(&mut [MaybeUninit<u8>]) -> R) -> R {
+pub fn with_lent<R>(owner: &Bound<'_, LoopCore>, f: impl FnOnce(&mut Room) -> R) -> R {
     let py = owner.py();
     let mut lent = owner.get().read_buffer.take(py);
     if lent.len() < READ_MAX {

@@ -299,7 +299,9 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
         ending::watch(slf)?;
     }
     // May write more: only then is it known whether the queue has ended.
-    if this.outgoing(py, |out| out.flow.resume(out.queue.len_bytes())) {
+    // A pipe's protocol, as asyncio's, when nothing is left.
+    let may_resume = |out: &mut Outgoing| T::CHANNEL != Channel::Pipe || out.queue.is_empty();
+    if this.outgoing(py, |out| may_resume(out) && out.flow.resume(out.queue.len_bytes())) {
         tell_protocol(slf, "resume_writing")?;
     }
     if this.outgoing(py, |out| out.queue.is_empty()) { this.drained(slf) } else { Ok(()) }

@@ -97,7 +97,7 @@ impl StreamTransport {
         let py = owner.py();
         let last = self.state.with(py, |s| s.last_read);
         let received = match self.body.descriptor.fd(py) {
-            Ok(fd) => receive(owner, fd, last, socket::recv)?,
+            Ok(fd) => receive(owner, fd, last, socket::recv_both)?,
             Err(e) => Err(e),
         };
         let data = match received {
