@@ -61,12 +61,15 @@ _MODULES = {
     "run": "oneloop.runner",
 }
 
+# Imported when somebody names them.
+_SUBMODULES = ("aio", "compat", "files", "testing")
+
 
 if not TYPE_CHECKING:  # a type checker must not take any name for granted
 
     def __getattr__(name):
-        if name == "files" and sys.platform == "linux":
-            return import_module("oneloop.files")
+        if name in _SUBMODULES and sys.platform == "linux":
+            return import_module(f"oneloop.{name}")
         module = _MODULES.get(name)
         if module is None or name not in __all__:
             raise AttributeError(f"module 'oneloop' has no attribute {name!r}")

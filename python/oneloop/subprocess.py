@@ -100,7 +100,8 @@ class SubprocessMixin:
         self._pidfds.discard(pidfd)
         self._remove_reader(pidfd)
         os.close(pidfd)
-        transport._process_exited(_returncode(pid))
+        # A tick later, as asyncio does: what the child's pipes still hold is told of before.
+        self.call_soon(transport._process_exited, _returncode(pid))
 
 
 def _returncode(pid: int) -> int:

@@ -99,8 +99,7 @@ def test_the_second_write_of_a_callback_may_wait_for_its_end(pair: tuple[socket.
     ours, theirs = pair
 
     async def main() -> tuple[set[bytes], bytes]:
-        copy = ours.dup()
-        transport, _ = await asyncio.get_running_loop().create_connection(Recorder, sock=copy)
+        transport, _ = await asyncio.get_running_loop().create_connection(Recorder, sock=ours.dup())
         within, after = set(), b""
         for _ in range(20):
             transport.write(b"head")
@@ -124,8 +123,7 @@ def test_asking_the_transport_sends_what_waits(pair: tuple[socket.socket, socket
     ours, theirs = pair
 
     async def main() -> bytes:
-        copy = ours.dup()
-        transport, _ = await asyncio.get_running_loop().create_connection(Recorder, sock=copy)
+        transport, _ = await asyncio.get_running_loop().create_connection(Recorder, sock=ours.dup())
         transport.write(b"head")
         transport.write(b"body")
         assert not getattr(transport, ask)()
@@ -141,8 +139,7 @@ def test_large_writes_leave_at_once(pair: tuple[socket.socket, socket.socket]) -
     ours, theirs = pair
 
     async def main() -> bytes:
-        copy = ours.dup()
-        transport, _ = await asyncio.get_running_loop().create_connection(Recorder, sock=copy)
+        transport, _ = await asyncio.get_running_loop().create_connection(Recorder, sock=ours.dup())
         transport.write(bytes(64 * 1024))
         received = theirs.recv(10)
         transport.abort()

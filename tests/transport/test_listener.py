@@ -477,3 +477,41 @@ def test_a_process_without_descriptors_cannot_make_a_loop(loop_name: str) -> Non
         options=("-W", "ignore::ResourceWarning"),
     )
     assert out.strip() == "ok"
+
+
+@pytest.mark.parametrize("ends_by", ["close", "interrupt"])
+def test_all_that_waited_are_served_whatever_the_first_one_does(loop: asyncio.AbstractEventLoop, ends_by: str) -> None:
+    """The peers of four connections that wait are connected: closing the server, or leaving the loop, loses none."""
+    made: list[Any] = []
+
+    class Greeter(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            made.append(transport)
+            transport.write(b"hi")
+            if ends_by == "close":
+                server.close()
+            elif len(made) == 1:
+                raise KeyboardInterrupt
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    clients = [socket.create_connection(listener.getsockname()) for _ in range(4)]
+    server = loop.run_until_complete(loop.create_server(Greeter, sock=listener, start_serving=False))
+
+    async def serve() -> None:
+        await server.start_serving()
+        await asyncio.sleep(0.05)
+
+    task = loop.create_task(serve())
+    if ends_by == "interrupt":
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(task)
+    loop.run_until_complete(task)
+    for client in clients:
+        client.settimeout(5)
+        assert client.recv(10) == b"hi"
+        client.close()
+    server.close()
+    loop.run_until_complete(asyncio.sleep(0.01))
+    for transport in made:
+        transport.abort()
+    loop.run_until_complete(asyncio.sleep(0.01))

@@ -218,3 +218,113 @@ async def test_a_pipe_is_resumed_when_all_is_written(loop: asyncio.AbstractEvent
     transport.close()
     await asyncio.sleep(0.001)
     os.close(reading)
+
+
+async def test_nothing_is_asked_for(loop: asyncio.AbstractEventLoop) -> None:
+    """A receive of no bytes does not wait, as the socket's own does not."""
+    ours, theirs = socket_pair("unix")
+    assert await asyncio.wait_for(loop.sock_recv(ours, 0), 5) == b""
+    assert await asyncio.wait_for(loop.sock_recv_into(ours, bytearray()), 5) == 0
+    theirs.send(b"x")
+    assert await loop.sock_recv(ours, 10) == b"x"
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("buffer", [b"read only", memoryview(bytearray(10))[::2]])
+async def test_receiving_into_what_cannot_be_written(loop: asyncio.AbstractEventLoop, buffer: Any) -> None:
+    ours, theirs = socket_pair("unix")
+    theirs.send(b"x")
+    with pytest.raises((TypeError, BufferError)) as raised:
+        await loop.sock_recv_into(ours, buffer)
+    # recv_into() has its own word for gaps, which differs between versions.
+    assert raised.type is TypeError or not isinstance(buffer, bytes)
+    ours.close()
+    theirs.close()
+
+
+class Ends(asyncio.Protocol):
+    """Keeps the connection open at its end, and raises at the first one if told to."""
+
+    def __init__(self, raises: type[BaseException] | None = None) -> None:
+        self.raises, self.ends = raises, 0
+        self.lost = False
+
+    def eof_received(self) -> bool:
+        self.ends += 1
+        if self.raises is not None and self.ends == 1:
+            raise self.raises
+        return self.raises is None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+
+@pytest.mark.parametrize("leaving", [KeyboardInterrupt, SystemExit])
+def test_an_end_that_left_the_loop_is_told_again(loop: asyncio.AbstractEventLoop, leaving: type[BaseException]) -> None:
+    ours, theirs = socket_pair("unix")
+    protocol = Ends(leaving)
+    transport, _ = loop.run_until_complete(loop.create_connection(lambda: protocol, sock=ours))
+    theirs.shutdown(socket.SHUT_WR)
+    with pytest.raises(leaving):
+        loop.run_forever()
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert (protocol.ends, protocol.lost, transport.is_closing()) == (2, True, True)
+    theirs.close()
+
+
+async def test_who_resumes_reading_after_the_end_hears_of_it_again(loop: asyncio.AbstractEventLoop) -> None:
+    ours, theirs = socket_pair("unix")
+    transport, protocol = await loop.create_connection(Ends, sock=ours)
+    theirs.shutdown(socket.SHUT_WR)
+    await asyncio.sleep(0.01)
+    assert (protocol.ends, transport.is_reading()) == (1, True)
+    transport.pause_reading()
+    assert not transport.is_reading()
+    await asyncio.sleep(0.01)
+    assert protocol.ends == 1
+    transport.resume_reading()
+    assert transport.is_reading()
+    await asyncio.sleep(0.01)
+    assert protocol.ends == 2
+    transport.close()
+    await asyncio.sleep(0.01)
+    theirs.close()
+
+
+@pytest.mark.parametrize("act", ["close", "abort", "pause_reading"])
+async def test_a_buffer_that_was_given_is_filled(loop: asyncio.AbstractEventLoop, act: str) -> None:
+    """Whatever `get_buffer` has done to its transport before."""
+    updates: list[int] = []
+
+    class Buffered(asyncio.BufferedProtocol):
+        def get_buffer(self, sizehint: int) -> bytearray:
+            getattr(transport, act)()
+            return bytearray(100)
+
+        def buffer_updated(self, nbytes: int) -> None:
+            updates.append(nbytes)
+
+    ours, theirs = socket_pair("unix")
+    transport, _ = await loop.create_connection(Buffered, sock=ours)
+    theirs.send(b"hello")
+    await asyncio.sleep(0.01)
+    assert updates == [5]
+    transport.abort()
+    await asyncio.sleep(0.01)
+    theirs.close()
+
+
+async def test_water_marks_are_numbers(loop: asyncio.AbstractEventLoop) -> None:
+    ours, theirs = socket_pair("unix")
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+    for high, low in ((64 * 1024 / 2, None), (10, 1.5), (2**64, None), (2**64, 2**63), (None, 100.0)):
+        transport.set_write_buffer_limits(high, low)  # type: ignore[arg-type]
+    for high, low in ((-1, None), (1.5, 2), (10, -0.5)):
+        with pytest.raises(ValueError, match="must be >="):
+            transport.set_write_buffer_limits(high, low)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        transport.set_write_buffer_limits("10")  # type: ignore[arg-type]
+    transport.close()
+    await asyncio.sleep(0.01)
+    theirs.close()

@@ -14,7 +14,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
+use pyo3::type_object::PyTypeInfo;
+use pyo3::types::{PyDict, PyTuple};
 use std::ffi::CStr;
 
 /// The argument `context`, unless it is None; TypeError for any other keyword argument.
@@ -62,6 +63,33 @@ fn work(
     Ok(Work::new(Call { callback: Object::new((*callback).to_owned()), args }, context))
 }
 
+/// A call that names some of the arguments before `*args`, with these in their places; None for any other call.
+#[cold]
+fn by_position<'py>(
+    this: Borrowed<'_, 'py, LoopCore>,
+    method: &str,
+    leading: &[&str],
+    arguments: &Arguments<'_, 'py>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = this.py();
+    let Some((names, values)) = arguments.named() else { return Ok(None) };
+    let named = PyDict::new(py);
+    for (name, value) in names.iter().zip(values) {
+        named.set_item(name, value)?;
+    }
+    let mut given: Vec<_> = arguments.positional().iter().map(|a| (*a).to_owned()).collect();
+    let before = given.len();
+    for name in leading.iter().skip(before) {
+        let Some(value) = named.get_item(name)? else { return Ok(None) };
+        named.del_item(name)?;
+        given.push(value);
+    }
+    // Not by way of `this`: a subclass may have a method of that name which has called us.
+    given.insert(0, this.to_owned().into_any());
+    let method = LoopCore::type_object(py).getattr(method)?;
+    method.call(PyTuple::new(py, given)?, Some(&named)).map(Some)
+}
+
 /// Debug mode makes the standard library's handles, which know where they were made.
 fn debug<'py>(
     this: Borrowed<'_, 'py, LoopCore>,
@@ -97,6 +125,11 @@ impl FastMethod for CallSoon {
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
+        if arguments.positional().is_empty()
+            && let Some(done) = by_position(this, "call_soon", &["callback"], &arguments)?
+        {
+            return Ok(done);
+        }
         this.get().check_closed()?;
         if this.get().is_debug() {
             return debug(this, "call_soon", 0, &arguments);
@@ -128,6 +161,12 @@ impl FastMethod for CallSoonThreadsafe {
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
+        if arguments.positional().is_empty()
+            && let Some(done) =
+                by_position(this, "call_soon_threadsafe", &["callback"], &arguments)?
+        {
+            return Ok(done);
+        }
         this.get().check_closed()?;
         if this.get().is_debug() {
             return debug(this, "call_soon_threadsafe", 0, &arguments);
@@ -197,6 +236,11 @@ impl FastMethod for CallLater {
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
+        if arguments.positional().len() < 2
+            && let Some(done) = by_position(this, "call_later", &["delay", "callback"], &arguments)?
+        {
+            return Ok(done);
+        }
         let delay_s = number(&arguments, "delay", "delay must not be None")?;
         this.get().check_closed()?;
         if this.get().is_debug() {
@@ -220,6 +264,11 @@ impl FastMethod for CallAt {
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
+        if arguments.positional().len() < 2
+            && let Some(done) = by_position(this, "call_at", &["when", "callback"], &arguments)?
+        {
+            return Ok(done);
+        }
         let when_s = number(&arguments, "when", "when cannot be None")?;
         this.get().check_closed()?;
         if this.get().is_debug() {

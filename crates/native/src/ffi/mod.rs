@@ -23,4 +23,4 @@ pub mod socket_object;
 pub mod text;
 
 pub use cell::LoopCell;
-pub use object::Object;
+pub use object::{Object, references};

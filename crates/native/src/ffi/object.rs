@@ -12,6 +12,12 @@ use std::mem::ManuallyDrop;
 
 pub struct Object(ManuallyDrop<Py<PyAny>>);
 
+/// How many references there are to an object, ours among them.
+pub fn references<T>(object: &Py<T>) -> isize {
+    // SAFETY: alive while `object` refers to it.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) }
+}
+
 impl Object {
     #[inline]
     pub fn new(object: Bound<'_, PyAny>) -> Self {

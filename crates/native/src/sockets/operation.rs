@@ -12,9 +12,10 @@ use crate::ffi::buffer::View;
 use crate::ffi::{LoopCell, bytes, call, socket_object};
 use oneloop_engine::sys::{memory, socket};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 use std::mem::MaybeUninit;
@@ -91,6 +92,13 @@ impl SockOperation {
         work: &mut Work,
     ) -> PyResult<io::Result<Attempt<'py>>> {
         match work {
+            // Like the socket's own methods, which do not ask the kernel for nothing.
+            Work::Receive { capacity: 0 } => {
+                Ok(Ok(Attempt::Finished(PyBytes::new(py, b"").into_any())))
+            }
+            Work::ReceiveInto(view) if view.len() == 0 => {
+                Ok(Ok(Attempt::Finished(0.into_bound_py_any(py)?)))
+            }
             Work::Receive { capacity } => {
                 let received = if *capacity > SHARED_MAX {
                     memory::keep_large_blocks();
@@ -112,7 +120,7 @@ impl SockOperation {
                 match socket::send(fd, &data.as_slice(py)[*sent..]) {
                     Ok(more) => {
                         *sent += more;
-                        self.owner.get().note_sent(py, more);
+                        self.owner.get().note_sent(py, 0);
                     }
                     Err(e) => return Ok(blocked_or(e, Side::Write)),
                 }
@@ -169,6 +177,22 @@ impl SockOperation {
         let old = self.work.with(py, |slot| slot.replace(Work::Done));
         drop(old);
     }
+}
+
+/// As `socket.recv_into` takes it: TypeError where a buffer cannot be written to, or has gaps.
+fn writable(buf: &Bound<'_, PyAny>) -> PyResult<View> {
+    View::writable(buf).map_err(|error| {
+        let py = buf.py();
+        if !error.is_instance_of::<PyBufferError>(py) {
+            return error;
+        }
+        let kind = buf.get_type();
+        let told = PyTypeError::new_err(format!(
+            "sock_recv_into() needs a read-write bytes-like object, not {kind}"
+        ));
+        told.set_cause(py, Some(error));
+        told
+    })
 }
 
 /// Receives up to this length share the loop's buffer and are cut to size by copying.
@@ -315,7 +339,7 @@ impl LoopCore {
         if !is_plain(sock)? {
             return slf.call_method1(intern!(slf.py(), "_sock_recv_into_any"), (sock, buf));
         }
-        SockOperation::make(slf, sock, Work::ReceiveInto(View::writable(buf)?))
+        SockOperation::make(slf, sock, Work::ReceiveInto(writable(buf)?))
     }
 
     /// Send all of a bytes-like object; awaitable. After an error or a cancellation it is unknown

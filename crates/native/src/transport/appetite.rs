@@ -1,4 +1,4 @@
-//! `Appetite`: how many datagrams to receive per readiness.
+//! `Appetite`: how many datagrams to receive per readiness of a socket that alone is ready.
 //!
 //! One receive too many costs a system call that says EAGAIN; one too few costs a turn of the loop.
 //! So as many are asked for as came last time, and only now and then one more: each question that

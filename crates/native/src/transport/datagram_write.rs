@@ -5,7 +5,7 @@ use super::datagram::{Connection, DatagramTransport};
 use super::datagram_queue::{Datagram, Destination};
 use super::datagram_read::{Refusal, is_native};
 use super::ending::{self, Ending};
-use super::flow;
+use super::flow::{self, Mark};
 use super::life::Life;
 use crate::address;
 use crate::event_loop::LoopCore;
@@ -235,8 +235,8 @@ impl DatagramTransport {
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,
-        high: Option<isize>,
-        low: Option<isize>,
+        high: Option<Mark>,
+        low: Option<Mark>,
     ) -> PyResult<()> {
         let marks = flow::marks(high, low)?;
         slf.get().state.with(slf.py(), |s| s.flow.set_limits(marks));

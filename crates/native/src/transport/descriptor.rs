@@ -5,7 +5,7 @@
 //! it, as a pipe's file object owns the pipe. A program can close such an object behind the transport's back, so every use asks it for
 //! its number, and a number that has changed is never touched again.
 
-use crate::ffi::{LoopCell, socket_object};
+use crate::ffi::{LoopCell, references, socket_object};
 use crate::imports;
 use oneloop_engine::sys::socket;
 use pyo3::intern;
@@ -42,6 +42,10 @@ enum Owner {
     /// What it was, if no Python object has known it.
     Closed(Option<Kind>),
 }
+
+/// To the object of a transport: `Owner`'s, and that of what `get_extra_info()` gives, the object itself for a pipe and
+/// its `TransportSocket` for a socket.
+const OWN_REFERENCES: isize = 2;
 
 pub struct Descriptor(LoopCell<Owner>);
 
@@ -101,6 +105,16 @@ impl Descriptor {
             }
         });
         Ok(Some(object))
+    }
+
+    /// True if the program holds the socket or file object itself, and may use it behind the transport's back.
+    pub fn is_shared(&self, py: Python<'_>) -> bool {
+        self.0.with(py, |owner| match owner {
+            Owner::Socket(object, _) | Owner::File(object, _) => {
+                references(object) > OWN_REFERENCES
+            }
+            Owner::Bare(..) | Owner::Closed(_) => false,
+        })
     }
 
     /// Closes it, once; a second call does nothing.

@@ -59,9 +59,25 @@ impl Flow {
     }
 }
 
+/// What a program gives for a mark: any number, of which sizes see the whole part.
+pub struct Mark(isize);
+
+impl<'py> FromPyObject<'_, 'py> for Mark {
+    type Error = PyErr;
+
+    fn extract(number: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(number) = number.extract() {
+            return Ok(Self(number));
+        }
+        // A float, or an integer that no buffer ever reaches. Casts of floats stay within the limits.
+        Ok(Self(number.extract::<f64>()?.floor() as isize))
+    }
+}
+
 /// The marks (low, high) that `set_write_buffer_limits(high, low)` asks for, as
 /// `asyncio.transports._FlowControlMixin` computes them; ValueError unless high >= low >= 0.
-pub fn marks(high: Option<isize>, low: Option<isize>) -> PyResult<(usize, usize)> {
+pub fn marks(high: Option<Mark>, low: Option<Mark>) -> PyResult<(usize, usize)> {
+    let (high, low) = (high.map(|Mark(high)| high), low.map(|Mark(low)| low));
     let high = match (high, low) {
         (Some(high), _) => high,
         (None, Some(low)) => low.saturating_mul(4),

@@ -1,10 +1,8 @@
 //! `Listener`: accepts connections for a server.
 //!
-//! As many accepts per readiness as `Appetite` expects connections, so that a storm is taken in large
-//! steps and a lone connection costs no second system call. When descriptors run out (EMFILE, ENFILE, ENOBUFS, ENOMEM) the
+//! All that wait are accepted at once, up to `MOST`. When descriptors run out (EMFILE, ENFILE, ENOBUFS, ENOMEM) the
 //! listener reports it once, rests, and tries again: it neither spins nor forgets.
 
-use super::appetite::Appetite;
 use super::descriptor::{Descriptor, Kind};
 use super::endpoint::Endpoint;
 use super::stream::StreamTransport;
@@ -18,14 +16,19 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
+/// Connections per readiness, so that a flooded listener does not starve the others; asyncio's backlog and one.
+const MOST: u32 = 101;
+
 #[derive(Default)]
 struct State {
     token: Option<Token>,
-    appetite: Appetite,
+    /// Connections whose protocols have not heard of them.
+    made: VecDeque<Py<StreamTransport>>,
     /// Out of descriptors was reported and nothing has been accepted since.
     starved: bool,
 }
@@ -56,26 +59,32 @@ impl Listener {
         }
     }
 
+    /// Takes all connections that wait and makes their protocols before the first of these hears of its own: it may close
+    /// the server, and the peers of the others are connected already.
     fn accept_some(&self, owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
-        let helping = self.state.with(py, |s| s.appetite.helping());
-        for count in 0..helping {
-            // A callback may have stopped the listener.
-            if self.state.with(py, |s| s.token.is_none()) {
-                return Ok(());
-            }
+        let mut outcome = Ok(());
+        for _ in 0..MOST {
             match self.fd(py).and_then(socket::accept) {
                 Ok((fd, peer)) => {
                     self.state.with(py, |s| s.starved = false);
-                    self.connect(owner, fd, peer)?;
+                    outcome = self.connect(owner, fd, peer);
                 }
                 Err(e) => {
-                    self.state.with(py, |s| s.appetite.emptied(count));
-                    return self.accept_failed(owner, slf, &e);
+                    outcome = self.accept_failed(owner, slf, &e);
+                    break;
                 }
             }
+            // A callback may have stopped the listener, or be leaving the loop.
+            if outcome.is_err() || self.state.with(py, |s| s.token.is_none()) {
+                break;
+            }
         }
-        Ok(())
+        if outcome.is_err() {
+            owner.get().run_soon(py, slf.clone().into_any().unbind(), start_made);
+            return outcome;
+        }
+        start_made(owner, slf.as_any())
     }
 
     fn accept_failed(
@@ -145,7 +154,10 @@ impl Listener {
                 )
             });
         match made {
-            Ok(transport) => StreamTransport::start(owner, transport.bind(py)),
+            Ok(transport) => {
+                self.state.with(py, |s| s.made.push_back(transport));
+                Ok(())
+            }
             Err(error) => self.creation_failed(owner, error),
         }
     }
@@ -154,6 +166,20 @@ impl Listener {
     fn creation_failed(&self, owner: &Bound<'_, LoopCore>, error: PyErr) -> PyResult<()> {
         report(owner, "Error on transport creation for incoming connection", error, &[])
     }
+}
+
+/// Tells the protocols of what was accepted. When an exception leaves the loop, the rest follows when it runs again.
+fn start_made(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = owner.py();
+    let this = object.cast::<Listener>()?.get();
+    while let Some(transport) = this.state.with(py, |s| s.made.pop_front()) {
+        let started = StreamTransport::start(owner, transport.bind(py));
+        if started.is_err() {
+            owner.get().run_soon(py, object.clone().unbind(), start_made);
+            return started;
+        }
+    }
+    Ok(())
 }
 
 fn on_ready(
@@ -239,6 +265,8 @@ impl Listener {
         visit.call(&self.protocol_factory)?;
         visit.call(&self.server)?;
         visit.call(&self.hand_over)?;
-        visit.call(&self.context)
+        visit.call(&self.context)?;
+        let visit_made = |s: &State| s.made.iter().try_for_each(|transport| visit.call(transport));
+        self.state.peek(visit_made).unwrap_or(Ok(()))
     }
 }

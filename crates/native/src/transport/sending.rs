@@ -10,7 +10,7 @@
 //! error ends them, is theirs.
 
 use super::ending::{self, Ending};
-use super::flow::{self, Flow};
+use super::flow::{self, Flow, Mark};
 use super::write_queue::{Channel, WriteQueue};
 use crate::errors;
 use crate::event_loop::LoopCore;
@@ -69,14 +69,16 @@ impl Outgoing {
     }
 
     /// How a write of `len` bytes goes. `callback`: the one that the loop's thread is in, if it is that which writes.
-    fn way(&mut self, callback: Option<u64>, len: usize) -> Way {
+    /// `is_shared`: whether the program could send on the descriptor itself, or close it; nothing waits then.
+    fn way(&mut self, callback: Option<u64>, len: usize, is_shared: impl FnOnce() -> bool) -> Way {
         if self.blocked {
             return Way::Wait;
         }
         let is_close = callback == Some(self.callback)
             && !self.writes_through
             && clock::cycles().wrapping_sub(self.sent_at) < GATHERING_CYCLES;
-        if is_close && len < LONG_WRITE && self.queue.len_bytes() + len < GATHERED {
+        let is_short = len < LONG_WRITE && self.queue.len_bytes() + len < GATHERED;
+        if is_close && is_short && !is_shared() {
             return Way::Gather;
         }
         self.callback = callback.unwrap_or(0);
@@ -85,12 +87,17 @@ impl Outgoing {
 
     /// The common case of a further write: it joins what is gathered already, and nothing else follows from it.
     #[inline]
-    fn gather(&mut self, callback: Option<u64>, object: &Bound<'_, PyBytes>) -> bool {
+    fn gather(
+        &mut self,
+        callback: Option<u64>,
+        object: &Bound<'_, PyBytes>,
+        is_shared: impl FnOnce() -> bool,
+    ) -> bool {
         let bytes = object.as_bytes();
         let gathers = self.gathering
             && self.has_gathered()
             && !self.flow.wants_pause(self.queue.len_bytes() + bytes.len())
-            && self.way(callback, bytes.len()) == Way::Gather;
+            && self.way(callback, bytes.len(), is_shared) == Way::Gather;
         if gathers {
             self.enqueue(&Data { bytes, object: Some(object) }, 0);
         }
@@ -181,9 +188,10 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
     let this = slf.get();
     let owner = this.body().owner.get();
     let object = data.cast_exact::<PyBytes>().ok();
+    let is_shared = || this.body().descriptor.is_shared(py);
     if let Some(object) = object {
         let callback = owner.current_callback();
-        if this.outgoing(py, |out| out.gather(callback, object)) {
+        if this.outgoing(py, |out| out.gather(callback, object, is_shared)) {
             return Ok(());
         }
     }
@@ -207,7 +215,7 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
     }
     let data = Data { bytes, object };
     let (way, written) = this.outgoing(py, |out| {
-        let way = out.way(callback, bytes.len());
+        let way = out.way(callback, bytes.len(), is_shared);
         (way, out.write(way, fd, &data, T::CHANNEL))
     });
     // Whoever gave it may resize it from here on.
@@ -236,7 +244,7 @@ pub fn push_all<T: Sending>(slf: &Bound<'_, T>, pieces: &[Bound<'_, PyBytes>]) -
         for piece in pieces {
             out.enqueue(&Data { bytes: piece.as_bytes(), object: Some(piece) }, 0);
         }
-        out.way(callback, len)
+        out.way(callback, len, || this.body().descriptor.is_shared(py))
     });
     if cfg!(Py_3_12) && way == Way::Wait {
         // asyncio tries at once from 3.12 on, also behind what waits already.
@@ -385,8 +393,8 @@ pub fn write_after_loss<T: Sending>(slf: &Bound<'_, T>, warning: &str) -> PyResu
 /// `set_write_buffer_limits`: ValueError unless high >= low >= 0.
 pub fn set_limits<T: Sending>(
     slf: &Bound<'_, T>,
-    high: Option<isize>,
-    low: Option<isize>,
+    high: Option<Mark>,
+    low: Option<Mark>,
 ) -> PyResult<()> {
     let marks = flow::marks(high, low)?;
     slf.get().outgoing(slf.py(), |out| out.flow.set_limits(marks));

@@ -2,7 +2,6 @@
 
 use super::ending;
 use super::feeding::Feeding;
-use super::life::Life;
 use super::protocol::{Receiver, StreamProtocol};
 use super::receive::receive;
 use super::stream::StreamTransport;
@@ -136,11 +135,10 @@ impl StreamTransport {
         let py = owner.py();
         let room = || {
             let target = protocol.call_method1(intern!(py, "get_buffer"), (-1,))?;
-            let view = buffer::View::writable(&target)?;
-            if view.len() == 0 {
+            if target.len()? == 0 {
                 return Err(PyRuntimeError::new_err("get_buffer() returned an empty buffer"));
             }
-            Ok(view)
+            buffer::View::writable(&target)
         };
         let mut view = match room() {
             Ok(view) => view,
@@ -149,10 +147,7 @@ impl StreamTransport {
                 return ending::fatal(slf, error, text);
             }
         };
-        // The callback may have closed or paused the transport.
-        if self.state.with(py, |s| s.life != Life::Open || s.reading_paused) {
-            return Ok(());
-        }
+        // As in asyncio it gets what has come, whatever it has done to the transport meanwhile.
         let received =
             self.body.descriptor.fd(py).and_then(|fd| socket::recv(fd, view.as_mut_slice(py)));
         // The protocol may resize its buffer in buffer_updated().
@@ -187,7 +182,11 @@ impl StreamTransport {
             Ok(true) => ending::watch(slf),
             Ok(false) => ending::close(slf),
             Err(error) => {
-                ending::fatal(slf, error, "Fatal error: protocol.eof_received() call failed.")
+                let text = "Fatal error: protocol.eof_received() call failed.";
+                let told = ending::fatal(slf, error, text);
+                // The loop is being left, and the transport lives: it hears of the end again.
+                self.state.with(py, |s| s.read_eof = told.is_ok());
+                told
             }
         };
         done.and(ended)

@@ -179,8 +179,8 @@ impl StreamTransport {
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,
-        high: Option<isize>,
-        low: Option<isize>,
+        high: Option<super::flow::Mark>,
+        low: Option<super::flow::Mark>,
     ) -> PyResult<()> {
         sending::set_limits(slf, high, low)
     }
@@ -236,10 +236,11 @@ impl StreamTransport {
     fn set_reading_paused(slf: &Bound<'_, Self>, paused: bool) -> PyResult<()> {
         let this = slf.get();
         let changed = this.state.with(slf.py(), |s| {
-            let live = s.life.is_live() && !s.read_eof;
-            let changed = live && s.reading_paused != paused;
+            let changed = s.life.is_live() && s.reading_paused != paused;
             if changed {
                 s.reading_paused = paused;
+                // Who resumes is told of the end again.
+                s.read_eof &= paused;
             }
             changed
         });

@@ -292,8 +292,8 @@ impl WritePipeTransport {
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,
-        high: Option<isize>,
-        low: Option<isize>,
+        high: Option<super::flow::Mark>,
+        low: Option<super::flow::Mark>,
     ) -> PyResult<()> {
         sending::set_limits(slf, high, low)
     }
