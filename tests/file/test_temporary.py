@@ -6,6 +6,7 @@ import asyncio
 import errno
 import inspect
 import os
+import random
 import stat
 import tempfile
 from pathlib import Path
@@ -157,3 +158,45 @@ async def test_a_directory(tmp_path: Path) -> None:
     assert Path(made.name).is_dir()
     await made.cleanup()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("mode", ["w+b", "w+"])
+@pytest.mark.parametrize("seed", range(10))
+async def test_tasks_that_write_while_a_spooled_file_moves(tmp_path: Path, mode: str, seed: int) -> None:
+    """Every record of every task, in the order of each, and one descriptor."""
+    chance = random.Random(seed)
+
+    def as_text(text: str) -> Any:
+        return text if mode == "w+" else text.encode()
+
+    async def write(file: Any, who: str) -> None:
+        for number in range(20):
+            assert await file.write(as_text(f"{who}{number:02} ")) == 4
+            for _ in range(chance.randrange(3)):
+                await asyncio.sleep(0)
+
+    async with files.SpooledTemporaryFile(60, mode, dir=tmp_path) as file:
+        await asyncio.gather(*(write(file, who) for who in "abcde"))
+        assert file.name is not None, "it is on the disk"
+        await file.seek(0)
+        records = (await file.read()).split()
+    assert len(records) == 100
+    for who in "abcde":
+        assert [record for record in records if record.startswith(as_text(who))] == [
+            as_text(f"{who}{number:02}") for number in range(20)
+        ]
+
+
+async def test_a_write_that_is_cancelled_while_a_spooled_file_moves(tmp_path: Path) -> None:
+    """What it wrote is there, and the next one moves the file."""
+    for steps in range(12):
+        async with files.SpooledTemporaryFile(2, dir=tmp_path) as file:
+            task = asyncio.create_task(file.write(b"one,"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            await file.write(b"two")
+            await file.seek(0)
+            content = await file.read()
+            assert content == (b"two" if steps == 0 and task.cancelled() else b"one,two"), steps

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import stat
+import struct
 import threading
 from pathlib import Path
 from typing import Any
@@ -354,3 +355,104 @@ async def test_many_at_once(tmp_path: Path) -> None:
     await asyncio.gather(*(files.write_file(name, name.name.encode() * 1000) for name in names))
     contents = await asyncio.gather(*map(files.read_file, names))
     assert contents == [name.name.encode() * 1000 for name in names]
+
+
+# -- what a file that was replaced keeps -------------------------------------------------------------
+
+
+def acl_of(*entries: tuple[int, int, int]) -> bytes:
+    """An access control list as its attribute has it: tag, rights, id."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+NOBODY = 0xFFFF_FFFF
+# user::rw-, user:12345:---, group::r--, mask::r--, other::r--
+FORBIDS = acl_of((0x01, 6, NOBODY), (0x02, 0, 12345), (0x04, 4, NOBODY), (0x10, 4, NOBODY), (0x20, 4, NOBODY))
+# Whoever is in the folder's default list gets in.
+ALLOWS = acl_of((0x01, 6, NOBODY), (0x02, 6, 12345), (0x04, 0, NOBODY), (0x10, 6, NOBODY), (0x20, 0, NOBODY))
+
+
+def set_or_skip(path: Path, name: str, value: bytes) -> None:
+    try:
+        os.setxattr(path, name, value)
+    except OSError as exc:
+        pytest.skip(f"this file system has no {name}: {exc}")
+
+
+async def test_an_atomic_write_keeps_attributes(path: Path) -> None:
+    path.write_bytes(b"old")
+    set_or_skip(path, "user.colour", b"blue")
+    await files.write_file(path, b"new", atomic=True)
+    assert os.getxattr(path, "user.colour") == b"blue"
+    assert path.read_bytes() == b"new"
+
+
+async def test_an_atomic_write_keeps_an_access_control_list(path: Path) -> None:
+    path.write_bytes(b"old")
+    set_or_skip(path, "system.posix_acl_access", FORBIDS)
+    mode = path.stat().st_mode
+    await files.write_file(path, b"new", atomic=True)
+    assert os.getxattr(path, "system.posix_acl_access") == FORBIDS
+    assert path.stat().st_mode == mode
+
+
+async def test_the_folders_list_lets_nobody_into_a_replaced_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(0o660)
+    set_or_skip(tmp_path, "system.posix_acl_default", ALLOWS)
+    await files.write_file(path, b"new", atomic=True)
+    assert "system.posix_acl_access" not in os.listxattr(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+
+
+@pytest.mark.parametrize(
+    ("mode", "keeps_owner", "keeps_group", "expected"),
+    [
+        (0o640, True, True, 0o640),
+        (0o640, False, True, 0o640),
+        (0o640, True, False, 0o600),
+        (0o664, True, False, 0o604),
+        (0o604, True, False, 0o600),
+        (0o604, False, True, 0o604),
+        (0o466, False, True, 0o444),
+        (0o6755, False, False, 0o705),
+    ],
+)
+async def test_what_cannot_be_kept_lets_nobody_in(
+    path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, keeps_owner: bool, keeps_group: bool, expected: int
+) -> None:
+    """Each id is asked for by itself; rights that would be another's go."""
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    asked: list[tuple[int, int]] = []
+    real, fstat = os.fchown, os.fstat
+    status = path.stat()
+
+    def fchown(fd: int, owner: int, group: int) -> None:
+        asked.append((owner, group))
+        if (owner != -1 and not keeps_owner) or (group != -1 and not keeps_group):
+            raise PermissionError(errno.EPERM, "not yours to give")
+        real(fd, status.st_uid if owner != -1 else -1, status.st_gid if group != -1 else -1)
+
+    def of_another(fd: int) -> os.stat_result:
+        found = fstat(fd)
+        return os.stat_result([*found[:4], found.st_uid + 1, found.st_gid + 1, *found[6:]])
+
+    monkeypatch.setattr("oneloop.files.resembling.os.fchown", fchown)
+    monkeypatch.setattr("oneloop.files.resembling.os.fstat", of_another)
+    await files.write_file(path, b"new", atomic=True)
+    monkeypatch.undo()
+    assert asked == [(status.st_uid, -1), (-1, status.st_gid)]
+    assert oct(stat.S_IMODE(path.stat().st_mode)) == oct(expected)
+
+
+async def test_a_list_without_its_group(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(b"old")
+    set_or_skip(path, "system.posix_acl_access", FORBIDS)
+    monkeypatch.setattr("oneloop.files.resembling._gave", lambda fd, owner, group: group == -1)
+    monkeypatch.setattr("oneloop.files.resembling.os.fstat", lambda fd: os.stat_result([0] * 4 + [-5, -5] + [0] * 4))
+    await files.write_file(path, b"new", atomic=True)
+    monkeypatch.undo()
+    expected = acl_of((0x01, 6, NOBODY), (0x02, 0, 12345), (0x04, 0, NOBODY), (0x10, 4, NOBODY), (0x20, 4, NOBODY))
+    assert os.getxattr(path, "system.posix_acl_access") == expected

@@ -2,7 +2,8 @@
 
 The new content goes into an unnamed file (O_TMPFILE), which the kernel frees whatever happens, also
 to this process; where the filesystem has none, into a named one beside the target. It gets the
-target's permissions, reaches the disk, gets a name, and takes the target's place in one rename.
+target's owner, rights and attributes (`resembling`), reaches the disk, gets a name, and takes the target's place in one
+rename.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from oneloop.files.kernel_path import named
+from oneloop.files.resembling import resemble
 
 if TYPE_CHECKING:
     from oneloop.files.jobs import Job
@@ -43,7 +45,7 @@ def replace_content(job: Job, path: AnyPath, data: memoryview, mode: int) -> int
         folder, name = os.path.split(os.path.realpath(os.fsencode(path)))
         folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _replace(job, folder_fd, name, data, mode)
+            _replace(job, folder, folder_fd, name, data, mode)
         finally:
             os.close(folder_fd)
     except OSError as error:
@@ -52,7 +54,7 @@ def replace_content(job: Job, path: AnyPath, data: memoryview, mode: int) -> int
     return len(data)
 
 
-def _replace(job: Job, folder_fd: int, name: bytes, data: memoryview, mode: int) -> None:
+def _replace(job: Job, folder: bytes, folder_fd: int, name: bytes, data: memoryview, mode: int) -> None:
     old = _status(folder_fd, name)
     # Nobody may read the new content whom the old file would keep out.
     fd, temporary = _new_file(folder_fd, mode if old is None else 0o600)
@@ -60,7 +62,7 @@ def _replace(job: Job, folder_fd: int, name: bytes, data: memoryview, mode: int)
         try:
             _write(job, fd, data)
             if old is not None:
-                _keep_owner_and_mode(fd, old)
+                resemble(fd, os.path.join(folder, name), old)
             os.fsync(fd)
             job.check()
             if temporary is None:
@@ -117,15 +119,6 @@ def _write(job: Job, fd: int, data: memoryview) -> None:
     while written < len(data):
         job.check()
         written += os.write(fd, data[written : written + PIECE_BYTES])
-
-
-def _keep_owner_and_mode(fd: int, old: os.stat_result) -> None:
-    new = os.fstat(fd)
-    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
-        # Only the superuser may give files away: as with an editor, the file is the writer's then.
-        with contextlib.suppress(PermissionError):
-            os.fchown(fd, old.st_uid, old.st_gid)
-    os.fchmod(fd, stat.S_IMODE(old.st_mode))
 
 
 def _give_name(folder_fd: int, fd: int) -> bytes:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, final, overload
 from oneloop.files import engine
 from oneloop.files.opening import AT_FDCWD, AnyFile, Opening, Request, file_on, request
 from oneloop.files.raw import undisturbed
+from oneloop.files.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable
@@ -216,6 +217,8 @@ class SpooledTemporaryFile:
     ) -> None:
         self._max_size = max_size
         self._rolled = False
+        # Of whoever uses what is in memory, or moves it.
+        self._turn = Turn()
         self._opening = TemporaryFile(mode, buffering, encoding, newline, suffix, prefix, dir, errors=errors)
         self._mode = mode
         memory = io.BytesIO()
@@ -266,6 +269,14 @@ class SpooledTemporaryFile:
 
     async def rollover(self) -> None:
         """Move to the disk now."""
+        await self._begin()
+        try:
+            await self._roll()
+        finally:
+            self._turn.leave()
+
+    async def _roll(self) -> None:
+        """With the turn: whoever writes meanwhile writes to what is moved no more."""
         if self._rolled:
             return
         memory = self._file
@@ -329,22 +340,32 @@ class SpooledTemporaryFile:
 
     async def write(self, data: Any, /) -> int:
         """As the file's; beyond `max_size` it moves to the disk."""
-        written = int(await self._do("write", data))
-        await self._check()
-        return written
+        return int(await self._do("write", data))
 
     async def writelines(self, lines: Iterable[Any], /) -> None:
         """As the file's; beyond `max_size` it moves to the disk."""
         await self._do("writelines", lines)
-        await self._check()
+
+    async def _begin(self) -> None:
+        if self._turn.is_taken:
+            await self._turn.wait()
+        else:
+            self._turn.is_taken = True
 
     async def _do(self, name: str, *arguments: Any) -> Any:
-        done = getattr(self._file, name)(*arguments)
-        return await done if self._rolled else done
-
-    async def _check(self) -> None:
-        if not self._rolled and self._max_size and self._file.tell() > self._max_size:
-            await self.rollover()
+        if not self._rolled:
+            await self._begin()
+            try:
+                # It may have moved while this waited.
+                if not self._rolled:
+                    done = getattr(self._file, name)(*arguments)
+                    is_writing = name in ("write", "writelines")
+                    if is_writing and self._max_size and self._file.tell() > self._max_size:
+                        await self._roll()
+                    return done
+            finally:
+                self._turn.leave()
+        return await getattr(self._file, name)(*arguments)
 
 
 @final

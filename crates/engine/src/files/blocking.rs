@@ -1,6 +1,7 @@
 //! Executes a request by the system call of its name, which may block: what the pool's threads do,
 //! and the plain twin of what the ring does.
 
+use super::fifo;
 use super::request::{Place, Request};
 use crate::sys::file;
 use std::io;
@@ -46,11 +47,16 @@ fn attempt(request: &Request) -> io::Result<usize> {
 }
 
 /// The same for what may wait for ever. ECANCELED once `stop` is readable, with nothing moved; only
-/// opening a FIFO cannot be stopped.
+/// opening a device cannot be stopped.
 pub fn execute_until(request: &Request, stop: RawFd) -> io::Result<usize> {
     let is_ready = match request {
         Request::Read(transfer) => file::wait_ready(transfer.fd, false, stop)?,
         Request::Write(transfer) => file::wait_ready(transfer.fd, true, stop)?,
+        Request::Open { at, flags, mode }
+            if flags & libc::O_NONBLOCK == 0 && fifo::is_fifo(at, *flags) =>
+        {
+            return fifo::open_until(at, *flags, *mode, stop);
+        }
         _ => true,
     };
     if !is_ready {

@@ -15,8 +15,8 @@ pub enum AtOnce<T> {
     Done(T),
     /// It may have to wait: an engine's work.
     WouldBlock,
-    /// A FIFO: opening it may wait for ever.
-    Fifo,
+    /// A FIFO or a character device: opening it may wait for ever.
+    Alone,
 }
 
 /// Bytes that may be read at once: copying them takes some 100 microseconds.
@@ -36,8 +36,6 @@ fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtO
     match file::open_cached(dir_fd, path, flags) {
         Ok(fd) => Ok(AtOnce::Done(fd)),
         Err(e) => match e.raw_os_error() {
-            // A FIFO that nobody reads, or a socket: open(2) tells them apart.
-            Some(libc::ENXIO) => Ok(AtOnce::Fifo),
             Some(libc::ENOSYS) => {
                 MISSING.store(true, Ordering::Relaxed);
                 Ok(AtOnce::WouldBlock)
@@ -50,41 +48,56 @@ fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtO
     }
 }
 
-/// Opens a path that is in the kernel's cache.
-///
-/// Never blocks, whatever the path is: FIFOs and devices are opened with O_NONBLOCK, which is
-/// taken off again unless it was asked for.
+/// What a path in the kernel's cache is, without opening it. Opening a FIFO and closing it again would kill whoever writes
+/// to it, or eat what was written; opening a device may do anything.
+fn look(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce<Kind>> {
+    Ok(match open_cached(dir_fd, path, libc::O_PATH | flags & libc::O_NOFOLLOW)? {
+        AtOnce::Done(fd) => AtOnce::Done(kind(&fd)?),
+        AtOnce::WouldBlock => AtOnce::WouldBlock,
+        AtOnce::Alone => AtOnce::Alone,
+    })
+}
+
+/// Opens a file or a folder that is in the kernel's cache. Never blocks, whatever the path is.
 pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce<OwnedFd>> {
-    if flags & CHANGING != 0 {
-        // Only to find out what must not be waited for in a shared thread.
-        return Ok(match open_cached(dir_fd, path, libc::O_PATH) {
-            Ok(AtOnce::Done(fd)) if kind(&fd)?.is_fifo() => AtOnce::Fifo,
-            _ => AtOnce::WouldBlock,
-        });
-    }
-    if flags & (libc::O_PATH | libc::O_NONBLOCK) != 0 {
+    if flags & libc::O_PATH != 0 {
         return open_cached(dir_fd, path, flags);
     }
+    let is_changing = flags & CHANGING != 0;
+    let kind = match look(dir_fd, path, flags) {
+        Ok(AtOnce::Done(kind)) => kind,
+        // What is not there may be about to be made.
+        Err(_) if is_changing => return Ok(AtOnce::WouldBlock),
+        Err(e) => return Err(e),
+        Ok(_) => return Ok(AtOnce::WouldBlock),
+    };
+    if kind.may_wait_for_ever() {
+        return Ok(AtOnce::Alone);
+    }
+    if is_changing || !kind.is_file_or_folder() {
+        return Ok(AtOnce::WouldBlock);
+    }
+    // Without O_NONBLOCK somebody's lease on the file would be waited for.
     let opened = open_cached(dir_fd, path, flags | libc::O_NONBLOCK)?;
-    if let AtOnce::Done(fd) = &opened {
-        if kind(fd)?.is_fifo() {
-            return Ok(AtOnce::Fifo);
-        }
+    if let AtOnce::Done(fd) = &opened
+        && flags & libc::O_NONBLOCK == 0
+    {
         file::make_blocking(fd, flags)?;
     }
     Ok(opened)
 }
 
-/// Opens a regular file that is in the kernel's cache for one reading: O_NONBLOCK stays on.
+/// Opens a regular file that is in the kernel's cache for one reading: O_NONBLOCK stays on. With what it was before it was
+/// opened.
 pub fn open_for_reading(path: &CStr) -> io::Result<AtOnce<(OwnedFd, Kind)>> {
-    let flags = libc::O_RDONLY | libc::O_NONBLOCK;
-    let fd = match open_cached(libc::AT_FDCWD, path, flags)? {
-        AtOnce::Done(fd) => fd,
-        AtOnce::WouldBlock => return Ok(AtOnce::WouldBlock),
-        AtOnce::Fifo => return Ok(AtOnce::Fifo),
+    let kind = match look(libc::AT_FDCWD, path, 0)? {
+        AtOnce::Done(kind) if kind.is_regular() => kind,
+        _ => return Ok(AtOnce::WouldBlock),
     };
-    let kind = kind(&fd)?;
-    Ok(if kind.is_regular() { AtOnce::Done((fd, kind)) } else { AtOnce::WouldBlock })
+    Ok(match open_cached(libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_NONBLOCK)? {
+        AtOnce::Done(fd) => AtOnce::Done((fd, kind)),
+        _ => AtOnce::WouldBlock,
+    })
 }
 
 fn kind(fd: &OwnedFd) -> io::Result<Kind> {

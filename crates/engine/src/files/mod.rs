@@ -19,6 +19,7 @@ pub mod blocking;
 pub mod cached;
 mod direct;
 mod entry;
+mod fifo;
 pub mod operation;
 pub mod polled;
 pub mod polled_ring;

@@ -112,10 +112,10 @@ fn a_fifo_starves_nobody() -> io::Result<()> {
     let folder = Folder::new("fifo")?;
     let at = folder.place("pipe");
     assert!(std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status()?.success());
-    assert!(matches!(cached::open(at.dir_fd, &at.path, libc::O_RDONLY)?, AtOnce::Fifo));
-    assert!(matches!(cached::open(at.dir_fd, &at.path, libc::O_WRONLY)?, AtOnce::Fifo));
+    assert!(matches!(cached::open(at.dir_fd, &at.path, libc::O_RDONLY)?, AtOnce::Alone));
+    assert!(matches!(cached::open(at.dir_fd, &at.path, libc::O_WRONLY)?, AtOnce::Alone));
     let creating = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
-    assert!(matches!(cached::open(at.dir_fd, &at.path, creating)?, AtOnce::Fifo));
+    assert!(matches!(cached::open(at.dir_fd, &at.path, creating)?, AtOnce::Alone));
 
     let mut engines = Engines::new(Choice::Threads)?;
     for n in 0..10 {
@@ -124,15 +124,68 @@ fn a_fifo_starves_nobody() -> io::Result<()> {
     }
     let file = folder.place("file");
     run(&mut engines, Request::Mkdir { at: file, mode: 0o700 })?;
-    // They open, since the other end comes; what comes too late for the pool is closed by it.
+    // They open, since the other end comes.
     let writer = std::fs::OpenOptions::new().write(true).open(folder.0.join("pipe"))?;
     let mut done = Vec::new();
-    let left = engines.shut(Instant::now() + Duration::from_secs(10), &mut done)?;
-    assert_eq!((left, done.len()), (0, 10));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while done.len() < 10 && Instant::now() < deadline {
+        engines.reap_pool(&mut done)?;
+    }
+    assert_eq!((engines.shut(deadline, &mut done)?, done.len()), (0, 10));
     for completion in done {
         crate::sys::file::close(completion.outcome.result? as RawFd)?;
     }
     drop(writer);
+    Ok(())
+}
+
+/// Whoever gave up opening a FIFO is nobody that the other end could meet.
+#[test]
+fn a_cancelled_opening_leaves_nobody() -> io::Result<()> {
+    let folder = Folder::new("fifo-cancelled")?;
+    let at = folder.place("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status()?.success());
+    let open = |flags| crate::sys::file::open_owned(at.dir_fd, &at.path, flags, 0);
+    for flags in [libc::O_RDONLY, libc::O_WRONLY] {
+        let mut engines = Engines::new(Choice::Threads)?;
+        let request = Request::Open { at: at.clone(), flags, mode: 0 };
+        let Ok(ticket) = engines.submit_alone(request, 1) else { panic!("a thread") };
+        std::thread::sleep(Duration::from_millis(20));
+        engines.cancel(ticket);
+        let mut done = Vec::new();
+        let left = engines.shut(Instant::now() + Duration::from_secs(10), &mut done)?;
+        assert_eq!((left, done.len()), (0, 1));
+        let result = done.remove(0).outcome.result.map_err(|e| e.raw_os_error());
+        assert_eq!(result.unwrap_err(), Some(libc::ECANCELED));
+        let met = open(libc::O_WRONLY | libc::O_NONBLOCK).map_err(|e| e.raw_os_error());
+        assert_eq!(met.unwrap_err(), Some(libc::ENXIO), "no reader is left");
+    }
+    Ok(())
+}
+
+/// A reader is let in by a writer that says nothing yet, or that has come and gone.
+#[test]
+fn a_fifo_opens_when_its_other_end_has_come() -> io::Result<()> {
+    let folder = Folder::new("fifo-met")?;
+    let at = folder.place("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status()?.success());
+    for stays in [true, false] {
+        let mut engines = Engines::new(Choice::Threads)?;
+        let request = Request::Open { at: at.clone(), flags: libc::O_RDONLY, mode: 0 };
+        assert!(engines.submit_alone(request, 1).is_ok());
+        let writer = std::fs::OpenOptions::new().write(true).open(folder.0.join("pipe"))?;
+        let _writer = stays.then_some(writer);
+        let mut done = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while done.is_empty() && Instant::now() < deadline {
+            engines.reap_pool(&mut done)?;
+        }
+        engines.shut(deadline, &mut done)?;
+        let fd = done.remove(0).outcome.result? as RawFd;
+        let flags = crate::sys::descriptor::open_flags(fd);
+        assert_eq!(flags.map(|flags| flags & libc::O_NONBLOCK)?, 0);
+        crate::sys::file::close(fd)?;
+    }
     Ok(())
 }
 

@@ -23,6 +23,15 @@ impl Kind {
         self.is(libc::S_IFIFO)
     }
 
+    /// Opening it may wait for somebody: for the other end of a FIFO, for a modem's carrier.
+    pub fn may_wait_for_ever(self) -> bool {
+        self.is_fifo() || self.is(libc::S_IFCHR)
+    }
+
+    pub fn is_file_or_folder(self) -> bool {
+        self.is(libc::S_IFREG) || self.is(libc::S_IFDIR)
+    }
+
     pub fn is_regular(self) -> bool {
         self.is(libc::S_IFREG)
     }
@@ -58,6 +67,18 @@ pub fn open(
 ) -> io::Result<RawFd> {
     // SAFETY: the path is live through the call.
     checked(unsafe { libc::openat(dir_fd, path.as_ptr(), flags | libc::O_CLOEXEC, mode) })
+}
+
+/// The same, with an owner.
+pub fn open_owned(
+    dir_fd: RawFd,
+    path: &CStr,
+    flags: libc::c_int,
+    mode: libc::mode_t,
+) -> io::Result<OwnedFd> {
+    let fd = open(dir_fd, path, flags, mode)?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// fstat(2)

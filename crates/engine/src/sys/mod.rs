@@ -13,6 +13,7 @@ pub mod clock;
 pub mod descriptor;
 pub mod epoll;
 pub mod eventfd;
+pub mod fifo;
 pub mod file;
 pub mod fork;
 pub mod inotify;

@@ -40,7 +40,7 @@ impl Files {
         let way = match attempt {
             AtOnce::Done(fd) => return fd.into_raw_fd().into_bound_py_any(slf.py()),
             AtOnce::WouldBlock => Way::Engine(request),
-            AtOnce::Fifo => Way::Alone(request),
+            AtOnce::Alone => Way::Alone(request),
         };
         Self::begin_cancellable(slf, way, Want::Descriptor)
     }

@@ -35,9 +35,10 @@ impl Files {
                 _ => None,
             }));
         }
-        let mut room = BytesRoom::new(py, len)?;
+        // With room for one byte more: whether the file has grown, or is another one, since it was looked at.
+        let mut room = BytesRoom::new(py, len + 1)?;
         match cached::read(fd.as_raw_fd(), room.as_mut_slice(py), 0) {
-            // All that there was when it was opened. Less: not all is cached, or it was cut.
+            // All that there was. Less: not all is cached, or it was cut.
             Ok(AtOnce::Done(n)) if n == len => Ok(Ok(Some(room.completed(py, n)?))),
             Ok(_) => Ok(Ok(None)),
             Err(e) => Ok(Err(e)),
