@@ -444,3 +444,34 @@ async def test_what_fills_the_buffer_goes_when_open_lets_it_go(path: Path, engin
             await file.write(b"b" * size)
             assert path.stat().st_size == theirs.stat().st_size
             assert await file.tell() == model.tell()
+
+
+@pytest.mark.parametrize("reader", ["read", "readline", "peek"])
+async def test_what_a_finished_pwrite_has_written_is_read(path: Path, reader: str) -> None:
+    """Whatever was read ahead before it or while it went on."""
+    old, new = b"old line\n" * 2000, b"new line\n" * 2000
+    for steps in range(8):
+        path.write_bytes(old)
+        async with files.open(path, "r+b") as file:
+            first = await file.readline()
+            writing = asyncio.create_task(file.pwrite(new, 0))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            got = b"" if reader == "peek" else await getattr(file, reader)(9)
+            if reader == "peek":
+                await file.peek(9)
+            assert await writing == len(new)
+            assert (first, got in (b"", old[:9], new[:9])) == (old[:9], True)
+            assert await file.read() == new[9 + len(got) :], steps
+
+
+@pytest.mark.parametrize("mode", ["rb", "r"])
+@pytest.mark.parametrize("hint", [-1, 0, 1, 5, 6, 7, 11, 12, 13, 100, None])
+async def test_readlines_stops_where_open_does(path: Path, mode: str, hint: int | None) -> None:
+    path.write_bytes(b"first\nsecond\nthird\n" * 2)
+    with open(path, mode) as model:
+        expected = model.readlines(hint) if hint is not None else model.readlines()
+        rest = model.read()
+    async with files.open(path, mode) as file:
+        assert await file.readlines(hint) == expected
+        assert await file.read() == rest

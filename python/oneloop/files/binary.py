@@ -149,7 +149,7 @@ class BinaryFile(PositionalFile):
         try:
             lines: list[bytes] = []
             total = 0
-            while (wanted <= 0 or total < wanted) and (line := await self._line(-1)):
+            while (wanted <= 0 or total <= wanted) and (line := await self._line(-1)):
                 lines.append(line)
                 total += len(line)
             return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from asyncio import Future
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 __all__ = ["PositionalFile"]
+
+# Tasks are to be kept by somebody while they run.
+_FORGETTING: set[asyncio.Task[None]] = set()
 
 
 class PositionalFile(File):
@@ -108,16 +112,35 @@ class PositionalFile(File):
         _check_sign(offset)
         if self._is_dirty():
             await self.flush()
-        if not self._turn.is_taken:
-            self._rewind()
         total = 0
-        while views:
-            done = self._descriptor.writev([*views], offset + total)
-            if isinstance(done, Future):
-                done = await done
-            total += done
-            advance(views, done)
+        try:
+            while views:
+                done = self._descriptor.writev([*views], offset + total)
+                if isinstance(done, Future):
+                    done = await done
+                total += done
+                advance(views, done)
+        finally:
+            self._forget_ahead()
         return total
+
+    def _forget_ahead(self) -> None:
+        """What was read ahead while something was written may be older than that: no later read may find it."""
+        if self._turn.is_taken:
+            # Whoever reads now is let end.
+            task = asyncio.ensure_future(self._rewind_next())
+            _FORGETTING.add(task)
+            task.add_done_callback(_FORGETTING.discard)
+        elif not self.closed:
+            self._rewind()
+
+    async def _rewind_next(self) -> None:
+        await self._turn.wait()
+        try:
+            if not self.closed:
+                self._rewind()
+        finally:
+            self._turn.leave()
 
     async def fsync(self, *, timeout: float | None = None) -> None:
         """Flush, and wait until the disk has the file. OSError is what the disk said."""

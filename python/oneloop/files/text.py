@@ -233,7 +233,7 @@ class TextFile:
         try:
             lines: list[str] = []
             total = 0
-            while (wanted <= 0 or total < wanted) and (line := await self._line(-1)):
+            while (wanted <= 0 or total <= wanted) and (line := await self._line(-1)):
                 lines.append(line)
                 total += len(line)
             return lines
