@@ -151,7 +151,8 @@ async def write_file(
             old content or the new, never a mixture. Owner, group, permissions, access control lists and
             extended attributes stay; what may not be kept narrows who has access. Lost are hard links,
             times, capabilities, set-ID bits (save for the superuser). A symbolic link stays, its target is
-            replaced; hard links keep the old content. On any failure the old file is as it was and nothing else is left. A
+            replaced; hard links keep the old content. On any failure the old file is as it was and nothing else
+            is left. A
             cancellation that arrives while the rename runs may find the new content in place.
         timeout: seconds, or None.
 
