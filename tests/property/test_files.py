@@ -112,7 +112,7 @@ class Model:
         """Those of io forbid tell() afterwards."""
         lines: list[str] = []
         total = 0
-        while (hint <= 0 or total < hint) and (line := self.file.readline()):
+        while (hint <= 0 or total <= hint) and (line := self.file.readline()):
             lines.append(line)
             total += len(line)
         return lines

@@ -374,6 +374,8 @@ class TextFile:
         while (line := ahead.take_line(limit)) is None:
             # A line that is longer than everything so far asks for as much again.
             if not await self._read_chunk(0 if self._is_exact else ahead.remaining):
+                # The end, which io's files take for a place where nothing was decoded.
+                self._chunks = None
                 return ahead.take()
         return line
 
@@ -514,7 +516,13 @@ class TextFile:
         self._forget()
         if target == 0 and self._decoder is not None:
             self._decoder.reset()
-        elif self._decoder is not None or place.flags or place.skip_chars:
+        elif (
+            self._decoder is not None
+            or place.flags
+            or place.skip_chars
+            # A new decoder would look for a byte order mark, here where none can be.
+            or (target and not self._style.is_stateless and self._binary.readable())
+        ):
             decoder = self._decoder or self._make_decoder()
             decoder.setstate((b"", place.flags))
             self._chunks = [cookie.Chunk(place.flags, b"", 0, 0)]
