@@ -1,4 +1,4 @@
-"""Byte order marks: where blocking `open()` writes and expects them, after reading, seeking and writing in any order."""
+"""Byte order marks: where blocking `open()` writes and expects them, after reads, seeks and writes in any order."""
 
 from __future__ import annotations
 
