@@ -296,3 +296,49 @@ async def test_forgotten_watch_warns(tmp_path: Path) -> None:
         await starting()
     with pytest.warns(ResourceWarning, match="unclosed watch"):
         del watching, starting
+
+
+def replayed(events: list[tuple[Any, ...]]) -> set[str]:
+    """The names that somebody knows who believes the events."""
+    known: set[str] = set()
+    for change, path, *source in events:
+        below = {name for name in known if name == (source[0] if source else path) or name.startswith(f"{path}/")}
+        if source:
+            below |= {name for name in known if name.startswith(f"{source[0]}/")}
+        if change is Change.CREATED:
+            known.add(path)
+        elif change is Change.DELETED:
+            known -= below
+        elif change is Change.MOVED:
+            known = (known - below) | {path + name[len(source[0]) :] for name in below} | {path}
+    return known
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "mkdir c; mv c a; rm a; mkdir a; touch a/z",
+        "mkdir b; touch b/x; rm b; mkdir b; mkdir b/c; touch b/c/y",
+        "mkdir b; touch b/x; rm b; mkdir b; touch b/x",
+        "mkdir a; touch a/x; mv a b; touch b/y; mv b c; touch c/z",
+        "mkdir a; mkdir a/b; touch a/b/x; mv a/b b; touch b/y",
+    ],
+)
+async def test_who_believes_the_events_knows_what_is_there(tmp_path: Path, steps: str) -> None:
+    """Also of what was made, renamed and removed before anybody looked."""
+    async with watch(tmp_path, recursive=True) as watching:
+        await drain(watching, tmp_path)
+        for step in steps.split("; "):
+            name, *arguments = step.split()
+            paths = [tmp_path / argument for argument in arguments]
+            if name == "mkdir":
+                paths[0].mkdir()
+            elif name == "touch":
+                paths[0].touch()
+            elif name == "rm":
+                shutil.rmtree(paths[0])
+            else:
+                paths[0].rename(paths[1])
+        events = await drain(watching, tmp_path, *NAMES_ONLY)
+        there = {os.path.relpath(path, tmp_path) for path in tmp_path.rglob("*")}
+        assert replayed(events) == there, events

@@ -127,6 +127,11 @@ class WatchedTree:
             return True
         return False
 
+    def forget_announced_below(self, path: bytes) -> None:
+        """A directory is gone. If one of the same name stands there already, what it holds is still to be reported."""
+        below = set(self._below(path))
+        self._announced = {(watch, name) for watch, name in self._announced if watch not in below}
+
     def forget_announced(self) -> None:
         """The kernel's queue is empty: what it says from now on is new."""
         self._announced.clear()

@@ -216,6 +216,8 @@ class Watch(Generic[AnyStr]):
             await self._take_created(raw, path, is_directory, tree)
         elif mask & inotify.DELETE:
             tree.is_announced(raw.watch, raw.name)
+            if is_directory:
+                tree.forget_announced_below(path)
             self._tell(Change.DELETED, path, is_directory)
         else:
             self._tell_written(mask, path, is_directory)
