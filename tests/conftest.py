@@ -122,6 +122,8 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     ended = children.end_since(processes)
     assert not ended, f"child processes left: {ended}"
     assert not reported.contexts, f"unexpected calls of the exception handler: {reported.contexts}"
+    # What is left is pytest's. Looked at again after each test, it would cost more than all the tests.
+    gc.freeze()
 
 
 @pytest.fixture
