@@ -14,7 +14,7 @@ import inspect
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -30,6 +30,9 @@ Run = Callable[[Coroutine[Any, Any, T]], T]
 
 # Coroutines end a little before the guard would end them: a timeout in a task shows where it waited.
 MARGIN_S = 3.0
+
+# On a test: one of its steps has raised.
+FAILED = pytest.StashKey[bool]()
 
 
 class Reported:
@@ -80,6 +83,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    if call.excinfo is not None:
+        item.stash[FAILED] = True
+    return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
@@ -122,8 +132,12 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     ended = children.end_since(processes)
     assert not ended, f"child processes left: {ended}"
     assert not reported.contexts, f"unexpected calls of the exception handler: {reported.contexts}"
-    # What is left is pytest's. Looked at again after each test, it would cost more than all the tests.
-    gc.freeze()
+    if FAILED in request.node.stash:
+        # Its traceback holds what the next collection is to free.
+        gc.unfreeze()
+    else:
+        # What is left is pytest's. Looked at again after each test, it would cost more than all the tests.
+        gc.freeze()
 
 
 @pytest.fixture

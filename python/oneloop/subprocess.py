@@ -100,8 +100,8 @@ class SubprocessMixin:
         self._pidfds.discard(pidfd)
         self._remove_reader(pidfd)
         os.close(pidfd)
-        # A tick later, as asyncio does: what the child's pipes still hold is told of before.
-        self.call_soon(transport._process_exited, _returncode(pid))
+        # At once: a signal that is sent between the wait and the news would go to whoever has the number then.
+        transport._process_exited(_returncode(pid))
 
 
 def _returncode(pid: int) -> int:
