@@ -29,20 +29,21 @@ const CHANGING: libc::c_int =
 /// openat2(2) or its RESOLVE_CACHED is missing (Linux before 5.12), or a sandbox forbids it.
 static MISSING: AtomicBool = AtomicBool::new(false);
 
-fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce<OwnedFd>> {
+/// None: not at once.
+fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<Option<OwnedFd>> {
     if MISSING.load(Ordering::Relaxed) {
-        return Ok(AtOnce::WouldBlock);
+        return Ok(None);
     }
     match file::open_cached(dir_fd, path, flags) {
-        Ok(fd) => Ok(AtOnce::Done(fd)),
+        Ok(fd) => Ok(Some(fd)),
         Err(e) => match e.raw_os_error() {
             Some(libc::ENOSYS) => {
                 MISSING.store(true, Ordering::Relaxed);
-                Ok(AtOnce::WouldBlock)
+                Ok(None)
             }
             // Not cached. Or flags that only open(2) forgives, a kernel without RESOLVE_CACHED, a
             // sandbox's answer to an unknown call: open(2) gives the answer that counts.
-            Some(libc::EAGAIN | libc::EINTR | libc::EINVAL | libc::EPERM) => Ok(AtOnce::WouldBlock),
+            Some(libc::EAGAIN | libc::EINTR | libc::EINVAL | libc::EPERM) => Ok(None),
             _ => Err(e),
         },
     }
@@ -50,26 +51,23 @@ fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtO
 
 /// What a path in the kernel's cache is, without opening it. Opening a FIFO and closing it again would kill whoever writes
 /// to it, or eat what was written; opening a device may do anything.
-fn look(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce<Kind>> {
-    Ok(match open_cached(dir_fd, path, libc::O_PATH | flags & libc::O_NOFOLLOW)? {
-        AtOnce::Done(fd) => AtOnce::Done(kind(&fd)?),
-        AtOnce::WouldBlock => AtOnce::WouldBlock,
-        AtOnce::Alone => AtOnce::Alone,
-    })
+fn look(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<Option<Kind>> {
+    let looked = open_cached(dir_fd, path, libc::O_PATH | flags & libc::O_NOFOLLOW)?;
+    looked.map(|fd| file::kind(fd.as_raw_fd())).transpose()
 }
 
 /// Opens a file or a folder that is in the kernel's cache. Never blocks, whatever the path is.
 pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce<OwnedFd>> {
+    let at_once = |opened: Option<OwnedFd>| opened.map_or(AtOnce::WouldBlock, AtOnce::Done);
     if flags & libc::O_PATH != 0 {
-        return open_cached(dir_fd, path, flags);
+        return open_cached(dir_fd, path, flags).map(at_once);
     }
     let is_changing = flags & CHANGING != 0;
     let kind = match look(dir_fd, path, flags) {
-        Ok(AtOnce::Done(kind)) => kind,
+        Ok(Some(kind)) => kind,
         // What is not there may be about to be made.
-        Err(_) if is_changing => return Ok(AtOnce::WouldBlock),
-        Err(e) => return Err(e),
-        Ok(_) => return Ok(AtOnce::WouldBlock),
+        Err(e) if !is_changing => return Err(e),
+        _ => return Ok(AtOnce::WouldBlock),
     };
     if kind.may_wait_for_ever() {
         return Ok(AtOnce::Alone);
@@ -79,29 +77,22 @@ pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce
     }
     // Without O_NONBLOCK somebody's lease on the file would be waited for.
     let opened = open_cached(dir_fd, path, flags | libc::O_NONBLOCK)?;
-    if let AtOnce::Done(fd) = &opened
+    if let Some(fd) = &opened
         && flags & libc::O_NONBLOCK == 0
     {
         file::make_blocking(fd, flags)?;
     }
-    Ok(opened)
+    Ok(at_once(opened))
 }
 
 /// Opens a regular file that is in the kernel's cache for one reading: O_NONBLOCK stays on. With what it was before it was
 /// opened.
 pub fn open_for_reading(path: &CStr) -> io::Result<AtOnce<(OwnedFd, Kind)>> {
-    let kind = match look(libc::AT_FDCWD, path, 0)? {
-        AtOnce::Done(kind) if kind.is_regular() => kind,
-        _ => return Ok(AtOnce::WouldBlock),
+    let Some(kind) = look(libc::AT_FDCWD, path, 0)?.filter(|kind| kind.is_regular()) else {
+        return Ok(AtOnce::WouldBlock);
     };
-    Ok(match open_cached(libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_NONBLOCK)? {
-        AtOnce::Done(fd) => AtOnce::Done((fd, kind)),
-        _ => AtOnce::WouldBlock,
-    })
-}
-
-fn kind(fd: &OwnedFd) -> io::Result<Kind> {
-    file::kind(fd.as_raw_fd())
+    let opened = open_cached(libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_NONBLOCK)?;
+    Ok(opened.map_or(AtOnce::WouldBlock, |fd| AtOnce::Done((fd, kind))))
 }
 
 /// Reads what the page cache has from an offset on, as much as there is in one piece; `Done(0)` is
