@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# system-packages.sh: installs the Debian packages that the tests start (PostgreSQL, redis-server, strace), where missing.
+# system-packages.sh: installs the Debian packages that the tests start (PostgreSQL, redis-server, strace) or load
+# (libfuse3), where missing.
 # Without root or without apt-get it says which tests are left out and why; those tests then skip, naming the component.
 set -euo pipefail
 
@@ -17,6 +18,8 @@ need() { # need PROGRAM PACKAGE WHAT-USES-IT
 need redis-server redis-server "tests/ecosystem/test_redis.py"
 need strace strace "tests/loop/test_system_calls.py"
 need openssl openssl "tests/ecosystem (certificates)"
+# The library is what is loaded; the package brings it under each of its names (libfuse3-3, libfuse3-4).
+need fusermount3 fuse3 "tests/file/test_slow_filesystem.py"
 if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && ! command -v initdb >/dev/null; then
     missing+=(postgresql)
     tests+=("tests/ecosystem/test_postgres.py")

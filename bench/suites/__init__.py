@@ -15,6 +15,7 @@ from bench.suites import (
     idle,
     pipeline,
     primitives,
+    reading,
     scale,
     sock,
     streams,
@@ -22,6 +23,7 @@ from bench.suites import (
     tls,
     udp,
     unix,
+    writing,
 )
 from bench.suites.options import Options
 
@@ -38,6 +40,8 @@ SUITES: dict[str, Callable[[Options], list[Case]]] = {
     "primitives": primitives.cases,
     "http": http.cases,
     "files": files.cases,
+    "reading": reading.cases,
+    "writing": writing.cases,
     "green": green.cases,
     "idle": idle.cases,
     "scale": scale.cases,

@@ -40,7 +40,7 @@ CANNOT = {
 }
 
 
-def _made(path: Path, size: int) -> Path:
+def made(path: Path, size: int) -> Path:
     """A file of random bytes, kept for the next run."""
     if not path.exists() or path.stat().st_size != size:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,27 +58,27 @@ def experiment_files() -> list[str]:
     """24 files of 1 to 100 KiB, as in the experiment."""
     sizes = [1024 + index * (99 * 1024) // 23 for index in range(24)]
     order = random.Random(7).sample(sizes, len(sizes))
-    return [str(_made(FOLDER / f"small-{n}", size)) for n, size in enumerate(order)]
+    return [str(made(FOLDER / f"small-{n}", size)) for n, size in enumerate(order)]
 
 
 def cached_files(size: int) -> list[str]:
     """Sixteen files of one size."""
-    return [str(_made(FOLDER / f"cached-{size}-{n}", size)) for n in range(16)]
+    return [str(made(FOLDER / f"cached-{size}-{n}", size)) for n in range(16)]
 
 
 def at_once_files() -> list[str]:
     """24 files of 4 KiB."""
-    return [str(_made(FOLDER / f"once-{n}", 4096)) for n in range(24)]
+    return [str(made(FOLDER / f"once-{n}", 4096)) for n in range(24)]
 
 
 def big_file() -> str:
     """The file of which blocks are read."""
-    return str(_made(FOLDER / "big", BIG_FILE_BYTES))
+    return str(made(FOLDER / "big", BIG_FILE_BYTES))
 
 
 def long_file() -> str:
     """The file that is read from end to end."""
-    return str(_made(FOLDER / "long", LONG_FILE_BYTES))
+    return str(made(FOLDER / "long", LONG_FILE_BYTES))
 
 
 @functools.cache

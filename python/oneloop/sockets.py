@@ -2,6 +2,10 @@
 
 `sock_recv`, `sock_recv_into` and `sock_sendall` are native; what runs once per connection or moves
 an address with each message is here, on the native waits.
+
+Files of `oneloop.files` are sent with sendfile(2) out of the page cache, or read and written where there is no such
+call (TLS). sendfile(2) would block the loop on what is not cached, so that what is sent next is looked at first, and
+read if it is not all there.
 """
 
 from __future__ import annotations
@@ -12,17 +16,22 @@ import contextlib
 import os
 import select
 import socket
+import stat
 import sys
 from asyncio import base_events
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from oneloop.files.positional import PositionalFile
+    from oneloop.files.binary import File
 
 # Bytes per sendfile(2): large enough to cost nothing, small enough to keep the loop answering.
 SENDFILE_BLOCK_BYTES = 1 << 20
+# Bytes per piece that is read and written, where there is no sendfile(2) (TLS).
+COPY_BYTES = 64 * 1024
+# As far apart as disks read ahead.
+PROBE_STEP_BYTES = 128 * 1024
 
 
 class SocketMixin:
@@ -195,9 +204,7 @@ class SocketMixin:
     ) -> int:
         ours = _ours(file)
         if ours is not None:
-            from oneloop.files import sending
-
-            return await sending.sent(ours, sock, offset, count, wait)
+            return await _send_ours(ours, sock, offset, count, wait)
         if not hasattr(os, "sendfile"):
             raise asyncio.SendfileNotAvailableError("os.sendfile() is not available")
         try:
@@ -234,17 +241,13 @@ class SocketMixin:
         ours = _ours(file)
         if ours is None:
             return int(await super()._sock_sendfile_fallback(sock, file, offset, count))  # type: ignore[misc]
-        from oneloop.files import sending
-
-        return await sending.copied(ours, offset, count, lambda data: self.sock_sendall(sock, data))
+        return await _copy_ours(ours, offset, count, lambda data: self.sock_sendall(sock, data))
 
     async def _sendfile_fallback(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
         """BaseEventLoop.sendfile()'s hook: the same, to a transport, as fast as it takes it."""
         ours = _ours(file)
         if ours is None:
             return int(await super()._sendfile_fallback(transport, file, offset, count))  # type: ignore[misc]
-        from oneloop.files import sending
-
         protocol = base_events._SendfileFallbackProtocol(transport)  # type: ignore[attr-defined]
 
         async def put(data: bytes) -> None:
@@ -252,7 +255,7 @@ class SocketMixin:
             transport.write(data)
 
         try:
-            return await sending.copied(ours, offset, count, put)
+            return await _copy_ours(ours, offset, count, put)
         finally:
             await protocol.restore()
 
@@ -278,10 +281,107 @@ def _is_readable(sock: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _ours(file: Any) -> PositionalFile | None:
+def _ours(file: Any) -> File | None:
     """A file of `oneloop.files`; nobody has one who has not imported that."""
-    module = sys.modules.get("oneloop.files.positional")
-    return file if module is not None and isinstance(file, module.PositionalFile) else None
+    module = sys.modules.get("oneloop.files.binary")
+    return file if module is not None and isinstance(file, module.File) else None
+
+
+async def _send_ours(
+    file: File, sock: socket.socket, offset: int, count: int | None, wait: Callable[[], Awaitable[object]]
+) -> int:
+    """Send with sendfile(2); the file's cursor is behind what was sent, also after an error.
+
+    Args:
+        file: of this loop; what it has buffered is flushed first.
+        sock: non-blocking.
+        offset: where to begin.
+        count: how many bytes, or None for all.
+        wait: gives something to await until the socket is writable.
+
+    Raises:
+        asyncio.SendfileNotAvailableError: not for this file; nothing was sent.
+        OSError: the kernel says so.
+    """
+    handle = file.handle
+    handle.check_reading("read")
+    await file.flush()
+    mode, size, is_near = await handle.look()
+    if not stat.S_ISREG(mode):
+        raise asyncio.SendfileNotAvailableError("not a regular file")
+    if not is_near:
+        raise asyncio.SendfileNotAvailableError("sendfile(2) would wait for the server that has this file")
+    handle.check()
+    number = handle.number
+    end = size if count is None else offset + count
+    # The number stays open until this is done.
+    sending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    handle.watch(sending)
+    at = offset
+    try:
+        while at < end:
+            block = min(end - at, SENDFILE_BLOCK_BYTES)
+            await _warm(file, at, block)
+            done = await _send_block(sock, number, at, block, wait, at == offset)
+            if not done:
+                break
+            at += done
+        return at - offset
+    finally:
+        sending.set_result(None)
+        if not file.closed:
+            await file.seek(at)
+
+
+async def _send_block(
+    sock: socket.socket, number: int, at: int, size: int, wait: Callable[[], Awaitable[object]], is_first: bool
+) -> int:
+    while True:
+        try:
+            return os.sendfile(sock.fileno(), number, at, size)
+        except (BlockingIOError, InterruptedError):
+            await wait()
+        except ConnectionError:
+            raise
+        except OSError as exc:
+            if is_first:
+                raise asyncio.SendfileNotAvailableError("os.sendfile call failed") from exc
+            raise
+
+
+async def _warm(file: File, at: int, size: int) -> None:
+    """Have what is sent next in the page cache."""
+    probe = bytearray(1)
+    number = file.handle.number
+    try:
+        for place in (*range(at, at + size, PROBE_STEP_BYTES), at + size - 1):
+            os.preadv(number, [probe], place, os.RWF_NOWAIT)
+    except OSError:
+        # Not there (EAGAIN), or the file system cannot say; what is read now comes from there soon.
+        await file.pread(size, at)
+
+
+async def _copy_ours(file: File, offset: int, count: int | None, put: Callable[[bytes], Awaitable[object]]) -> int:
+    """Read from `offset` on, and await `put(data)` for each piece; returns the number of bytes.
+
+    The file's cursor is behind what was put, also after an error. A file without a position is read on.
+    """
+    file.handle.check_reading("read")
+    is_seekable = file.seekable()
+    if is_seekable:
+        await file.seek(offset)
+    total = 0
+    try:
+        while count is None or total < count:
+            data = await file.read(COPY_BYTES if count is None else min(COPY_BYTES, count - total))
+            if not data:
+                break
+            await put(data)
+            total += len(data)
+        return total
+    finally:
+        if is_seekable and not file.closed:
+            await file.seek(offset + total)
 
 
 def _check_ssl_socket(sock: Any) -> None:

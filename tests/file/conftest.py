@@ -13,6 +13,7 @@ import pytest
 import oneloop
 from oneloop import _native
 from tests.conftest import Reported, close_audited
+from tests.file.slow_filesystem import SlowFilesystem, mounted
 from tests.file.stand_in import StandIn
 
 # Which of the engines behaviour tests run on, one after the other; all of them if nothing is said.
@@ -64,3 +65,18 @@ def loop(engine: str, audit: None, reported: Reported) -> Iterator[asyncio.Abstr
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "file"
+
+
+@pytest.fixture(scope="module")
+def slow_filesystem(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowFilesystem]:
+    """One mount for all tests of a file, empty at first."""
+    with mounted(tmp_path_factory.mktemp("slow")) as filesystem:
+        yield filesystem
+
+
+@pytest.fixture
+def held(loop: Any) -> StandIn:
+    """Operations wait until the test lets them happen."""
+    engine = StandIn(loop, "now")
+    loop._files = engine
+    return engine

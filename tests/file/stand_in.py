@@ -126,6 +126,9 @@ class StandIn:
 
         return self._run("open", operation, os.close)
 
+    def open_at_once(self, path: bytes, flags: int, dir_fd: int) -> None:
+        """As of what is not in the cache."""
+
     def close(self, fd: int, clean: bool) -> Any:
         if self.busy[fd]:
             waiter = self.closings[fd] = self.loop.create_future()
@@ -176,6 +179,26 @@ class StandIn:
         with open(path, "rb") as file:
             return file.read()
 
+    def look(self, fd: int) -> Any:
+        def operation() -> tuple[int, int, int, bool]:
+            status = os.fstat(fd)
+            return status.st_mode, status.st_size, status.st_blksize, True
+
+        return self._run("look", operation, fd=fd)
+
+    def write_file(self, path: bytes, data: Any, flags: int, mode: int) -> Any:
+        """It goes step by step here, as for what is no regular file."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        future.set_result(None)
+        return future
+
+    def stat(self, path: bytes, follow_symlinks: bool, dir_fd: int) -> Any:
+        self.log.append("stat")
+        return os.stat(path, dir_fd=_at(dir_fd), follow_symlinks=follow_symlinks) if self.mode == "now" else None
+
+    def is_spent(self) -> bool:
+        return False
+
     def fallocate(self, fd: int, mode: int, offset: int, size: int) -> Any:
         assert mode == 0
         return self._run("fallocate", lambda: os.posix_fallocate(fd, offset, size), fd=fd)
@@ -213,6 +236,8 @@ class StandIn:
             return self._run("call", lambda: function(*args, **kwargs))
         finally:
             self.mode = mode
+
+    call_long = call
 
     def shut(self) -> None:
         self.held.clear()

@@ -1,4 +1,4 @@
-"""Binary files: the cursor and whose turn it is, what a cancelled call leaves, failing writes, the end."""
+"""Binary files: the cursor and whose turn it is, what a cancelled call leaves; how they end is in `test_binary_end`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,10 @@ from typing import Any
 import pytest
 
 from oneloop import files
+from tests.conftest import settle
 from tests.file.stand_in import StandIn
 
 pytestmark = pytest.mark.usefixtures("loop")
-
-
-@pytest.fixture
-def held(loop: Any) -> StandIn:
-    """Operations wait until the test lets them happen."""
-    engine = StandIn(loop, "now")
-    loop._files = engine
-    return engine
-
-
-async def ticks(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 # -- transfers ---------------------------------------------------------------------------------------
@@ -54,6 +42,40 @@ async def test_positional_calls_leave_the_cursor(path: Path) -> None:
             with pytest.raises(OSError, match="Invalid argument"):
                 await wrong
     assert path.read_bytes()[:10] == b"abcd\x04at 5\x09"
+
+
+async def test_more_reads_than_a_tick_has_time_for(path: Path) -> None:
+    path.write_bytes(bytes(1 << 20))
+    async with files.open(path, "rb") as file:
+        parts = await asyncio.gather(*(file.pread(1 << 20, offset) for offset in range(64)))
+    assert [len(part) for part in parts] == [(1 << 20) - offset for offset in range(64)]
+    contents = await asyncio.gather(*(files.read_file(path) for _ in range(64)))
+    assert {len(content) for content in contents} == {1 << 20}
+
+
+async def test_a_read_of_what_the_cache_has_in_part(path: Path) -> None:
+    content = os.urandom(1 << 20)
+    path.write_bytes(content)
+    async with files.open(path, "r+b") as file:
+        await file.fsync()
+        os.posix_fadvise(file.fileno(), 1 << 19, 1 << 19, os.POSIX_FADV_DONTNEED)
+        assert await file.pread(1 << 20, 0) == content
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_flushes_come_one_after_the_other(path: Path, is_cancelled: bool) -> None:
+    parts = [bytes([turn]) * (3 << 20) for turn in range(4)]
+    async with files.open(path, "wb", 4 << 20) as file:
+        for part in parts:
+            await file.write(part)
+            flushing = asyncio.ensure_future(file.flush())
+            await asyncio.sleep(0)
+            if is_cancelled:
+                flushing.cancel()
+            await file.write(b"after")
+            await file.flush()
+            await asyncio.wait([flushing])
+    assert path.read_bytes() == b"".join(part + b"after" for part in parts)
 
 
 async def test_appending_appends(path: Path) -> None:
@@ -157,14 +179,14 @@ async def test_a_pipe_is_read_as_it_comes() -> None:
     source, sink = os.pipe()
     async with files.open(source, "rb") as reader, files.open(sink, "wb") as writer:
         reading = asyncio.ensure_future(reader.readline())
-        await ticks()
+        await settle()
         assert not reading.done()
         await writer.write(b"one\ntwo\nth")
         await writer.flush()
         assert await reading == b"one\n"
         assert await reader.readline() == b"two\n"
         third = asyncio.ensure_future(reader.read(5))
-        await ticks()
+        await settle()
         await writer.write(b"ree")
         await writer.close()
         assert await third == b"three"
@@ -186,6 +208,65 @@ async def test_a_cancelled_read_of_a_pipe_loses_nothing(buffering: int) -> None:
         assert await reader.read(3) == b"one"
         os.close(sink)
         assert await reader.read() == b""
+
+
+async def test_a_cancelled_filling_of_a_buffer_loses_nothing_of_a_pipe() -> None:
+    source, sink = os.pipe()
+    async with files.open(source, "rb") as reader:
+        buffer = bytearray(100_000)
+        os.write(sink, b"one ")
+        with pytest.raises(TimeoutError):
+            await reader.readinto(buffer, timeout=0.01)
+        os.write(sink, b"two")
+        os.close(sink)
+        assert await reader.readinto(buffer) == 7
+        assert buffer[:7] == b"one two"
+
+
+async def test_a_cancelled_line_of_an_unbuffered_pipe_is_kept() -> None:
+    source, sink = os.pipe()
+    async with files.open(source, "rb", 0) as reader:
+        os.write(sink, b"one ")
+        with pytest.raises(TimeoutError):
+            await reader.readline(timeout=0.05)
+        os.write(sink, b"line\nnext")
+        os.close(sink)
+        assert await reader.readline() == b"one line\n"
+        assert await reader.readlines() == [b"next"]
+
+
+async def test_lines_of_an_unbuffered_file(path: Path) -> None:
+    path.write_bytes(b"one\ntwo\nthree")
+    async with files.open(path, "rb", 0) as file:
+        assert await file.readline() == b"one\n"
+        assert await file.tell() == 4
+        assert await file.readline(2) == b"tw"
+        assert await file.readlines() == [b"o\n", b"three"]
+
+
+async def test_truncating_comes_after_what_was_written(path: Path) -> None:
+    async with files.open(path, "wb") as file:
+        await file.write(b"0123456789")
+        assert await file.truncate(4) == 4
+        assert path.read_bytes() == b"0123"
+        await file.seek(2)
+        await file.write(b"x")
+        assert await file.truncate() == 3
+    assert path.read_bytes() == b"01x"
+
+
+async def test_syncing_does_not_wait_for_what_a_pipe_brings() -> None:
+    reader, writer = os.pipe()
+    async with files.open(reader, "rb") as file:
+        task = asyncio.ensure_future(file.read(1))
+        await settle()
+        task.cancel()
+        await asyncio.wait([task])
+        with pytest.raises(OSError, match="Invalid argument"):
+            await asyncio.wait_for(file.fsync(), 5)
+        os.write(writer, b"x")
+        assert await file.read(1) == b"x"
+    os.close(writer)
 
 
 async def test_closing_ends_a_read_that_waits() -> None:
@@ -213,15 +294,33 @@ async def test_a_cancelled_read_has_read_nothing(held: StandIn, path: Path) -> N
             await file.seek(10)
             held.mode = "held"
             task = asyncio.ensure_future(operation)
-            await ticks()
+            await settle()
             task.cancel()
             await asyncio.wait([task])
             held.mode = "now"
             assert task.cancelled()
             held.release()
-            await ticks()
+            await settle()
             assert await file.tell() == 10
         assert await file.read(3) == bytes([110, 111, 112])
+
+
+async def test_a_failed_read_has_read_nothing(held: StandIn, path: Path) -> None:
+    path.write_bytes(b"0123456789")
+    async with files.open(path, "rb") as file:
+        held.mode, held.limit_bytes = "held", 4
+        task = asyncio.ensure_future(file.read())
+        for _ in range(2):
+            await settle()
+            held.release()
+        await settle()
+        held.faults["read"] = [OSError(errno.EIO, "broken")]
+        held.release()
+        with pytest.raises(OSError, match="broken"):
+            await task
+        held.mode = "now"
+        assert await file.tell() == 0
+        assert await file.read() == b"0123456789"
 
 
 async def test_a_cancelled_write_is_written(held: StandIn, path: Path) -> None:
@@ -229,12 +328,12 @@ async def test_a_cancelled_write_is_written(held: StandIn, path: Path) -> None:
         await file.write(b"first ")
         held.mode = "held"
         task = asyncio.ensure_future(file.write(b"x" * 1_000_000))
-        await ticks()
+        await settle()
         task.cancel()
         await asyncio.wait([task])
         held.mode = "now"
         after = asyncio.ensure_future(file.write(b" last"))
-        await ticks()
+        await settle()
         assert not after.done()
         held.limit_bytes = 10
         held.release()
@@ -244,11 +343,26 @@ async def test_a_cancelled_write_is_written(held: StandIn, path: Path) -> None:
     assert path.read_bytes() == b"first " + b"x" * 1_000_000 + b" last"
 
 
+async def test_close_writes_the_rest_of_a_cancelled_write(held: StandIn, path: Path) -> None:
+    file = await files.open(path, "wb")
+    held.mode = "held"
+    task = asyncio.ensure_future(file.write(b"x" * 20_000))
+    await settle()
+    task.cancel()
+    await asyncio.wait([task])
+    held.mode, held.limit_bytes = "now", 1000
+    closing = asyncio.ensure_future(file.close())
+    await settle()
+    held.release()
+    await closing
+    assert path.read_bytes() == b"x" * 20_000
+
+
 async def test_a_cancelled_write_that_fails_is_tried_again(held: StandIn, path: Path) -> None:
     async with files.open(path, "wb") as file:
         held.mode = "held"
         task = asyncio.ensure_future(file.write(b"x" * 1_000_000))
-        await ticks()
+        await settle()
         task.cancel()
         await asyncio.wait([task])
         held.mode = "now"
@@ -259,20 +373,95 @@ async def test_a_cancelled_write_that_fails_is_tried_again(held: StandIn, path: 
     assert path.read_bytes() == b"x" * 1_000_000
 
 
+async def test_what_a_cancelled_write_writes_is_read_and_synced(held: StandIn, path: Path) -> None:
+    async with files.open(path, "w+b") as file:
+        held.mode = "held"
+        task = asyncio.ensure_future(file.write(b"x" * 1_000_000))
+        await settle()
+        task.cancel()
+        await asyncio.wait([task])
+        held.mode = "now"
+        others = [asyncio.ensure_future(other) for other in (file.pread(3, 999_997), file.fsync())]
+        await settle()
+        assert not any(other.done() for other in others)
+        assert "fsync" not in held.log
+        held.release()
+        assert await asyncio.gather(*others) == [b"xxx", None]
+
+
+async def test_a_failed_write_keeps_what_was_written_before_it(held: StandIn, path: Path) -> None:
+    async with files.open(path, "wb", 8192) as file:
+        await file.write(b"before")
+        held.mode, held.limit_bytes = "held", 4
+        task = asyncio.ensure_future(file.write(b"x" * 20_000))
+        await settle()
+        held.release()
+        await settle()
+        held.faults["write"] = [OSError(errno.EIO, "broken")]
+        held.release()
+        with pytest.raises(OSError, match="broken"):
+            await task
+        held.mode = "now"
+        assert await file.tell() == len(b"before")
+    assert path.read_bytes() == b"before"
+
+
+async def test_the_number_can_be_asked_for_in_the_middle_of_a_read(held: StandIn, path: Path) -> None:
+    path.write_bytes(b"abcdef")
+    async with files.open(path, "rb", 0) as file:
+        held.mode = "held"
+        task = asyncio.ensure_future(file.read(2))
+        await settle()
+        number = file.fileno()
+        held.release()
+        assert await task == b"ab"
+        held.mode = "now"
+        assert await file.read(2) == b"cd"
+        assert file.fileno() == number
+        assert os.lseek(number, 0, os.SEEK_CUR) == 4
+
+
 async def test_a_waiting_call_can_be_cancelled(held: StandIn, path: Path) -> None:
     path.write_bytes(b"abcdef")
     async with files.open(path, "rb", 0) as file:
         held.mode = "held"
         tasks = [asyncio.ensure_future(file.read(2)) for _ in range(4)]
-        await ticks()
+        await settle()
         tasks[1].cancel()
-        await ticks()
+        await settle()
         tasks[2].cancel()
         for _ in range(6):
             held.release()
-            await ticks()
+            await settle()
         assert [task.result() for task in (tasks[0], tasks[3])] == [b"ab", b"cd"]
         held.mode = "now"
+
+
+async def test_a_turn_that_comes_with_the_cancellation_is_passed_on(path: Path) -> None:
+    async with files.open(path, "wb") as file:
+        assert file.handle.take_turn()
+        task = asyncio.ensure_future(file.tell())
+        await settle()
+        file.handle.leave()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert await asyncio.wait_for(file.tell(), 5) == 0
+
+
+async def test_who_waits_behind_a_close_is_told(path: Path) -> None:
+    file = await files.open(path, "wb")
+    assert file.handle.take_turn()
+    closing = asyncio.ensure_future(file.close())
+    await settle()
+    late = [asyncio.ensure_future(call) for call in (file.tell(), file.write(b"x"), file.flush())]
+    await settle()
+    file.handle.leave()
+    await closing
+    for call in late:
+        with pytest.raises(ValueError, match="closed file"):
+            await call
+    assert path.read_bytes() == b""
 
 
 async def test_timeouts(held: StandIn, path: Path) -> None:
@@ -287,191 +476,3 @@ async def test_timeouts(held: StandIn, path: Path) -> None:
     held.release()
     await file.close()
     assert file.closed
-
-
-# -- failing writes ----------------------------------------------------------------------------------
-
-
-async def test_a_full_disk_is_told_and_nothing_is_forgotten() -> None:
-    """What is told when is io's way: at each flush, and at close, which closes."""
-    with open("/dev/full", "wb") as model:
-        file = await files.open("/dev/full", "wb")
-        for target in (model, file):
-            assert await outcome(target.write(b"x" * 100)) == 100
-            for _ in range(2):
-                with pytest.raises(OSError, match="No space left"):
-                    await outcome(target.flush())
-            with pytest.raises(OSError, match="No space left"):
-                await outcome(target.write(b"y" * 1_000_000))
-            with pytest.raises(OSError, match="No space left"):
-                await outcome(target.close())
-            assert target.closed
-            await outcome(target.close())
-
-
-async def outcome(result: Any) -> Any:
-    return await result if asyncio.iscoroutine(result) else result
-
-
-async def test_a_failed_flush_keeps_what_it_could_not_write(held: StandIn, path: Path) -> None:
-    async with files.open(path, "wb") as file:
-        await file.write(b"0123456789")
-        held.limit_bytes = 4
-        await file.flush()
-        await file.write(b"abc")
-        held.faults["write"] = [OSError(errno.EIO, "broken")]
-        with pytest.raises(OSError, match="broken"):
-            await file.flush()
-        assert await file.tell() == 13
-        await file.write(b"def")
-    assert path.read_bytes() == b"0123456789abcdef"
-
-
-# -- the end -----------------------------------------------------------------------------------------
-
-
-async def test_close_is_shielded_and_happens_once(held: StandIn, path: Path) -> None:
-    file = await files.open(path, "wb")
-    await file.write(b"x" * 10)
-    held.mode = "held"
-    closing = [asyncio.ensure_future(file.close()) for _ in range(3)]
-    await ticks()
-    closing[0].cancel()
-    await ticks()
-    assert closing[0].cancelled()
-    for _ in range(3):
-        held.release()
-        await ticks()
-    await asyncio.gather(*closing[1:])
-    assert held.log.count("close") == 1
-    assert path.read_bytes() == b"x" * 10
-    await file.close()
-
-
-async def test_the_number_stays_open_until_the_last_operation(held: StandIn, path: Path) -> None:
-    path.write_bytes(b"x" * 10)
-    file = await files.open(path, "rb")
-    held.mode = "held"
-    reading = asyncio.ensure_future(file.pread(10, 0))
-    await ticks()
-    reading.cancel()
-    closing = asyncio.ensure_future(file.close())
-    await ticks()
-    assert "close" not in held.log
-    held.mode = "now"
-    held.release()
-    await closing
-    assert held.log[-2:] == ["read", "close"]
-
-
-async def test_a_failing_close_is_told(held: StandIn, path: Path) -> None:
-    for mode in ("now", "later"):
-        file = await files.open(path, "wb")
-        number = file._descriptor.number
-        held.mode = mode
-        held.faults["close"] = [OSError(errno.EIO, "late news")]
-        with pytest.raises(OSError, match="late news"):
-            await file.close()
-        assert file.closed
-        held.mode = "now"
-        os.close(number)
-
-
-@pytest.mark.parametrize("buffering", [-1, 0])
-async def test_a_closed_file_says_so(path: Path, buffering: int) -> None:
-    file: Any = await files.open(path, "w+b", buffering)
-    await file.close()
-    await file.close()
-    for name, arguments in {
-        "read": (),
-        "readall": (),
-        "readline": (),
-        "readlines": (),
-        "readinto": (bytearray(1),),
-        "write": (b"x",),
-        "writelines": ([b"x"],),
-        "seek": (0,),
-        "tell": (),
-        "truncate": (),
-        "flush": (),
-        "fsync": (),
-        "fdatasync": (),
-        "pread": (1, 0),
-        "pwrite": (b"x", 0),
-        "readv": ([bytearray(1)], 0),
-        "writev": ([b"x"], 0),
-    }.items():
-        with pytest.raises(ValueError, match="I/O operation on closed file"):
-            await getattr(file, name)(*arguments)
-    for name in ("fileno", "isatty", "readable", "writable", "seekable", "__aiter__"):
-        with pytest.raises(ValueError, match="I/O operation on closed file"):
-            getattr(file, name)()
-    with pytest.raises(ValueError, match="I/O operation on closed file"):
-        async with file:
-            pass
-
-
-async def test_syncing(path: Path) -> None:
-    async with files.open(path, "wb") as file:
-        await file.write(b"x")
-        await file.fsync()
-        assert path.read_bytes() == b"x"
-        await file.write(b"y")
-        await file.fdatasync()
-        assert path.read_bytes() == b"xy"
-
-
-@pytest.mark.parametrize("wrong", ["text", 3, None])
-async def test_what_is_not_bytes_is_refused(path: Path, wrong: Any) -> None:
-    async with files.open(path, "w+b") as file:
-        with pytest.raises(TypeError, match="a bytes-like object is required, not"):
-            await file.write(wrong)
-        with pytest.raises(TypeError, match=r"readinto\(\) argument must be read-write bytes-like object, not"):
-            await file.readinto(wrong)
-        with pytest.raises(TypeError, match="not bytes"):
-            await file.readinto(b"xyz")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("before", [0, 1, 3])
-@pytest.mark.parametrize("size", [3, 4, 5, 8, 9])
-async def test_what_fills_the_buffer_goes_when_open_lets_it_go(path: Path, engine: str, before: int, size: int) -> None:
-    theirs = path.with_name("model")
-    with theirs.open("ab", 4) as model:
-        model.write(b"a" * before)
-        model.write(b"b" * size)
-        async with files.open(path, "ab", 4) as file:
-            await file.write(b"a" * before)
-            await file.write(b"b" * size)
-            assert path.stat().st_size == theirs.stat().st_size
-            assert await file.tell() == model.tell()
-
-
-@pytest.mark.parametrize("reader", ["read", "readline", "peek"])
-async def test_what_a_finished_pwrite_has_written_is_read(path: Path, reader: str) -> None:
-    """Whatever was read ahead before it or while it went on."""
-    old, new = b"old line\n" * 2000, b"new line\n" * 2000
-    for steps in range(8):
-        path.write_bytes(old)
-        async with files.open(path, "r+b") as file:
-            first = await file.readline()
-            writing = asyncio.create_task(file.pwrite(new, 0))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            got = b"" if reader == "peek" else await getattr(file, reader)(9)
-            if reader == "peek":
-                await file.peek(9)
-            assert await writing == len(new)
-            assert (first, got in (b"", old[:9], new[:9])) == (old[:9], True)
-            assert await file.read() == new[9 + len(got) :], steps
-
-
-@pytest.mark.parametrize("mode", ["rb", "r"])
-@pytest.mark.parametrize("hint", [-1, 0, 1, 5, 6, 7, 11, 12, 13, 100, None])
-async def test_readlines_stops_where_open_does(path: Path, mode: str, hint: int | None) -> None:
-    path.write_bytes(b"first\nsecond\nthird\n" * 2)
-    with open(path, mode) as model:
-        expected = model.readlines(hint) if hint is not None else model.readlines()
-        rest = model.read()
-    async with files.open(path, mode) as file:
-        assert await file.readlines(hint) == expected
-        assert await file.read() == rest

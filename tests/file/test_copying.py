@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from oneloop import files
-from oneloop.files import transfer
+from oneloop.files import copying
 from tests.file.models import awaited, cancelled_after, outcome, plant, snapshot
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -99,7 +99,7 @@ async def test_every_way_copies_everything(tmp_path: Path, monkeypatch: pytest.M
 
     for name in refused:
         monkeypatch.setattr(fcntl if name == "ioctl" else os, name, refuse)
-    monkeypatch.setattr(transfer, "PIECE_BYTES", 100_000)
+    monkeypatch.setattr(copying, "PIECE_BYTES", 100_000)
     content = os.urandom(1_234_567)
     (tmp_path / "source").write_bytes(content)
     await files.copyfile(tmp_path / "source", tmp_path / "target")
@@ -187,17 +187,17 @@ async def test_move_into_itself(tmp_path: Path) -> None:
 async def test_cancelled_copies_end_between_two_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    monkeypatch.setattr(transfer, "PIECE_BYTES", 4096)
-    monkeypatch.setattr(transfer, "_is_cloned", lambda source, target: False)
+    monkeypatch.setattr(copying, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(copying, "_is_cloned", lambda source, target: False)
     source = tmp_path / "source"
     source.write_bytes(bytes(50_000_000))
     target = tmp_path / "target"
-    copying = asyncio.ensure_future(files.copyfile(source, target))
+    under_way = asyncio.ensure_future(files.copyfile(source, target))
     while not target.exists() or not target.stat().st_size:
         await asyncio.sleep(0)
-    copying.cancel()
+    under_way.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await copying
+        await under_way
     length = target.stat().st_size
     assert length < 50_000_000
     await asyncio.sleep(0.01)

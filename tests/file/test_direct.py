@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,3 +89,43 @@ async def test_what_has_no_direct_io(tmp_path: Path) -> None:
     assert caught.value.filename == str(tmp_path / "missing")
     with pytest.raises(OSError, match="Bad file descriptor"):
         await files.direct_alignment(12345)
+
+
+async def opened_direct(path: Path, mode: str) -> Any:
+    try:
+        return await files.open(path, mode, direct=True)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        pytest.skip("this filesystem has no O_DIRECT")
+
+
+@pytest.mark.engines_only("its buffers lie where Python puts them")
+async def test_a_direct_file_is_read_to_its_end(path: Path) -> None:
+    content = os.urandom(10_000)
+    path.write_bytes(content)
+    async with await opened_direct(path, "rb") as file:
+        assert await file.read() == content
+        assert await file.read() == b""
+        for start in (4096, 8192):
+            assert await file.seek(start) == start
+            assert await file.read() == content[start:]
+            assert await file.pread(8192, start) == content[start : start + 8192]
+        buffer = files.aligned_buffer(12_288)
+        await file.seek(0)
+        assert await file.readinto(buffer) == 10_000
+        assert buffer[:10_000] == content
+        assert await file.tell() == 10_000
+
+
+@pytest.mark.engines_only("its buffers lie where Python puts them")
+async def test_a_direct_file_is_written(path: Path) -> None:
+    content = os.urandom(8192)
+    buffer = files.aligned_buffer(8192)
+    buffer[:] = content
+    async with await opened_direct(path, "w+b") as file:
+        assert await file.write(buffer) == 8192
+        assert await file.pwrite(buffer[:4096], 8192) == 4096
+        assert await file.tell() == 8192
+        assert await file.read() == content[:4096]
+    assert path.read_bytes() == content + content[:4096]

@@ -14,6 +14,7 @@ import pytest
 
 import oneloop
 from oneloop import files
+from oneloop.files import opening
 from tests.file.conftest import use_engine
 
 pytestmark = pytest.mark.usefixtures("loop")
@@ -237,13 +238,41 @@ async def test_unclosed_files_are_told_of_and_closed(path: Path) -> None:
     for mode, name in (("w", "TextFile"), ("wb", "BinaryFile")):
         file: Any = await files.open(path, mode)
         await file.write("kept" if mode == "w" else b"kept")
-        number = file._binary._descriptor.number if mode == "w" else file._descriptor.number
+        number = file.buffer.handle.number if mode == "w" else file.handle.number
         with pytest.warns(ResourceWarning, match=f"unclosed file <oneloop.files.{name} name="):
             del file
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(number)
         # Nothing is lost silently.
         assert path.read_bytes() == b"kept"
+
+
+async def test_an_unclosed_file_is_written_to_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file: Any = await files.open(path, "wb")
+    await file.write(b"0123456789")
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: whole(fd, data[:3], offset))
+    with pytest.warns(ResourceWarning, match="unclosed file"):
+        del file
+    assert path.read_bytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("mode", ["r", "rb"])
+async def test_a_file_that_cannot_be_made_is_closed_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    path.write_bytes(b"content")
+    for name in ("TextFile", "BinaryFile"):
+        monkeypatch.setattr(opening, name, fail)
+    with pytest.raises(MemoryError):
+        await files.open(path, mode)
+    # The kernel knows the path now, and it is opened at once.
+    await files.stat(path)
+    with pytest.raises(MemoryError):
+        await files.open(path, mode)
 
 
 def test_a_loop_of_another_kind_is_refused(path: Path) -> None:

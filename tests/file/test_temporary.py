@@ -200,3 +200,21 @@ async def test_a_write_that_is_cancelled_while_a_spooled_file_moves(tmp_path: Pa
             await file.seek(0)
             content = await file.read()
             assert content == (b"two" if steps == 0 and task.cancelled() else b"one,two"), steps
+
+
+async def test_a_moved_spooled_file_goes_on_where_it_was() -> None:
+    for mode, content in (("w+b", b"0123456789"), ("w+", "0123456789")):
+        async with files.SpooledTemporaryFile(100, mode) as file:
+            await file.write(content)
+            await file.seek(4)
+            await file.rollover()
+            assert await file.tell() == 4
+            assert await file.read() == content[4:]
+
+
+async def test_a_file_whose_name_stays_is_closed(loop: Any, tmp_path: Path) -> None:
+    loop._files = engine = StandIn(loop)
+    engine.faults["open"] = [OSError(errno.EOPNOTSUPP, "no unnamed files")]
+    engine.faults["unlink"] = [OSError(errno.EIO, "broken")]
+    with pytest.raises(OSError, match="broken"):
+        await files.TemporaryFile(dir=tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import io
 import os
 from pathlib import Path
@@ -158,6 +159,68 @@ async def test_what_was_read_ahead_is_lost_to_buffer_alone(path: Path) -> None:
         assert await file.readline() == "two\n"
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8", "utf-16", "euc-jp", "shift-jis"])
+async def test_a_wrong_byte_in_a_long_text_is_told_of_the_whole(path: Path, encoding: str) -> None:
+    letter = "a" if encoding == "ascii" else "\u3042"
+    data = ("a" + letter * 100_000).encode(encoding) + b"\xff"
+    path.write_bytes(data)
+    with pytest.raises(UnicodeDecodeError) as expected:
+        codecs.getincrementaldecoder(encoding)().decode(data, True)
+    with pytest.raises(UnicodeDecodeError) as told:
+        await files.read_text(path, encoding)
+    assert str(told.value) == str(expected.value)
+    assert told.value.object == data
+
+
+async def test_a_long_text_that_breaks_off(path: Path) -> None:
+    data = ("aaa" + "\u3042" * 65_534).encode("euc-jp") + b"\xa4"
+    assert len(data) % (64 * 1024) == 0
+    path.write_bytes(data)
+    with pytest.raises(UnicodeDecodeError, match="incomplete multibyte sequence"):
+        await files.read_text(path, "euc-jp")
+
+
+@pytest.mark.parametrize("newline", [None, "", "\n", "\r", "\r\n"])
+async def test_a_short_text_is_read_whole_as_by_open(path: Path, newline: str | None) -> None:
+    for content in (b"a\r\nb\rc\n", b"a\nb\n", b"a\r", "\u3042\n".encode()):
+        path.write_bytes(content)
+        with open(path, encoding="utf-8", newline=newline) as model:
+            expected = (model.read(), model.newlines)
+        # The kernel has it in its cache the second time.
+        for _ in range(2):
+            async with files.open(path, encoding="utf-8", newline=newline) as file:
+                assert (await file.read(), file.newlines) == expected
+
+
+async def test_what_the_decoder_keeps_back_is_not_lost(path: Path) -> None:
+    path.write_bytes(b"a" * 8191 + b"\rb")
+    async with files.open(path, encoding="utf-8") as file:
+        assert await file.read(8191) == "a" * 8191
+        assert await file.read() == "\nb"
+
+
+async def test_a_carriage_return_ends_a_buffered_line(path: Path) -> None:
+    async with files.open(path, "w", 1, encoding="utf-8") as file:
+        await file.write("line\r")
+        assert path.read_bytes() == b"line\r"
+
+
+async def test_a_write_goes_where_buffer_has_read_to(path: Path) -> None:
+    contents = []
+    path.write_bytes(b"one\ntwo\nthree\n")
+    model: Any
+    with open(path, "r+", encoding="utf-8") as model:
+        model.buffer.readline()
+        model.write("TWO")
+    contents.append(path.read_bytes())
+    path.write_bytes(b"one\ntwo\nthree\n")
+    async with files.open(path, "r+", encoding="utf-8") as file:
+        await file.buffer.readline()
+        await file.write("TWO")
+    contents.append(path.read_bytes())
+    assert contents == [b"one\nTWO\nthree\n"] * 2
+
+
 async def test_an_encoding_error_writes_nothing(path: Path) -> None:
     async with files.open(path, "w", encoding="ascii") as file:
         await file.write("fine ")
@@ -232,3 +295,15 @@ async def test_a_full_disk_is_told() -> None:
         with pytest.raises(OSError, match="No space left"):
             await call()
     assert file.closed
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+@pytest.mark.parametrize("newline", [None, "", "\n", "\r", "\r\n"])
+async def test_line_ends_of_a_long_text(path: Path, newline: str | None, end: str) -> None:
+    path.write_bytes(f"a{end}b".encode() * 50_000)
+    with open(path, encoding="utf-8", newline=newline) as blocking:
+        expected = blocking.read()
+        assert await files.read_text(path, "utf-8", newline=newline) == expected
+        async with files.open(path, encoding="utf-8", newline=newline) as file:
+            assert await file.read() == expected
+            assert file.newlines == blocking.newlines

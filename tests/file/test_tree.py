@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from oneloop import files
-from oneloop.files import tree, walking
+from oneloop.files import trees
 from tests.file.models import awaited, cancelled_after, outcome, plant
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -123,7 +123,7 @@ async def test_cancelled_scandir_closes_the_directory(large: Path) -> None:
 
 async def test_directory_is_read_by_one_task_at_a_time(large: Path, engine: str) -> None:
     async with files.scandir(large) as entries:
-        for _ in range(tree.BATCH):
+        for _ in range(trees.BATCH):
             await anext(entries)
         results = await asyncio.gather(anext(entries), anext(entries), return_exceptions=True)
         if engine not in ("now", "later", "mixed"):
@@ -139,7 +139,7 @@ async def test_directory_is_read_by_one_task_at_a_time(large: Path, engine: str)
 async def test_walk_is_os_walk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topdown: bool, followlinks: bool, batch: int
 ) -> None:
-    monkeypatch.setattr(walking, "BATCH", batch)
+    monkeypatch.setattr(trees, "BATCH", batch)
     plant(tmp_path)
     tops: list[Any] = [
         str(tmp_path),
@@ -178,7 +178,7 @@ async def test_walk_can_be_pruned_ordered_and_extended(tmp_path: Path) -> None:
 
 
 async def test_tree_that_changes_while_it_is_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "BATCH", 1)
+    monkeypatch.setattr(trees, "BATCH", 1)
     plant(tmp_path)
     errors: list[OSError] = []
     seen = []

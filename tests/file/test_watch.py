@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from oneloop import files
-from oneloop.files import Change, inotify, watch
+from oneloop.files import Change, watch
+from oneloop.files.watching import IN_OVERFLOW, Queue, RawEvent
 from tests.file.models import cancelled_after, plant
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -185,17 +186,17 @@ async def test_file_is_watched(tmp_path: Path) -> None:
 async def test_overflow_is_told_and_new_directories_are_watched_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real_read = inotify.Queue.read_nowait
+    real_read = Queue.read_nowait
     lost: list[Any] = []
 
-    def read_nowait(queue: inotify.Queue) -> list[inotify.RawEvent]:
+    def read_nowait(queue: Queue) -> list[RawEvent]:
         events = real_read(queue)
         if events and not lost:
             lost.extend(events)
-            return [inotify.RawEvent(-1, inotify.OVERFLOW, 0, b"")]
+            return [RawEvent(-1, IN_OVERFLOW, 0, b"")]
         return events
 
-    monkeypatch.setattr(inotify.Queue, "read_nowait", read_nowait)
+    monkeypatch.setattr(Queue, "read_nowait", read_nowait)
     async with watch(tmp_path, recursive=True) as watching:
         (tmp_path / "unseen").mkdir()
         assert await drain(watching, tmp_path) == [(Change.OVERFLOW, ".")]
@@ -220,10 +221,10 @@ async def test_errors(tmp_path: Path) -> None:
 async def test_exhausted_watches_have_the_path_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with watch(tmp_path, recursive=True) as watching:
 
-        def add(queue: inotify.Queue, path: bytes, mask: int) -> int:
+        def add(queue: Queue, path: bytes, mask: int) -> int:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(inotify.Queue, "add", add)
+        monkeypatch.setattr(Queue, "add", add)
         (tmp_path / "new").mkdir()
         with pytest.raises(OSError, match="No space left") as caught:
             await anext(watching)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import stat
 import struct
 import threading
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +354,42 @@ async def test_timeouts(path: Path) -> None:
     assert await files.write_file(path, b"1", atomic=True, timeout=10) == 1
 
 
+@pytest.mark.filterwarnings("error")
+async def test_a_timeout_is_checked_when_it_is_given(path: Path) -> None:
+    path.write_bytes(b"cached")
+    assert await files.read_file(path) == b"cached"
+    calls: list[Callable[[Any], Any]] = [
+        lambda timeout: files.read_file(path, timeout=timeout),
+        lambda timeout: files.stat(path, timeout=timeout),
+        lambda timeout: files.write_file(path, b"new", timeout=timeout),
+        lambda timeout: files.Path(path).read_bytes(timeout=timeout),
+        lambda timeout: anext(files.walk(path, timeout=timeout)),
+        lambda timeout: anext(files.glob(f"{path}*", timeout=timeout)),
+        lambda timeout: anext(files.scandir(path.parent, timeout=timeout)),
+    ]
+    refused: list[Any] = ["1", 1j, [1], Decimal(1)]
+    for timeout in refused:
+        kind = type(timeout).__name__
+        for call in calls:
+            with pytest.raises(TypeError, match=f"^timeout must be a number of seconds or None, not '{kind}'$"):
+                await call(timeout)
+    assert path.read_bytes() == b"cached"
+    # What needs no wait is in time; the rest is as asyncio.timeout has it.
+    accepted: list[Any] = [True, 1.5, Fraction(3, 2), 60, math.inf]
+    for timeout in accepted:
+        assert await files.read_file(path, timeout=timeout) == b"cached"
+
+
+@pytest.mark.engines_only("the stand-in blocks in open()")
+@pytest.mark.parametrize("timeout", [0, -1, math.nan])
+async def test_a_timeout_that_is_over_ends_what_waits(tmp_path: Path, timeout: float) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(TimeoutError):
+        await files.read_file(tmp_path / "fifo", timeout=timeout)
+    # A thread that waits in open(2) all the same ends when the other end comes.
+    os.close(os.open(tmp_path / "fifo", os.O_RDWR | os.O_NONBLOCK))
+
+
 async def test_many_at_once(tmp_path: Path) -> None:
     names = [tmp_path / str(number) for number in range(200)]
     await asyncio.gather(*(files.write_file(name, name.name.encode() * 1000) for name in names))
@@ -439,8 +479,8 @@ async def test_what_cannot_be_kept_lets_nobody_in(
         found = fstat(fd)
         return os.stat_result([*found[:4], found.st_uid + 1, found.st_gid + 1, *found[6:]])
 
-    monkeypatch.setattr("oneloop.files.resembling.os.fchown", fchown)
-    monkeypatch.setattr("oneloop.files.resembling.os.fstat", of_another)
+    monkeypatch.setattr("oneloop.files.whole.os.fchown", fchown)
+    monkeypatch.setattr("oneloop.files.whole.os.fstat", of_another)
     await files.write_file(path, b"new", atomic=True)
     monkeypatch.undo()
     assert asked == [(status.st_uid, -1), (-1, status.st_gid)]
@@ -450,8 +490,8 @@ async def test_what_cannot_be_kept_lets_nobody_in(
 async def test_a_list_without_its_group(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(b"old")
     set_or_skip(path, "system.posix_acl_access", FORBIDS)
-    monkeypatch.setattr("oneloop.files.resembling._gave", lambda fd, owner, group: group == -1)
-    monkeypatch.setattr("oneloop.files.resembling.os.fstat", lambda fd: os.stat_result([0] * 4 + [-5, -5] + [0] * 4))
+    monkeypatch.setattr("oneloop.files.whole._gave", lambda fd, owner, group: group == -1)
+    monkeypatch.setattr("oneloop.files.whole.os.fstat", lambda fd: os.stat_result([0] * 4 + [-5, -5] + [0] * 4))
     await files.write_file(path, b"new", atomic=True)
     monkeypatch.undo()
     expected = acl_of((0x01, 6, NOBODY), (0x02, 0, 12345), (0x04, 0, NOBODY), (0x10, 4, NOBODY), (0x20, 4, NOBODY))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
 import socket
 import weakref
@@ -310,3 +311,23 @@ def test_a_thousand_unclosed_loops(loop_factory: LoopFactory, recwarn: pytest.Wa
         del made, handle
         gc.collect(1)
     recwarn.clear()
+
+
+def test_the_collector_runs_while_a_pipes_transport_is_made(loop: Any) -> None:
+    """Before Python 3.13 it may, for the instance's dictionary, when there is nothing else of the instance yet."""
+
+    async def connect() -> None:
+        for _ in range(20):
+            reading, writing = os.pipe()
+            reader, _ = await loop.connect_read_pipe(asyncio.Protocol, os.fdopen(reading, "rb"))
+            writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(writing, "wb"))
+            writer.close()
+            reader.close()
+
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        loop.run_until_complete(connect())
+        loop.run_until_complete(asyncio.sleep(0))
+    finally:
+        gc.set_threshold(*before)

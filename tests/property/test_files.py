@@ -87,7 +87,8 @@ class Model:
         if name == "readinto":
             buffer = bytearray(max(0, arguments[0]))
             return outcome(lambda: (file.readinto(buffer), bytes(buffer)))
-        if sys.version_info < (3, 13) and name.startswith(("read", "next")) and file.writable():
+        is_older = sys.version_info < (3, 13) and name.startswith(("read", "next"))
+        if is_older and file.writable() and file.readable():
             # Text that was written and not yet flushed was not seen by reading.
             outcome(file.flush)
         if name == "next":

@@ -1,8 +1,9 @@
-"""The native `ReadAhead` and `Lines` do what their twins in Python do."""
+"""The native `ReadAhead` does what its twin in Python does, and lines are those of the built-in `open()`."""
 
 from __future__ import annotations
 
-import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -10,20 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oneloop
-from oneloop import _native
-from oneloop.files.readahead import ReadAhead, lines_of
+from oneloop import _native, files
+from tests.property.readahead_twin import ReadAhead
 
-BYTES = st.binary(max_size=12) | st.sampled_from([b"\n", b"\r", b"a\nb\n", b"\r\n", b"no end"])
-TEXT = st.text(max_size=12) | st.sampled_from(["\n", "\r", "a\nb\n", "\r\n", "no end", "\u00e9\n", "\U0001f40d"])
+# What is long is not joined before its line ends.
+LONG = "0123456789" * 1700
+BYTES = st.binary(max_size=12) | st.sampled_from([b"\n", b"\r", b"a\nb\n", b"\r\n", b"no end", LONG.encode()])
+TEXT = st.text(max_size=12) | st.sampled_from(
+    ["\n", "\r", "a\nb\n", "\r\n", "no end", "\u00e9\n", "\U0001f40d", "\u00e9\r", LONG, LONG + "\u00e9"]
+)
 STEPS = st.one_of(
     st.tuples(st.just("take"), st.integers(-1, 9)),
-    st.tuples(st.just("take_line"), st.integers(-1, 9)),
+    st.tuples(st.just("take_line"), st.integers(-1, 9) | st.just(-1) | st.integers(30_000, 40_000)),
     st.tuples(st.just("move"), st.integers(-9, 9)),
     st.tuples(st.sampled_from(["peek", "clear"])),
 )
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r", b"\n", b"\r"])
+@pytest.mark.parametrize("newline", ["\n", "\r", "\r\n", "", b"\n", b"\r", b"\r\n"])
 def test_twins(newline: str | bytes) -> None:
     content: Any = TEXT if isinstance(newline, str) else BYTES
 
@@ -79,8 +84,8 @@ def test_text_fed_as_bytes(steps: list[tuple[bytes, int]]) -> None:
         assert native.take(size // 2) == twin.take(size // 2)
 
 
-@pytest.mark.parametrize("wrong", ["", "\r\n", "x", b"xy", 5, None])
-def test_other_newlines_are_for_the_twin(wrong: Any) -> None:
+@pytest.mark.parametrize("wrong", ["\n\r", "\n\n", "x", b"xy", 5, None])
+def test_there_are_no_other_newlines(wrong: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         _native.ReadAhead(wrong)
 
@@ -90,67 +95,35 @@ def test_feeding_what_is_neither_bytes_nor_str() -> None:
         _native.ReadAhead("\n").feed([])  # type: ignore[arg-type]
 
 
-class Source:
-    """Pieces, as a file would read them."""
+@settings(max_examples=60, deadline=None)
+@given(st.lists(TEXT, max_size=10), st.sampled_from([None, "", "\n", "\r", "\r\n"]), st.integers(1, 30))
+def test_lines_are_those_of_a_file(pieces: list[str], newline: str | None, buffering: int) -> None:
+    async def main(path: Path) -> list[str]:
+        async with files.open(path, buffering=buffering + 1, encoding="utf-8", newline=newline) as file:
+            return [line async for line in file]
 
-    def __init__(self, pieces: list[str]) -> None:
-        self.pieces = pieces
-        self.ahead = _native.ReadAhead("\n")
-
-    async def _next_line(self) -> str:
-        while (line := self.ahead.take_line()) is None:
-            if not self.pieces:
-                return self.ahead.take()
-            self.ahead.feed(self.pieces.pop(0))
-            await asyncio.sleep(0)
-        return line
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "lines")
+        path.write_bytes("".join(pieces).encode())
+        with open(path, encoding="utf-8", newline=newline) as blocking:
+            assert oneloop.run(main(path)) == list(blocking)
 
 
-def lines(pieces: list[str]) -> Any:
-    source = Source(list(pieces))
-    return lines_of(source, source.ahead)  # type: ignore[arg-type]
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(TEXT, max_size=10))
-def test_lines_are_those_of_a_file(pieces: list[str]) -> None:
-    async def main() -> list[str]:
-        return [line async for line in lines(pieces)]
-
-    text = "".join(pieces)
-    *whole, rest = text.split("\n")
-    assert oneloop.run(main()) == [line + "\n" for line in whole] + ([rest] if rest else [])
-
-
-def test_awaitables_that_cross() -> None:
+def test_awaitables_that_cross(tmp_path: Path) -> None:
     """Each awaitable has its own line, whichever is awaited first, and only once."""
+    path = tmp_path / "lines"
+    path.write_text("a\nb\nc\nd\n")
 
     async def main() -> None:
-        there = lines(["a\nb\nc\nd\n"])
-        assert await anext(there) == "a\n"
-        second, third, fourth = anext(there), anext(there), anext(there)
-        assert [await fourth, await second, await third] == ["d\n", "b\n", "c\n"]
-        for used in (second, third):
-            with pytest.raises(RuntimeError, match="already awaited line"):
-                await used
-        with pytest.raises(StopAsyncIteration):
-            await anext(there)
-
-    oneloop.run(main())
-
-
-def test_the_exception_is_not_shared_with_who_keeps_it() -> None:
-    async def main() -> None:
-        there = lines(["first\na\nb\nc\n"])
-        assert await anext(there) == "first\n"
-        kept = []
-        for _ in range(3):
-            step = anext(there).__await__()
-            try:
-                next(step)
-            except StopIteration as stop:
-                kept.append(stop)
-        assert [stop.value for stop in kept] == ["a\n", "b\n", "c\n"]
-        assert len({id(stop) for stop in kept}) == 3
+        async with files.open(path) as file:
+            there = aiter(file)
+            assert await anext(there) == "a\n"
+            second, third, fourth = anext(there), anext(there), anext(there)
+            assert [await fourth, await second, await third] == ["d\n", "b\n", "c\n"]
+            for used in (second, third):
+                with pytest.raises(RuntimeError, match="already awaited line"):
+                    await used
+            with pytest.raises(StopAsyncIteration):
+                await anext(there)
 
     oneloop.run(main())

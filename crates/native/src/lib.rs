@@ -20,6 +20,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ffi::recycled::install::<event_loop::Handle>(module.py());
     ffi::recycled::install::<event_loop::TimerHandle>(module.py());
     ffi::recycled::install::<file::Line>(module.py());
+    ffi::recycled::install::<file::Operation>(module.py());
+    ffi::awaitable::install_steps::<file::Operation>(module.py());
     ffi::awaitable::install_ready::<file::Line>(module.py());
     ffi::awaitable::install_ready::<file::Lines>(module.py());
     ffi::awaitable::install_iterate::<file::Lines>(module.py());
@@ -40,7 +42,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::Files>()?;
     module.add_class::<file::ReadAhead>()?;
     module.add_class::<file::Lines>()?;
+    module.add_class::<file::FileHandle>()?;
+    module.add_class::<file::FastFile>()?;
+    file::add_methods(module.py())?;
     module.add_function(wrap_pyfunction!(file::wait_for_file_calls, module)?)?;
+    module.add_function(wrap_pyfunction!(file::learn_filesystem, module)?)?;
+    module.add_function(wrap_pyfunction!(ffi::utf8::decode_utf8, module)?)?;
+    module.add_function(wrap_pyfunction!(ffi::utf8::join_text, module)?)?;
+    module.add_function(wrap_pyfunction!(ffi::utf8::join_bytes, module)?)?;
     aio::add_classes(module)?;
     transport::add_methods(module.py())?;
     event_loop::add_methods(module.py())

@@ -11,8 +11,7 @@ from oneloop.files.binary import BinaryFile
 from oneloop.files.copying import copy, copy2, copyfile, copymode, copystat, copytree, move
 from oneloop.files.direct import DirectAlignment, aligned_buffer, direct_alignment
 from oneloop.files.engine import EngineInfo, engine_info, use_engine
-from oneloop.files.entry import DirEntry
-from oneloop.files.metadata import (
+from oneloop.files.names import (
     access,
     chmod,
     chown,
@@ -29,39 +28,35 @@ from oneloop.files.metadata import (
     ismount,
     lchown,
     lexists,
+    link,
     listxattr,
     lstat,
-    readlink,
-    realpath,
-    removexattr,
-    samefile,
-    setxattr,
-    stat,
-    statvfs,
-    truncate,
-    utime,
-)
-from oneloop.files.naming import (
-    link,
     makedirs,
     mkdir,
+    readlink,
+    realpath,
     remove,
     removedirs,
+    removexattr,
     rename,
     renames,
     replace,
     rmdir,
+    samefile,
+    setxattr,
+    stat,
+    statvfs,
     symlink,
+    truncate,
     unlink,
+    utime,
 )
 from oneloop.files.opening import Opening, open  # noqa: A004 - the built-in's other half
-from oneloop.files.path import Path
-from oneloop.files.path_info import PathInfo
+from oneloop.files.path import Path, PathInfo
 from oneloop.files.temporary import NamedTemporaryFile, SpooledTemporaryFile, TemporaryDirectory, TemporaryFile
 from oneloop.files.text import TextFile
-from oneloop.files.tree import ScandirIterator, glob, listdir, rmtree, scandir
+from oneloop.files.trees import DirEntry, ScandirIterator, glob, listdir, rmtree, scandir, walk
 from oneloop.files.unbuffered import UnbufferedFile
-from oneloop.files.walking import walk
 from oneloop.files.watching import Change, Event, Watch, watch
 from oneloop.files.whole import read_file, read_text, write_file, write_text
 

@@ -6,12 +6,13 @@ of the characters that come out the program has had already. Pure arithmetic on 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import codecs
 
-__all__ = ["Chunk", "Place", "known", "tell", "unpack"]
+__all__ = ["Chunk", "History", "Place", "tell", "unpack"]
 
 
 class Chunk(NamedTuple):
@@ -54,28 +55,39 @@ def unpack(number: int) -> Place:
     return Place(position, flags, feed_bytes, bool(is_end), skip_chars)
 
 
-def known(chunks: list[Chunk], remaining: int) -> list[Chunk]:
-    """Those of the chunks that the program is not through with, when so many characters are still ahead of it."""
-    used = sum(chunk.chars for chunk in chunks) - remaining
-    first = 0
-    while first < len(chunks) and used >= chunks[first].chars:
-        used -= chunks[first].chars
-        first += 1
-    return chunks[first:]
+class History:
+    """The chunks that the text ahead of a program was decoded from, as far as it is not through with them."""
+
+    __slots__ = ("_chars", "chunks")
+
+    def __init__(self, chunk: Chunk | None = None) -> None:
+        self.chunks: deque[Chunk] = deque() if chunk is None else deque([chunk])
+        self._chars = 0 if chunk is None else chunk.chars
+
+    def add(self, chunk: Chunk, remaining: int) -> None:
+        """Another one was decoded, when so many characters of those before were still ahead."""
+        used = self._chars - remaining
+        while self.chunks and used >= self.chunks[0].chars:
+            chars = self.chunks.popleft().chars
+            used -= chars
+            self._chars -= chars
+        self.chunks.append(chunk)
+        self._chars += chunk.chars
 
 
-def tell(decoder: codecs.IncrementalDecoder, chunks: list[Chunk], remaining: int, end: int) -> int:
+def tell(decoder: codecs.IncrementalDecoder, history: History, remaining: int, end: int) -> int:
     """Make the number of where the program is.
 
     Args:
         decoder: is used, and is afterwards as it was.
-        chunks: that were decoded, at least all that text is left of.
+        history: what was decoded, at least all that text is left of.
         remaining: how many characters are left of them.
         end: the offset where the last chunk ended.
 
     Raises:
         OSError: the decoder does not do twice what it did once.
     """
+    chunks = [*history.chunks]
     used = sum(chunk.chars for chunk in chunks) - remaining
     position = end - sum(chunk.read_bytes for chunk in chunks)
     for chunk in chunks[:-1]:
@@ -97,7 +109,7 @@ def tell(decoder: codecs.IncrementalDecoder, chunks: list[Chunk], remaining: int
 
 def _search(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int, position: int) -> Place:
     """Find the last byte before the program from which decoding can start."""
-    start, flags, used = _guess(decoder, chunk, used)
+    start, flags, used = _guess(decoder, chunk, used, position)
     place = Place(position + start, flags)
     if used == 0:
         return place
@@ -120,7 +132,7 @@ def _search(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int, positio
     return place._replace(feed_bytes=fed, is_end=True, skip_chars=used)
 
 
-def _guess(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int) -> tuple[int, int, int]:
+def _guess(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int, position: int) -> tuple[int, int, int]:
     """Find a start near `used` with few calls of the decoder: the byte, the state there, the characters missing.
 
     Encodings of a fixed width take one call.
@@ -128,7 +140,7 @@ def _guess(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int) -> tuple
     start = int(chunk.read_bytes / chunk.chars * used) if chunk.chars else 0
     back = 1
     while start > 0:
-        decoder.setstate((b"", chunk.flags))
+        _start(decoder, chunk, position)
         decoded = len(decoder.decode(chunk.data[:start]))
         if decoded <= used:
             kept, flags = decoder.getstate()
@@ -139,5 +151,13 @@ def _guess(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int) -> tuple
         else:
             start -= back
             back *= 2
-    decoder.setstate((b"", chunk.flags))
+    _start(decoder, chunk, position)
     return 0, chunk.flags, used
+
+
+def _start(decoder: codecs.IncrementalDecoder, chunk: Chunk, position: int) -> None:
+    """Have it as it was before the chunk; at the beginning of a file, as io does, without the line ends it has seen."""
+    if position or chunk.flags:
+        decoder.setstate((b"", chunk.flags))
+    else:
+        decoder.reset()

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oneloop import _native
-from oneloop.files.deadline import bounded
-from oneloop.files.engine import current
-from oneloop.files.kernel_path import named, opened
+from oneloop.files.engine import bounded, current, encoded, named
 
 if TYPE_CHECKING:
-    from oneloop.files.kernel_path import FdOrPath
+    from oneloop.files.engine import FdOrPath
 
 __all__ = ["DirectAlignment", "aligned_buffer", "direct_alignment"]
 
@@ -46,14 +44,18 @@ async def direct_alignment(path: FdOrPath, *, timeout: float | None = None) -> D
         OSError: with `filename`.
         TimeoutError: the time is up.
     """
+    return await current().call(_asked, path)
+
+
+def _asked(path: FdOrPath) -> DirectAlignment | None:
     if isinstance(path, int):
         return _told(path)
-    fd = await opened(current(), path, os.O_PATH)
+    encoded(path)
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         return _told(fd)
     except OSError as error:
-        named(error, path)
-        raise
+        raise named(error, path) from None
     finally:
         os.close(fd)
 

@@ -11,17 +11,16 @@ import os
 import stat
 import sys
 import warnings
-from asyncio import Future
+from functools import lru_cache, partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypeVar, cast, final, overload
 
-from oneloop.files import engine
-from oneloop.files.binary import SEEK_TEXT, BinaryFile
-from oneloop.files.deadline import within
-from oneloop.files.file import Origin
-from oneloop.files.mode import Mode, parse
-from oneloop.files.raw import Descriptor, undisturbed
-from oneloop.files.text import Style, TextFile, style_of
+from oneloop.files.binary import BinaryFile
+from oneloop.files.coding import Style, style_of
+from oneloop.files.descriptor import SEEK_TEXT, Opened
+from oneloop.files.engine import at, check_timeout, current, encoded, had, named, opened, within
+from oneloop.files.handle import Handle
+from oneloop.files.text import TextFile, described
 from oneloop.files.unbuffered import UnbufferedFile
 
 if TYPE_CHECKING:
@@ -37,12 +36,11 @@ if TYPE_CHECKING:
 
     from oneloop._native import Files
 
-__all__ = ["AnyFile", "Opening", "Request", "file_on", "open", "request"]
+__all__ = ["AnyFile", "Mode", "Opening", "Request", "file_on", "open", "request"]
 
 AnyFile = TextFile | BinaryFile | UnbufferedFile
 F = TypeVar("F", TextFile, BinaryFile, UnbufferedFile, AnyFile)
 
-AT_FDCWD = -100
 CREATION_MODE = 0o666
 LARGEST_BLOCK_BYTES = 8 * 1024 * 1024
 LARGEST_NUMBER = 2**31 - 1
@@ -163,6 +161,8 @@ def open(
         OSError: as the built-in, with the file's name; or after the timeout, TimeoutError.
         RuntimeError: the running loop is not oneloop's.
     """
+    if timeout is not None:
+        check_timeout(timeout)
     name = _name_of(file)
     style = (encoding, errors, newline)
     checked = request(name, mode, buffering, style, closefd, opener, dir_fd, direct, timeout)
@@ -187,14 +187,15 @@ def request(
     """
     parsed = parse(mode) if type(mode) is str and isinstance(buffering, int) else None
     checked: Style | None = None
+    encoding, errors, newline = style
     if parsed is None or (not parsed.is_text and style != (None, None, None)):
         raise _refusal(mode, buffering, *style)
     if parsed.is_text:
         if buffering == 0:
             raise ValueError("can't have unbuffered text I/O")
-        encoding, errors, newline = style
-        if not all(part is None or isinstance(part, str) for part in style):
-            raise _refusal(mode, buffering, *style)
+        for part in style:
+            if part is not None and not isinstance(part, str):
+                raise _refusal(mode, buffering, *style)
         checked = style_of(io.text_encoding(encoding, 3), errors, newline)
     elif buffering == 1:
         warnings.warn(
@@ -210,6 +211,46 @@ def request(
     if not isinstance(name, int) and not closefd:
         raise ValueError("Cannot use closefd=False with file name")
     return Request(name, parsed, buffering, checked, closefd, opener, dir_fd, direct, timeout_s)
+
+
+class Mode(NamedTuple):
+    """A valid mode, taken apart."""
+
+    given: str
+    is_reading: bool
+    is_writing: bool
+    is_appending: bool
+    is_text: bool
+    # For open(2), without O_CLOEXEC.
+    flags: int
+    # The mode that a binary file tells: rb, wb, ab, xb, rb+, ab+, xb+; wb+ from Python 3.15 on.
+    of_bytes: str
+
+
+_FLAGS = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "x": os.O_CREAT | os.O_EXCL, "a": os.O_CREAT | os.O_APPEND}
+
+
+@lru_cache(maxsize=128)
+def parse(mode: str) -> Mode | None:
+    """Take a mode apart. None if `open()` would not have it."""
+    letters = set(mode)
+    verbs = letters & set(_FLAGS)
+    if letters - set("axrwb+t") or len(mode) > len(letters) or len(verbs) != 1 or {"b", "t"} <= letters:
+        return None
+    verb = verbs.pop()
+    is_updating = "+" in letters
+    access = os.O_RDWR if is_updating else os.O_RDONLY if verb == "r" else os.O_WRONLY
+    # Before Python 3.15 what was opened with "w+" does not tell that it was emptied.
+    told = "r" if verb == "w" and is_updating and sys.version_info < (3, 15) else verb
+    return Mode(
+        given=mode,
+        is_reading=verb == "r" or is_updating,
+        is_writing=verb != "r" or is_updating,
+        is_appending=verb == "a",
+        is_text="b" not in letters,
+        flags=access | _FLAGS[verb],
+        of_bytes=told + ("b+" if is_updating else "b"),
+    )
 
 
 class Request(NamedTuple):
@@ -243,9 +284,9 @@ class Opening(Generic[F]):
         return cast("Generator[Any, None, F]", opening.__await__())
 
     async def __aenter__(self) -> F:
-        file: F = await self
+        file: Any = await self._open(self._request)
         self._file = file
-        return file
+        return cast("F", file)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -276,6 +317,8 @@ def _name_of(file: object) -> str | bytes | int:
         if number > LARGEST_NUMBER:
             raise TypeError("expected str, bytes or os.PathLike object, not int")
         return number
+    if type(file) is str and "\0" not in file:
+        return file
     name = os.fspath(file)  # type: ignore[call-overload]
     if b"\0" in os.fsencode(name):
         raise ValueError("embedded null byte")
@@ -288,44 +331,36 @@ def _name_of(file: object) -> str | bytes | int:
 
 async def _opened(request: Request) -> AnyFile:
     if request.timeout_s is not None:
-        return await within(request.timeout_s, _opened(request._replace(timeout_s=None)))
-    files = engine.current()
+        return await within(request.timeout_s, _opened, request._replace(timeout_s=None))
+    files = current()
     name = request.name
     if isinstance(name, int):
-        return file_on(name, files, request, is_ours=False)
+        return await file_on(name, files, request, is_ours=False)
     flags = request.mode.flags | os.O_CLOEXEC | (os.O_DIRECT if request.is_direct else 0)
     if request.opener is not None:
         number = await _by_opener(request.opener, name, flags, files)
-    else:
-        number = await _by_engine(name, flags, AT_FDCWD if request.dir_fd is None else request.dir_fd, files)
-    return file_on(number, files, request, is_ours=True)
-
-
-async def _by_engine(name: str | bytes, flags: int, dir_fd: int, files: Files) -> int:
+        return await file_on(number, files, request, is_ours=True)
+    if files.is_spent():
+        await files.later()
     try:
-        opened = files.open(os.fsencode(name), flags, CREATION_MODE, dir_fd)
-        if isinstance(opened, int):
-            return opened
-        try:
-            return await opened
-        except BaseException:
-            # Opened and cancelled in the same tick: nobody else would close it.
-            opened.add_done_callback(_close_late)
-            raise
-    except OSError as exc:
-        exc.filename = name
+        found = files.open_at_once(encoded(name), flags, at(request.dir_fd))
+    except OSError as error:
+        named(error, name)
+        raise
+    if found is None:
+        number = await opened(files, name, flags, CREATION_MODE, request.dir_fd)
+        return await file_on(number, files, request, is_ours=True)
+    number, looked = found
+    try:
+        return _made(number, files, request, True, looked)
+    except BaseException:
+        files.forsake(number)
         raise
 
 
 async def _by_opener(opener: Callable[[str, int], int], name: str | bytes, flags: int, files: Files) -> int:
-    opened = files.call(opener, name, flags)
-    try:
-        await undisturbed(opened)
-    except BaseException:
-        # The thread cannot be stopped.
-        opened.add_done_callback(_close_late)
-        raise
-    number: object = opened.result()
+    # Its thread cannot be stopped.
+    number: object = await had(files, files.call(opener, name, flags))
     if not isinstance(number, int):
         raise TypeError("expected integer from opener")
     if number < 0:
@@ -334,61 +369,69 @@ async def _by_opener(opener: Callable[[str, int], int], name: str | bytes, flags
     return number
 
 
-def _close_late(opened: Future[int]) -> None:
-    if opened.cancelled() or opened.exception() is not None:
-        return
-    number: object = opened.result()
-    if isinstance(number, int) and number >= 0:
-        os.close(number)
-
-
-def file_on(number: int, files: Files, request: Request, *, is_ours: bool) -> AnyFile:
+async def file_on(number: int, files: Files, request: Request, *, is_ours: bool) -> AnyFile:
     """The file object for an open descriptor, which is closed if there can be none."""
     try:
-        return _made(number, files, request, is_ours)
-    except BaseException:
-        if is_ours or request.closefd:
-            os.close(number)
+        looked = files.look(number)
+        return _made(number, files, request, is_ours, looked if isinstance(looked, tuple) else await looked)
+    except BaseException as error:
+        is_open = not (isinstance(error, OSError) and error.errno == errno.EBADF)
+        if is_open and (is_ours or request.closefd):
+            files.forsake(number)
         raise
 
 
-def _made(number: int, files: Files, request: Request, is_ours: bool) -> AnyFile:
+def _made(number: int, files: Files, request: Request, is_ours: bool, looked: tuple[int, int, int, bool]) -> AnyFile:
     mode, name = request.mode, request.name
-    status = os.fstat(number)
-    kind = stat.S_IFMT(status.st_mode)
+    file_mode, size, block_bytes, is_near = looked
+    kind = stat.S_IFMT(file_mode)
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     # A number that came from elsewhere may be known elsewhere: its position in the kernel is the cursor then.
     is_own = is_ours and request.opener is None
-    has_offsets = kind in (stat.S_IFREG, stat.S_IFBLK)
-    is_appending = mode.is_appending or (not is_own and bool(fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND))
-    is_seekable = has_offsets or _is_seekable(number)
-    if mode.is_appending and is_seekable:
-        os.lseek(number, 0, os.SEEK_END)
+    is_file = kind in (stat.S_IFREG, stat.S_IFBLK)
+    is_seekable = is_file or _is_seekable(number)
     offset = -1
-    if has_offsets and is_own:
-        offset = status.st_size if mode.is_appending else 0
-    descriptor = Descriptor(
-        number, files, asyncio.get_running_loop(), closefd=request.closefd, is_direct=request.is_direct
-    )
-    origin = Origin(descriptor, name, mode, offset, is_seekable, is_appending)
-    if request.buffering == 0:
-        return UnbufferedFile(origin)
-    if mode.is_reading and mode.is_writing and not is_seekable:
-        raise io.UnsupportedOperation(SEEK_TEXT)
+    if is_file and is_own:
+        offset = size if mode.is_appending else 0
+    if mode.is_appending and is_seekable:
+        # A server's file ends where its server has said.
+        os.lseek(number, *((0, os.SEEK_END) if is_near else (size, os.SEEK_SET)))
     is_terminal = kind == stat.S_IFCHR and os.isatty(number)
-    sized = request.buffering > 1
-    block = request.buffering if sized else _buffer_bytes(status.st_blksize)
-    binary = BinaryFile(origin, buffer_bytes=block, may_grow=not sized)
-    if request.style is None:
-        return binary
-    is_by_line = request.buffering == 1 or (request.buffering < 0 and is_terminal)
+    if request.buffering == 0:
+        buffer_bytes = 0
+    elif mode.is_reading and mode.is_writing and not is_seekable:
+        raise io.UnsupportedOperation(SEEK_TEXT)
+    else:
+        buffer_bytes = request.buffering if request.buffering > 1 else _buffer_bytes(block_bytes)
+    made = Opened(
+        name,
+        mode,
+        offset,
+        size,
+        is_file,
+        is_seekable,
+        is_near,
+        mode.is_appending or (not is_own and _is_appending(number)),
+        request.is_direct,
+        request.closefd,
+        buffer_bytes,
+        request.buffering <= 1,
+    )
+    handle = Handle(files, number, buffer_bytes, made, asyncio.get_running_loop())
     try:
-        return TextFile(binary, request.style, line_buffering=is_by_line)
+        if request.style is not None:
+            is_by_line = request.buffering == 1 or (request.buffering < 0 and is_terminal)
+            text = TextFile(handle, request.style, line_buffering=is_by_line)
+            handle.describe = partial(described, style=request.style)
+            return text
+        binary = UnbufferedFile(handle) if request.buffering == 0 else BinaryFile(handle)
     except BaseException:
         # The caller closes the number.
-        descriptor.number = -1
+        handle.number = -1
         raise
+    handle.describe = UnbufferedFile.described if request.buffering == 0 else BinaryFile.described
+    return binary
 
 
 def _is_seekable(number: int) -> bool:
@@ -397,6 +440,11 @@ def _is_seekable(number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_appending(number: int) -> bool:
+    """Whether all writes go to the end, as its flags say."""
+    return bool(fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND)
 
 
 def _buffer_bytes(block_bytes: int) -> int:

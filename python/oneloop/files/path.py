@@ -12,17 +12,15 @@ import errno
 import io
 import os
 import pathlib
+import shutil
 import stat as modes
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
-from oneloop.files import jobs, metadata, naming, tree, whole
-from oneloop.files.deadline import bounded
-from oneloop.files.engine import current
+from oneloop.files import names, trees, whole
+from oneloop.files.copying import copy_content
+from oneloop.files.engine import bounded, current, named, run_job
 from oneloop.files.opening import open as open_file
-from oneloop.files.path_copying import copy_path, move_path
-from oneloop.files.path_info import PathInfo
-from oneloop.files.walking import walk_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -30,9 +28,10 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, StrPath
 
+    from oneloop.files.engine import Job
     from oneloop.files.opening import Opening
 
-__all__ = ["Path"]
+__all__ = ["Path", "PathInfo"]
 
 # What the questions (`exists`, `is_dir`…) take for "no" before Python 3.14; since then it is anything.
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
@@ -98,17 +97,17 @@ class Path(pathlib.PurePosixPath):
     @bounded
     async def stat(self, *, follow_symlinks: bool = True, timeout: float | None = None) -> os.stat_result:
         """The status of the file."""
-        return await metadata.status(str(self), None, follow_symlinks)
+        return await names.status(str(self), None, follow_symlinks)
 
     @bounded
     async def lstat(self, *, timeout: float | None = None) -> os.stat_result:
         """The status of a symbolic link itself."""
-        return await metadata.status(str(self), None, False)
+        return await names.status(str(self), None, False)
 
     async def _mode(self, follow_symlinks: bool = True) -> int:
         """The mode of the file, 0 if there is none."""
         try:
-            return (await metadata.status(str(self), None, follow_symlinks)).st_mode
+            return (await names.status(str(self), None, follow_symlinks)).st_mode
         except OSError as error:
             if sys.version_info < (3, 14) and error.errno not in _ABSENT:
                 raise
@@ -168,7 +167,7 @@ class Path(pathlib.PurePosixPath):
     @bounded
     async def samefile(self, other_path: StrPath, *, timeout: float | None = None) -> bool:
         """Whether both paths lead to one file."""
-        return await metadata.samefile(str(self), other_path)
+        return await names.samefile(str(self), other_path)
 
     @bounded
     async def owner(self, *, follow_symlinks: bool = True, timeout: float | None = None) -> str:
@@ -242,7 +241,7 @@ class Path(pathlib.PurePosixPath):
 
     async def iterdir(self, *, timeout: float | None = None) -> AsyncIterator[Self]:
         """The paths of what is in the directory, in no order."""
-        for name in await tree.listdir(str(self), timeout=timeout):
+        for name in await trees.listdir(str(self), timeout=timeout):
             yield self._made(self, name)
 
     def glob(
@@ -274,7 +273,7 @@ class Path(pathlib.PurePosixPath):
         self, method: str, pattern: Any, options: dict[str, Any], timeout_s: float | None
     ) -> AsyncIterator[Self]:
         paths = getattr(pathlib.Path(self), method)(pattern, **options)
-        async for path in tree.batches(iter(paths), timeout_s):
+        async for path in trees.batches(iter(paths), timeout_s):
             yield self._made(path)
 
     async def walk(
@@ -286,7 +285,7 @@ class Path(pathlib.PurePosixPath):
         timeout: float | None = None,
     ) -> AsyncIterator[tuple[Self, list[str], list[str]]]:
         """The directories of the tree, as `oneloop.files.walk`; links that are not followed are files."""
-        async for folder, folders, files in walk_path(str(self), top_down, on_error, follow_symlinks, timeout):
+        async for folder, folders, files in trees.walk_path(str(self), top_down, on_error, follow_symlinks, timeout):
             yield self._made(folder), folders, files
 
     @bounded
@@ -306,7 +305,7 @@ class Path(pathlib.PurePosixPath):
     @bounded
     async def rmdir(self, *, timeout: float | None = None) -> None:
         """Remove the directory, which is empty."""
-        await naming.rmdir(str(self))
+        await names.rmdir(str(self))
 
     # -- names and metadata ----------------------------------------------------------------------
 
@@ -318,29 +317,29 @@ class Path(pathlib.PurePosixPath):
     @bounded
     async def chmod(self, mode: int, *, follow_symlinks: bool = True, timeout: float | None = None) -> None:
         """Change the permissions."""
-        await metadata.chmod(str(self), mode, follow_symlinks=follow_symlinks)
+        await names.chmod(str(self), mode, follow_symlinks=follow_symlinks)
 
     @bounded
     async def lchmod(self, mode: int, *, timeout: float | None = None) -> None:
         """Change the permissions of a symbolic link itself (which Linux does not have)."""
-        await metadata.chmod(str(self), mode, follow_symlinks=False)
+        await names.chmod(str(self), mode, follow_symlinks=False)
 
     @bounded
     async def unlink(self, missing_ok: bool = False, *, timeout: float | None = None) -> None:
         """Remove the file; `missing_ok` if there need not be one."""
         with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
-            await naming.unlink(str(self))
+            await names.unlink(str(self))
 
     @bounded
     async def rename(self, target: StrPath, *, timeout: float | None = None) -> Self:
         """Rename to `target`, which it returns as a path."""
-        await naming.rename(str(self), target)
+        await names.rename(str(self), target)
         return self._made(target)
 
     @bounded
     async def replace(self, target: StrPath, *, timeout: float | None = None) -> Self:
         """Rename to `target`, which may exist, and which it returns as a path."""
-        await naming.replace(str(self), target)
+        await names.replace(str(self), target)
         return self._made(target)
 
     @bounded
@@ -348,19 +347,19 @@ class Path(pathlib.PurePosixPath):
         self, target: StrPath, target_is_directory: bool = False, *, timeout: float | None = None
     ) -> None:
         """Make this path a symbolic link to `target`."""
-        await naming.symlink(target, str(self), target_is_directory)
+        await names.symlink(target, str(self), target_is_directory)
 
     @bounded
     async def hardlink_to(self, target: StrPath, *, timeout: float | None = None) -> None:
         """Make this path a second name of the file `target`."""
-        await naming.link(target, str(self))
+        await names.link(target, str(self))
 
     if sys.version_info < (3, 12):
 
         @bounded
         async def link_to(self, target: StrPath, *, timeout: float | None = None) -> None:
             """Make `target` a second name of this file; pathlib has it up to Python 3.11."""
-            await naming.link(str(self), target)
+            await names.link(str(self), target)
 
     # -- copies and moves (pathlib has them from Python 3.14 on) -----------------------------------
 
@@ -375,7 +374,7 @@ class Path(pathlib.PurePosixPath):
     ) -> Self:
         """Copy the file or the tree to `target`, which it returns as a path."""
         path = self._made(target)
-        await jobs.run(copy_path, self, path, follow_symlinks, preserve_metadata)
+        await run_job(copy_path, self, path, follow_symlinks, preserve_metadata)
         return path
 
     @bounded
@@ -396,7 +395,7 @@ class Path(pathlib.PurePosixPath):
     async def move(self, target: StrPath, *, timeout: float | None = None) -> Self:
         """Move the file or the tree to `target`, also to another filesystem; returns the new path."""
         path = self._made(target)
-        await jobs.run(move_path, self, path)
+        await run_job(move_path, self, path)
         return path
 
     @bounded
@@ -420,3 +419,127 @@ def _glob_options(case_sensitive: bool | None, recurse_symlinks: bool) -> dict[s
     if recurse_symlinks:
         options["recurse_symlinks"] = True
     return options
+
+
+# -- what `Path.info` gives ------------------------------------------------------------------------
+
+
+@final
+class PathInfo:
+    """The type of a file, asked once and then remembered; as `pathlib.types.PathInfo`, with coroutines."""
+
+    __slots__ = ("_modes", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        # By `follow_symlinks`; None for what does not exist or cannot be looked up.
+        self._modes: dict[bool, int | None] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._path!r}>"
+
+    async def _mode(self, follow_symlinks: bool) -> int | None:
+        if follow_symlinks not in self._modes:
+            status: os.stat_result | None
+            try:
+                status = await names.status(self._path, None, follow_symlinks)
+            except (OSError, ValueError):
+                status = None
+            self._modes[follow_symlinks] = None if status is None else status.st_mode
+        return self._modes[follow_symlinks]
+
+    async def exists(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether the path leads to a file."""
+        return await self._mode(follow_symlinks) is not None
+
+    async def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether it is a directory."""
+        mode = await self._mode(follow_symlinks)
+        return mode is not None and modes.S_ISDIR(mode)
+
+    async def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether it is a regular file."""
+        mode = await self._mode(follow_symlinks)
+        return mode is not None and modes.S_ISREG(mode)
+
+    async def is_symlink(self) -> bool:
+        """Whether it is a symbolic link."""
+        mode = await self._mode(False)
+        return mode is not None and modes.S_ISLNK(mode)
+
+
+# -- copies and moves, on the pool -----------------------------------------------------------------
+
+
+def copy_path(
+    job: Job, source: pathlib.PurePath, target: pathlib.PurePath, follow_symlinks: bool, preserve_metadata: bool
+) -> None:
+    """Copy a file, a symbolic link or a tree; on the pool.
+
+    Raises:
+        OSError: with `filename`; EINVAL if the target is the source or in it.
+        AbandonedError: what was copied by then stays.
+    """
+    if source == target:
+        raise _invalid("Source and target are the same path", source, target)
+    if source in target.parents:
+        raise _invalid("Source path is a parent of target path", source, target)
+    _copy_any(job, str(source), str(target), follow_symlinks, preserve_metadata)
+
+
+def _invalid(text: str, source: pathlib.PurePath, target: pathlib.PurePath) -> OSError:
+    return named(OSError(errno.EINVAL, text), str(source), str(target))
+
+
+def _copy_any(job: Job, source: str, target: str, follow_symlinks: bool, preserve_metadata: bool) -> None:
+    job.check()
+    is_link = not follow_symlinks and os.path.islink(source)
+    if is_link:
+        os.symlink(os.readlink(source), target)
+    elif os.path.isdir(source):
+        below = os.listdir(source)
+        os.mkdir(target)
+        for name in below:
+            _copy_any(job, os.path.join(source, name), os.path.join(target, name), follow_symlinks, preserve_metadata)
+    else:
+        try:
+            copy_content(job, source, target)
+        except shutil.SameFileError:
+            raise _invalid(
+                "Source and target are the same file", pathlib.PurePath(source), pathlib.PurePath(target)
+            ) from None
+    if preserve_metadata:
+        shutil.copystat(source, target, follow_symlinks=not is_link)
+
+
+def _is_same(source: pathlib.PurePath, target: pathlib.PurePath) -> bool:
+    try:
+        return os.path.samefile(source, target)
+    except OSError:
+        # One of them leads nowhere: what is done with them next says so, if it matters.
+        return False
+
+
+def move_path(job: Job, source: pathlib.PurePath, target: pathlib.PurePath) -> None:
+    """Rename, or across filesystems copy and then remove; on the pool.
+
+    Raises:
+        OSError: with `filename`; EINVAL if both are the same file.
+        AbandonedError: the source is still there.
+    """
+    job.check()
+    if _is_same(source, target):
+        raise _invalid("Source and target are the same file", source, target)
+    try:
+        os.replace(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    else:
+        return
+    copy_path(job, source, target, False, True)
+    job.check()
+    if os.path.isdir(source) and not os.path.islink(source):
+        shutil.rmtree(source)
+    else:
+        os.unlink(source)

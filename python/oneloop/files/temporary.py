@@ -6,6 +6,7 @@ Names, modes and rights are tempfile's. A file without a name has none from the 
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
 import os
@@ -15,10 +16,8 @@ from asyncio import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, final, overload
 
-from oneloop.files import engine
-from oneloop.files.opening import AT_FDCWD, AnyFile, Opening, Request, file_on, request
-from oneloop.files.raw import undisturbed
-from oneloop.files.turn import Turn
+from oneloop.files.engine import AT_FDCWD, current, ended, undisturbed
+from oneloop.files.opening import AnyFile, Opening, Request, file_on, request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable
@@ -96,22 +95,22 @@ def TemporaryFile(  # noqa: N802 - tempfile's name
 
 
 async def _nameless(suffix: Affix, prefix: Affix, folder: Folder, checked: Request) -> AnyFile:
-    files = engine.current()
+    files = current()
     where = await _folder(folder, files)
     try:
         opened = files.open(os.fsencode(where), os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, RIGHTS, AT_FDCWD)
-        number = opened if isinstance(opened, int) else await _number(opened, _close)
+        number = opened if isinstance(opened, int) else await _number(opened, partial(_close, files=files))
     except OSError as exc:
         if exc.errno not in WITHOUT_NAMELESS:
             exc.filename = where
             raise
         number, path = await _created(suffix, prefix, where, files)
         try:
-            os.unlink(path)
+            await _unlink(path, files)
         except BaseException:
-            os.close(number)
+            files.forsake(number)
             raise
-    return file_on(number, files, checked._replace(name=number), is_ours=True)
+    return await file_on(number, files, checked._replace(name=number), is_ours=True)
 
 
 @final
@@ -152,10 +151,14 @@ class NamedTemporaryFile:
         return f"<oneloop.files.NamedTemporaryFile name={self.name!r} file={self.file!r}>"
 
     async def _open(self) -> Self:
-        files = engine.current()
+        files = current()
         suffix, prefix, folder = self._where
         number, self.name = await _created(suffix, prefix, await _folder(folder, files), files)
-        self.file = file_on(number, files, self._request._replace(name=self.name), is_ours=True)
+        try:
+            self.file = await file_on(number, files, self._request._replace(name=self.name), is_ours=True)
+        except BaseException:
+            await _unlink(self.name, files)
+            raise
         return self
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -170,7 +173,7 @@ class NamedTemporaryFile:
         try:
             await self.close()
         finally:
-            self._remove()
+            await self._remove()
 
     def __aiter__(self) -> AsyncIterator[Any]:
         lines: AsyncIterator[Any] = self.file.__aiter__()
@@ -182,17 +185,22 @@ class NamedTemporaryFile:
             await self.file.close(timeout=timeout)
         finally:
             if self._delete_on_close:
-                self._remove()
+                await self._remove()
 
-    def _remove(self) -> None:
-        # In place: no await, at which a cancelled program could leave it behind.
+    async def _remove(self) -> None:
+        # Begun in place: there is no await before, at which a cancelled program could leave it behind.
         if self.delete and self.name:
             self.delete = False
-            os.unlink(self.name)
+            try:
+                await _unlink(self.name, current())
+            except OSError as error:
+                error.filename = self.name
+                raise
 
     def __del__(self) -> None:
-        if self.__dict__.get("file") is not None:
-            self._remove()
+        if self.__dict__.get("file") is not None and self.delete and self.name:
+            self.delete = False
+            os.unlink(self.name)
 
 
 @final
@@ -218,7 +226,7 @@ class SpooledTemporaryFile:
         self._max_size = max_size
         self._rolled = False
         # Of whoever uses what is in memory, or moves it.
-        self._turn = Turn()
+        self._turn = asyncio.Lock()
         self._opening = TemporaryFile(mode, buffering, encoding, newline, suffix, prefix, dir, errors=errors)
         self._mode = mode
         memory = io.BytesIO()
@@ -269,11 +277,8 @@ class SpooledTemporaryFile:
 
     async def rollover(self) -> None:
         """Move to the disk now."""
-        await self._begin()
-        try:
+        async with self._turn:
             await self._roll()
-        finally:
-            self._turn.leave()
 
     async def _roll(self) -> None:
         """With the turn: whoever writes meanwhile writes to what is moved no more."""
@@ -346,16 +351,9 @@ class SpooledTemporaryFile:
         """As the file's; beyond `max_size` it moves to the disk."""
         await self._do("writelines", lines)
 
-    async def _begin(self) -> None:
-        if self._turn.is_taken:
-            await self._turn.wait()
-        else:
-            self._turn.is_taken = True
-
     async def _do(self, name: str, *arguments: Any) -> Any:
         if not self._rolled:
-            await self._begin()
-            try:
+            async with self._turn:
                 # It may have moved while this waited.
                 if not self._rolled:
                     done = getattr(self._file, name)(*arguments)
@@ -363,8 +361,6 @@ class SpooledTemporaryFile:
                     if is_writing and self._max_size and self._file.tell() > self._max_size:
                         await self._roll()
                     return done
-            finally:
-                self._turn.leave()
         return await getattr(self._file, name)(*arguments)
 
 
@@ -397,7 +393,7 @@ class TemporaryDirectory:
         return f"<oneloop.files.TemporaryDirectory {self.name!r}>"
 
     async def _make(self) -> Self:
-        made = engine.current().call(tempfile.TemporaryDirectory, *self._arguments)
+        made = current().call(tempfile.TemporaryDirectory, *self._arguments)
         directory = await _number(made, _remove_late)
         if not self._delete:
             # What Python 3.12 does; 3.11 cannot be told.
@@ -422,7 +418,7 @@ class TemporaryDirectory:
     async def cleanup(self) -> None:
         """Remove the directory; a cancelled call goes on by itself."""
         if self._directory is not None:
-            done = engine.current().call(self._directory.cleanup)
+            done = current().call(self._directory.cleanup)
             await undisturbed(done)
             done.result()
 
@@ -450,7 +446,9 @@ async def _created(suffix: Affix, prefix: Affix, folder: str | bytes, files: Fil
         name = path if is_bytes else os.fsdecode(path)
         try:
             opened = files.open(path, FLAGS, RIGHTS, AT_FDCWD)
-            number = opened if isinstance(opened, int) else await _number(opened, partial(_close, path=path))
+            number = (
+                opened if isinstance(opened, int) else await _number(opened, partial(_close, files=files, path=path))
+            )
         except FileExistsError as exc:
             last = exc
             continue
@@ -471,12 +469,24 @@ async def _number(made: Future[Any], discard: Callable[[Future[Any]], None]) -> 
     return made.result()
 
 
-def _close(opened: Future[int], path: bytes | None = None) -> None:
+def _close(opened: Future[int], files: Files, path: bytes | None = None) -> None:
     if opened.cancelled() or opened.exception() is not None:
         return
-    os.close(opened.result())
+    files.forsake(opened.result())
     if path is not None:
-        os.unlink(path)
+        files.unlink(path, False, AT_FDCWD)
+
+
+async def _unlink(path: str | bytes, files: Files) -> None:
+    """Remove a file; a cancellation is raised when it has gone."""
+    unlinking = files.unlink(os.fsencode(path), False, AT_FDCWD)
+    if unlinking is not None:
+        try:
+            await undisturbed(unlinking)
+        except asyncio.CancelledError:
+            await ended(unlinking)
+            raise
+        unlinking.result()
 
 
 def _remove_late(made: Future[tempfile.TemporaryDirectory[Any]]) -> None:

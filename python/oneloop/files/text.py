@@ -1,145 +1,127 @@
-"""`TextFile`: what `open()` gives for text: decodes what a `BinaryFile` reads, encodes what it writes.
+"""`TextFile`: what `open()` gives for text: decodes what a `Handle` reads, encodes what it writes.
 
-It owns the decoded text and the decoder; the descriptor, the cursor and the turn are the binary file's. What it writes
+It owns the decoded text and the decoder; the descriptor, the cursor and the turn are the handle's. What it writes
 is encoded at once and pending there. Where the program is in the file, tell() and seek(), is `cookie.py`'s business.
 """
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import io
 import os
-from functools import lru_cache
 from operator import index
-from typing import TYPE_CHECKING, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 from oneloop import _native
 from oneloop.files import cookie
-from oneloop.files.binary import BinaryFile, text_repr
-from oneloop.files.deadline import within
-from oneloop.files.readahead import ReadAhead, lines_of, read_ahead
+from oneloop.files.binary import BinaryFile, lines_of
+from oneloop.files.coding import CLEAN, Style, decoded, decoder_of, ended, pieces_of
+from oneloop.files.engine import bounded
 from oneloop.files.views import told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
-    from types import TracebackType
 
+    from oneloop.files.descriptor import Opened
+    from oneloop.files.handle import Handle
 
-__all__ = ["Style", "TextFile", "style_of"]
+__all__ = ["TextFile", "described"]
 
 CHUNK_BYTES = 8192
 """As much as io's text files read at once."""
 
-# What a decoder's `getstate` gives when it keeps nothing back.
-CLEAN = (b"", 0)
-
 LARGEST_CHUNK_BYTES = 64 * 1024
+LARGEST_STEP_BYTES = 128 * 1024
 LINES_CHUNK_BYTES = 64 * 1024
 
-# Encoded without a state, so that str.encode() does it; what is missing here goes through an incremental encoder.
-STATELESS = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "cp1252"})
-
-# Where ASCII characters are bytes, and other bytes are no ASCII characters.
-ASCII_BASED = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252"})
-
-
-class Style(NamedTuple):
-    """How a text file turns bytes into text."""
-
-    encoding: str
-    errors: str
-    newline: str | None
-    is_stateless: bool
-    is_ascii_based: bool
-
-
-def style_of(encoding: str | None, errors: str | None, newline: str | None) -> Style:
-    """Check these arguments of `open()`, and look up what they mean.
-
-    Raises:
-        TypeError, ValueError, LookupError: as `open()` raises them.
-    """
-    if encoding == "locale" or not (type(encoding) is str and (errors is None or type(errors) is str)):
-        return _style_of.__wrapped__(encoding, errors, newline)
-    return _style_of(encoding, errors, newline)
-
-
-@lru_cache(maxsize=64)
-def _style_of(encoding: str | None, errors: str | None, newline: str | None) -> Style:
-    # io's own class knows best what it takes.
-    wrapper = io.TextIOWrapper(io.BytesIO(), encoding, errors, newline)
-    codec = codecs.lookup(wrapper.encoding)
-    return Style(
-        wrapper.encoding, wrapper.errors or "strict", newline, codec.name in STATELESS, codec.name in ASCII_BASED
-    )
+UNSEEKABLE = "underlying stream is not seekable"
 
 
 @final
-class TextFile:
+class TextFile(_native.FastFile):
     """A text file: the methods of `io.TextIOWrapper`, as coroutines.
 
     Concurrent calls are served one after the other. A cancelled read has read nothing; a cancelled write has written
     nothing, or everything, as in `BinaryFile`.
+
+    `read` gives `size` characters, fewer only at the end, and all that is left if that is negative or None; `readline`
+    one line with its end, or its first `size` characters. `write` writes all of a text, into the buffer if it has room,
+    and returns its length. UnicodeDecodeError and UnicodeEncodeError, which are ValueErrors, say what is not in this
+    encoding.
 
     Differences from io's: `tell()` works during iteration; more may be read ahead, so that `buffer` is further on in
     the file; a wrong encoding is told before the file is opened.
     """
 
     __slots__ = (
-        "__weakref__",
         "_ahead",
         "_binary",
         "_chunk_bytes",
-        "_chunks",
         "_decoder",
         "_encoder",
+        "_handle",
+        "_history",
         "_is_by_line",
         "_is_careful",
         "_is_exact",
         "_style",
-        "_turn",
     )
 
-    def __init__(self, binary: BinaryFile, style: Style, *, line_buffering: bool) -> None:
-        self._binary = binary
+    if TYPE_CHECKING:
+
+        def read(self, size: int | None = -1, /, *, timeout: float | None = None) -> Coroutine[Any, Any, str]: ...
+        def readline(self, size: int | None = -1, /, *, timeout: float | None = None) -> Coroutine[Any, Any, str]: ...
+        def write(self, data: str, /, *, timeout: float | None = None) -> Coroutine[Any, Any, int]: ...
+
+    def __init__(self, handle: Handle, style: Style, *, line_buffering: bool) -> None:
+        self._handle = handle
+        self._binary: BinaryFile | None = None
         self._style = style
         self._is_by_line = line_buffering
-        self._turn = binary._turn
-        binary.text_encoding = style.encoding
         newline = style.newline
-        self._ahead: ReadAhead[str] = read_ahead("\n" if newline is None else newline)
-        # Chunks that the text ahead was decoded from; None where that is not known.
-        self._chunks: list[cookie.Chunk] | None = None
+        self._ahead: _native.ReadAhead[str] = _native.ReadAhead("\n" if newline is None else newline)
+        # What the text ahead was decoded from; None where that is not known.
+        self._history: cookie.History | None = None
         self._chunk_bytes = CHUNK_BYTES
+        mode = handle.opened.mode
         # How much is read ahead decides where a write goes that follows: as much as io's files read then.
-        self._is_exact = binary._mode.is_writing
+        self._is_exact = mode.is_writing
         # Something ahead cannot be decoded.
         self._is_careful = False
         self._decoder: codecs.IncrementalDecoder | None = None
         self._encoder: codecs.IncrementalEncoder | None = None
-        if binary._mode.is_writing and binary._is_seekable and binary._tell() != 0:
+        # What was read has to be forgotten before a write, which is more than the native half does.
+        is_plain = style.is_utf8 and newline in (None, "", "\n") and not mode.is_reading
+        writes = "text within lines" if line_buffering else "text"
+        # A byte order mark, and all that is not ASCII, is the decoder's.
+        reads = "nothing" if not style.is_utf8 else "text" if newline else "text with any line ends"
+        self._attach(handle, self._ahead, writes if is_plain else "nothing", reads)
+        if mode.is_writing and handle.opened.is_seekable and handle.tell() != 0:
             # No byte order mark in the middle of a file.
             self._reset_encoder(1)
 
     def __repr__(self) -> str:
-        return text_repr(self.name, self.mode, self.encoding)
+        return described(self._handle.opened, self._style)
 
     # -- what it is ------------------------------------------------------------------------------
 
     @property
     def buffer(self) -> BinaryFile:
         """The binary file below; its cursor is behind what this file has read ahead."""
+        if self._binary is None:
+            self._binary = BinaryFile(self._handle)
         return self._binary
 
     @property
     def name(self) -> str | bytes | int:
         """What `open()` was told."""
-        return self._binary.name
+        return self._handle.opened.name
 
     @property
     def mode(self) -> str:
         """The mode that `open()` was told."""
-        return self._binary._mode.given
+        return self._handle.opened.mode.given
 
     @property
     def encoding(self) -> str:
@@ -154,7 +136,10 @@ class TextFile:
     @property
     def newlines(self) -> str | tuple[str, ...] | None:
         """The line ends seen so far, where they are looked at."""
-        found: str | tuple[str, ...] | None = getattr(self._decoder, "newlines", None)
+        decoder = self._decoder
+        if decoder is None and self._has_seen_line_feed and not self._style.newline:
+            return "\n"
+        found: str | tuple[str, ...] | None = getattr(decoder, "newlines", None)
         return found
 
     @property
@@ -165,148 +150,135 @@ class TextFile:
     @property
     def closed(self) -> bool:
         """True once the descriptor is given back."""
-        return self._binary.closed
+        return self._handle.number < 0
 
     def fileno(self) -> int:
         """The descriptor's number; see `BinaryFile.fileno`."""
-        return self._binary.fileno()
+        return self._handle.give_out()
 
     def isatty(self) -> bool:
         """Whether it is a terminal."""
-        return self._binary.isatty()
+        return self.buffer.isatty()
 
     def readable(self) -> bool:
         """Whether it was opened for reading."""
-        return self._binary.readable()
+        return self.buffer.readable()
 
     def writable(self) -> bool:
         """Whether it was opened for writing."""
-        return self._binary.writable()
+        return self.buffer.writable()
 
     def seekable(self) -> bool:
         """Whether `seek` and `tell` work."""
-        return self._binary.seekable()
+        return self.buffer.seekable()
 
     # -- reading ---------------------------------------------------------------------------------
 
-    async def read(self, size: int | None = -1, /, *, timeout: float | None = None) -> str:
-        """`size` characters, fewer only at the end; all that is left if `size` is negative or None.
-
-        Raises:
-            ValueError: the file is closed; UnicodeDecodeError: it is not in this encoding.
-            io.UnsupportedOperation: it was not opened for reading.
-            OSError: the kernel says so.
-        """
-        if timeout is not None:
-            return await within(timeout, self.read(size))
+    @bounded
+    async def _read(self, size: int | None = -1, /, *, timeout: float | None = None) -> str:
         size = -1 if size is None else index(size)
         ahead = self._ahead
-        if 0 < size <= ahead.remaining and not self._turn.is_taken:
-            return ahead.take(size)
         await self._begin_reading()
         try:
             if size < 0:
                 return await self._read_all()
+            files = self._handle.files
             while ahead.remaining < size and await self._read_chunk(self._hint(size - ahead.remaining)):
-                pass
+                if files.is_spent():
+                    await files.later()
             return ahead.take(size)
         finally:
-            self._turn.leave()
+            self._handle.leave()
 
-    async def readline(self, size: int = -1, /, *, timeout: float | None = None) -> str:
-        """One line with its end, or its first `size` characters; "" at the end."""
-        if timeout is not None:
-            return await within(timeout, self.readline(size))
+    @bounded
+    async def _readline(self, size: int = -1, /, *, timeout: float | None = None) -> str:
         limit = index(size)
         await self._begin_reading()
         try:
             return await self._line(limit)
         finally:
-            self._turn.leave()
+            self._handle.leave()
 
+    @bounded
     async def readlines(self, hint: int | None = -1, /, *, timeout: float | None = None) -> list[str]:
         """The lines that are left; with a `hint`, only so many that they reach that many characters."""
-        if timeout is not None:
-            return await within(timeout, self.readlines(hint))
         wanted = -1 if hint is None else index(hint)
+        files = self._handle.files
         await self._begin_reading()
         try:
             lines: list[str] = []
             total = 0
-            while (wanted <= 0 or total <= wanted) and (line := await self._line(-1)):
-                lines.append(line)
-                total += len(line)
+            try:
+                while (wanted <= 0 or total <= wanted) and (line := await self._line(-1)):
+                    lines.append(line)
+                    total += len(line)
+                    if files.is_spent():
+                        await files.later()
+            except BaseException:
+                rest = self._ahead.take()
+                self._ahead.feed("".join(lines) + rest)
+                self._history = None
+                raise
             return lines
         finally:
-            self._turn.leave()
+            self._handle.leave()
 
     def __aiter__(self) -> AsyncIterator[str]:
-        self._binary._check_open()
+        self._handle.check_open()
         if not self._is_exact and self._chunk_bytes < LINES_CHUNK_BYTES:
             self._chunk_bytes = LINES_CHUNK_BYTES
-        return lines_of(self, self._ahead)
-
-    async def _next_line(self) -> str:
-        return await self.readline()
+        return lines_of(self)
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def write(self, text: str, /, *, timeout: float | None = None) -> int:
-        """Write all of `text`, into the buffer if it has room; returns its length.
-
-        Raises:
-            ValueError: the file is closed; UnicodeEncodeError: the encoding does not have it.
-            io.UnsupportedOperation: the file was not opened for writing.
-            TypeError: `text` is no string.
-            OSError: the kernel says so. What was written before stays in the buffer.
-        """
-        if timeout is not None:
-            return await within(timeout, self.write(text))
-        self._binary._check_writing("not writable")
+    @bounded
+    async def _write(self, text: str, /, *, timeout: float | None = None) -> int:
+        handle = self._handle
+        handle.check_writing("not writable")
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {told(text)}")
-        await self._binary._begin_plain()
+        if not handle.take_turn():
+            await handle.begin()
         try:
-            await self._write(text)
+            await self._write_text(text)
         finally:
-            self._turn.leave()
+            handle.leave()
         return len(text)
 
+    @bounded
     async def writelines(self, lines: Iterable[str], /, *, timeout: float | None = None) -> None:
         """Write one after the other."""
-        if timeout is not None:
-            return await within(timeout, self.writelines(lines))
-        self._binary._check_writing("not writable")
+        self._handle.check_writing("not writable")
         for line in lines:
             await self.write(line)
-        return None
 
-    async def flush(self, *, timeout: float | None = None) -> None:
-        """Hand everything that was written to the kernel; see `BinaryFile.flush`."""
-        await self._binary.flush(timeout=timeout)
+    async def _flush(self, *, timeout: float | None = None) -> None:
+        await self.buffer._flush(timeout=timeout)
 
     async def fsync(self, *, timeout: float | None = None) -> None:
         """Flush, and wait until the disk has the file."""
-        await self._binary.fsync(timeout=timeout)
+        await self.buffer.fsync(timeout=timeout)
 
     async def fdatasync(self, *, timeout: float | None = None) -> None:
         """Like `fsync`, without what nobody needs to read the file (its times)."""
-        await self._binary.fdatasync(timeout=timeout)
+        await self.buffer.fdatasync(timeout=timeout)
 
     # -- the cursor ------------------------------------------------------------------------------
 
+    @bounded
     async def tell(self, *, timeout: float | None = None) -> int:
         """Where the program is: a number for `seek`, with no other meaning."""
-        if timeout is not None:
-            return await within(timeout, self.tell())
-        self._binary._descriptor.check()
-        self._check_seekable()
-        await self._binary._begin_plain()
+        handle = self._handle
+        handle.check()
+        handle.check_seekable(UNSEEKABLE)
+        if not handle.take_turn():
+            await handle.begin()
         try:
             return await self._tell()
         finally:
-            self._turn.leave()
+            handle.leave()
 
+    @bounded
     async def seek(self, cookie: int, whence: int = os.SEEK_SET, /, *, timeout: float | None = None) -> int:
         """Go to where `tell` was called, to the beginning (0) or to the end (0, os.SEEK_END).
 
@@ -315,73 +287,75 @@ class TextFile:
             io.UnsupportedOperation: the file has no position, or text has no such distance.
             OSError: `tell` never gave this number.
         """
-        if timeout is not None:
-            return await within(timeout, self.seek(cookie, whence))
-        self._binary._descriptor.check()
-        self._check_seekable()
-        await self._binary._begin_plain()
+        handle = self._handle
+        handle.check()
+        handle.check_seekable(UNSEEKABLE)
+        if not handle.take_turn():
+            await handle.begin()
         try:
             return await self._seek(cookie, whence)
         finally:
-            self._turn.leave()
+            handle.leave()
 
     async def truncate(self, size: int | None = None, /, *, timeout: float | None = None) -> int:
         """Cut or extend the file to `size` bytes, or to where the cursor is; returns the size."""
-        if timeout is not None:
-            return await within(timeout, self.truncate(size))
-        return await self._binary.truncate(size)
+        return await self.buffer.truncate(size, timeout=timeout)
 
     # -- the end ---------------------------------------------------------------------------------
 
-    async def close(self, *, timeout: float | None = None) -> None:
-        """Write out what is buffered and give the descriptor back; see `BinaryFile.close`."""
-        if not self._turn.is_taken:
+    @bounded
+    async def _close(self, *_exit: object, timeout: float | None = None) -> None:
+        if not self._handle.is_taken:
             self._ahead.clear()
-        await self._binary.close(timeout=timeout)
+        await self._handle.close()
         self._ahead.clear()
 
     async def __aenter__(self) -> Self:
-        self._binary._check_open()
+        self._handle.check_open()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # -- by the holder of the turn ---------------------------------------------------------------
 
     async def _begin_reading(self) -> None:
-        self._binary._check_reading("not readable")
-        await self._binary._begin_reading()
-
-    def _check_seekable(self) -> None:
-        if not self._binary._is_seekable:
-            raise io.UnsupportedOperation("underlying stream is not seekable")
+        self._handle.check_reading("not readable")
+        await self._handle.begin_reading()
 
     async def _read_all(self) -> str:
+        handle = self._handle
         decoder = self._decoder or self._make_decoder()
-        data = await self._held(self._binary._read_all())
-        text = decoder.decode(data, True)
+        data = await handle.read_all()
+        state = decoder.getstate()
+        try:
+            text = await decoded(handle.files, data, decoder, self._style)
+        except asyncio.CancelledError:
+            # A cancelled read has read nothing.
+            decoder.setstate(state)
+            handle.ahead.feed(data)
+            raise
         if self._ahead.remaining:
             text = self._ahead.take() + text
         self._ahead.clear()
-        self._chunks = None
+        self._history = None
         return text
 
     async def _line(self, limit: int) -> str:
         ahead = self._ahead
+        if limit == 0 and not ahead.remaining:
+            # As io's files do, which look first and cut then.
+            await self._read_chunk(0)
         while (line := ahead.take_line(limit)) is None:
             # A line that is longer than everything so far asks for as much again.
             if not await self._read_chunk(0 if self._is_exact else ahead.remaining):
                 # The end, which io's files take for a place where nothing was decoded.
-                self._chunks = None
+                self._history = None
                 return ahead.take()
+            if self._handle.files.is_spent():
+                await self._handle.files.later()
         return line
 
     def _hint(self, missing_chars: int) -> int:
         """Guess how many bytes so many characters are, as io's files do."""
-        last = self._chunks[-1] if self._chunks else None
+        last = self._history.chunks[-1] if self._history is not None and self._history.chunks else None
         ratio = last.read_bytes / last.chars if last is not None and last.chars else 0.0
         return int(max(ratio, 1.0) * missing_chars)
 
@@ -391,13 +365,12 @@ class TextFile:
         state = decoder.getstate()
         step = self._step(missing)
         # What is read ahead must be all that was asked for where a write may follow.
-        reading = (
-            self._binary._read(step) if self._is_exact and self._binary._is_seekable else self._binary._read1(step)
-        )
-        data = await self._held(reading)
+        handle = self._handle
+        is_whole = self._is_exact and handle.opened.is_seekable
+        data = await (handle.read(step) if is_whole else handle.read_some(step))
         if state == CLEAN and self._is_fed_plain(data):
             # Decoding gives a character for each byte, the same; but for the newline, which is noted.
-            if self._style.newline is None and self.newlines is None and b"\n" in data:
+            if not self._style.newline and self.newlines is None and b"\n" in data:
                 decoder.decode(b"\n")
             return True
         try:
@@ -407,37 +380,32 @@ class TextFile:
                 raise
             # It is to be raised when the program gets there, and io's files get there in small steps.
             decoder.setstate(state)
-            self._binary._ahead.feed(data + self._binary._ahead.take())
+            handle.ahead.feed(data + handle.ahead.take())
             self._is_careful = True
             return True
         ahead = self._ahead
         kept, flags = state
-        self._chunks = cookie.known(self._chunks or [], ahead.remaining)
-        self._chunks.append(cookie.Chunk(int(flags), kept + data, len(data), len(text)))
+        self._note(cookie.Chunk(int(flags), kept + data, len(data), len(text)), ahead.remaining)
         if text:
             ahead.feed(text)
         return bool(data or text)
 
     def _is_fed_plain(self, data: bytes) -> bool:
         """Read ahead without decoding, where that would change nothing. False if it would."""
-        # The native class says it is its twin here.
-        ahead: object = self._ahead
-        if not self._style.is_ascii_based or not isinstance(ahead, _native.ReadAhead):
+        if not self._style.is_ascii_based:
             return False
-        remaining = ahead.remaining
-        if not ahead.feed_ascii(data, self._style.newline is None):
+        remaining = self._ahead.remaining
+        # Where line ends are looked at and left alone, the decoder has to see them.
+        if not self._ahead.feed_ascii(data, not self._style.newline):
             return False
-        self._chunks = cookie.known(self._chunks or [], remaining)
-        self._chunks.append(cookie.Chunk(0, data, len(data), len(data)))
+        self._note(cookie.Chunk(0, data, len(data), len(data)), remaining)
         return True
 
-    async def _held(self, reading: Coroutine[object, object, bytes]) -> bytes:
-        """Wait for bytes; until they are here, nobody takes of the text that is ahead."""
-        self._ahead.is_held = True
-        try:
-            return await reading
-        finally:
-            self._ahead.is_held = False
+    def _note(self, chunk: cookie.Chunk, remaining: int) -> None:
+        """Remember what was decoded, when so much text was still ahead."""
+        if self._history is None:
+            self._history = cookie.History()
+        self._history.add(chunk, remaining)
 
     def _step(self, missing: int) -> int:
         step = self._chunk_bytes
@@ -445,32 +413,56 @@ class TextFile:
             return CHUNK_BYTES
         if CHUNK_BYTES < step < LARGEST_CHUNK_BYTES:
             self._chunk_bytes = step * 2
-        return max(step, missing)
+        # So much is decoded in a moment; where a write may follow, as much as io's files read.
+        return max(step, missing if self._is_exact else min(missing, LARGEST_STEP_BYTES))
 
     def _make_decoder(self) -> codecs.IncrementalDecoder:
-        decoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder(self._style.encoding)(self._style.errors)
-        if not self._style.newline:
-            # It has a decoder's methods.
-            decoder = io.IncrementalNewlineDecoder(decoder, translate=self._style.newline is None)  # type: ignore[assignment]
-        self._decoder = decoder
-        return decoder
+        self._decoder = decoder_of(self._style)
+        if self._has_seen_line_feed:
+            self._decoder.decode(b"\n")
+        return self._decoder
 
-    async def _write(self, text: str) -> None:
-        newline = self._style.newline
-        if newline and newline != "\n" and "\n" in text:
-            data = self._encode(text.replace("\n", newline))
-        else:
-            data = self._encode(text)
-        if self._chunks is not None or self._ahead.remaining:
+    async def _write_text(self, text: str) -> None:
+        handle = self._handle
+        before = None if self._encoder is None else self._encoder.getstate()
+        try:
+            pieces = await pieces_of(handle.files, text, lambda piece: self._encode(ended(piece, self._style)))
+        except BaseException:
+            # Nothing was written.
+            if self._encoder is not None:
+                self._encoder.setstate(0 if before is None else before)
+                if before is None:
+                    self._encoder.reset()
+            raise
+        if self._history is not None or self._ahead.remaining:
             self._ahead.clear()
-            self._chunks = None
-        binary = self._binary
-        if not binary._buffered(data):
-            await binary._write(memoryview(data))
+            self._history = None
+        if handle.ahead.remaining:
+            handle.rewind()
+        if len(pieces) == 1:
+            if not handle.buffer(pieces[0]):
+                await handle.write(memoryview(pieces[0]))
+        else:
+            await self._write_pieces(pieces)
         if self._decoder is not None:
             self._decoder.reset()
         if self._is_by_line and ("\n" in text or "\r" in text):
-            await binary._flush()
+            await handle.write_out()
+
+    async def _write_pieces(self, pieces: list[bytes]) -> None:
+        """All of them, or none: from here on they are the file's."""
+        handle = self._handle
+        left = iter(pieces)
+        try:
+            for piece in left:
+                handle.append(piece)
+                if handle.files.is_spent():
+                    await handle.files.later()
+        except BaseException:
+            for piece in left:
+                handle.append(piece)
+            raise
+        await handle.write_out()
 
     def _encode(self, text: str) -> bytes:
         if self._style.is_stateless:
@@ -491,11 +483,11 @@ class TextFile:
             self._encoder.reset()
 
     async def _tell(self) -> int:
-        await self._binary._flush()
-        position = self._binary._tell()
-        if self._decoder is None or self._chunks is None:
+        await self._handle.write_out()
+        position = self._handle.tell()
+        if self._decoder is None or self._history is None:
             return position
-        return cookie.tell(self._decoder, self._chunks, self._ahead.remaining, position)
+        return cookie.tell(self._decoder, self._history, self._ahead.remaining, position)
 
     async def _seek(self, target: int, whence: int) -> int:
         if whence == os.SEEK_CUR:
@@ -510,9 +502,9 @@ class TextFile:
             raise ValueError(f"invalid whence ({whence}, should be 0, 1 or 2)")
         if target < 0:
             raise ValueError(f"negative seek position {target!r}")
-        await self._binary._flush()
+        await self._handle.write_out()
         place = cookie.unpack(target)
-        self._binary._seek(place.position, os.SEEK_SET)
+        await self._handle.seek(place.position, os.SEEK_SET)
         self._forget()
         if target == 0 and self._decoder is not None:
             self._decoder.reset()
@@ -521,19 +513,19 @@ class TextFile:
             or place.flags
             or place.skip_chars
             # A new decoder would look for a byte order mark, here where none can be.
-            or (target and not self._style.is_stateless and self._binary.readable())
+            or (target and not self._style.is_stateless and self.buffer.readable())
         ):
             decoder = self._decoder or self._make_decoder()
             decoder.setstate((b"", place.flags))
-            self._chunks = [cookie.Chunk(place.flags, b"", 0, 0)]
+            self._history = cookie.History(cookie.Chunk(place.flags, b"", 0, 0))
         if place.skip_chars:
             await self._replay(place)
         self._reset_encoder(place.position or place.flags)
         return target
 
     async def _seek_end(self) -> int:
-        await self._binary._flush()
-        position = self._binary._seek(0, os.SEEK_END)
+        await self._handle.write_out()
+        position = await self._handle.seek(0, os.SEEK_END)
         self._forget()
         if self._decoder is not None:
             self._decoder.reset()
@@ -543,15 +535,20 @@ class TextFile:
     async def _replay(self, place: cookie.Place) -> None:
         """Decode again what was read from a safe place on, and skip what the program had of it."""
         decoder = self._decoder or self._make_decoder()
-        data = await self._binary._read(place.feed_bytes)
+        data = await self._handle.read(place.feed_bytes)
         text = decoder.decode(data, place.is_end)
         if len(text) < place.skip_chars:
             raise OSError("can't restore logical file position")
-        self._chunks = [cookie.Chunk(place.flags, data, len(data), len(text))]
+        self._history = cookie.History(cookie.Chunk(place.flags, data, len(data), len(text)))
         self._ahead.feed(text)
         self._ahead.move(place.skip_chars)
 
     def _forget(self) -> None:
         self._ahead.clear()
-        self._chunks = None
+        self._history = None
         self._chunk_bytes = CHUNK_BYTES
+
+
+def described(opened: Opened, style: Style) -> str:
+    """The text file's repr, also when only its handle is left."""
+    return f"<oneloop.files.TextFile name={opened.name!r} mode={opened.mode.given!r} encoding={style.encoding!r}>"

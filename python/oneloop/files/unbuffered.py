@@ -3,209 +3,183 @@
 from __future__ import annotations
 
 import os
-from asyncio import Future
 from operator import index
 from typing import TYPE_CHECKING, final
 
-from oneloop.files.deadline import within
-from oneloop.files.positional import PositionalFile
-from oneloop.files.readahead import lines_of
+from oneloop.files.binary import File, lines_of
+from oneloop.files.engine import bounded
 from oneloop.files.views import readable, writable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator
 
     from _typeshed import ReadableBuffer, WriteableBuffer
+
+    from oneloop.files.handle import Handle
 
 __all__ = ["UnbufferedFile"]
 
 LINE_BLOCK_BYTES = 8192
 
+READING = "File not open for reading"
+WRITING = "File not open for writing"
+
 
 @final
-class UnbufferedFile(PositionalFile):
+class UnbufferedFile(File):
     """A binary file without a buffer: the methods of `io.FileIO`, as coroutines.
 
     `read`, `readinto` and `write` are one call of the kernel each, and may do less than asked. Concurrent calls are
     served one after the other. A cancelled read has read nothing; a cancelled write may have happened, in whole or in
-    part, and the cursor is where it ended.
+    part, and the cursor is where it ended. `data` must not change while it is written.
     """
 
     __slots__ = ()
 
-    async def read(self, size: int | None = -1, /, *, timeout: float | None = None) -> bytes:
-        """Up to `size` bytes, b"" at the end; all that is left if `size` is negative or None."""
-        if timeout is not None:
-            return await within(timeout, self.read(size))
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(handle)
+        self._attach(handle, handle.ahead, "nothing", "nothing")
+
+    @bounded
+    async def _read(self, size: int | None = -1, /, *, timeout: float | None = None) -> bytes:
+        handle = self.handle
         size = -1 if size is None else index(size)
         await self._begin_reading()
         try:
             if size < 0:
-                return await self._read_all()
+                return await handle.read_all()
             # Something is read ahead only after a cancelled read of a pipe.
-            return self._ahead.take(size) if self._ahead.remaining else await self._fetch(size)
+            return handle.ahead.take(size) if handle.ahead.remaining else await handle.fetch(size)
         finally:
-            self._turn.leave()
+            handle.leave()
 
     async def readall(self, *, timeout: float | None = None) -> bytes:
         """All that is left."""
         return await self.read(timeout=timeout)
 
+    @bounded
     async def readinto(self, buffer: WriteableBuffer, /, *, timeout: float | None = None) -> int:
         """Read into a writable buffer; returns the number of bytes, 0 at the end."""
-        if timeout is not None:
-            return await within(timeout, self.readinto(buffer))
+        handle = self.handle
         view = writable(buffer)
-        if self._offset < 0:
+        if handle.offset < 0:
             # At the kernel's position, where a cancelled read must not lose what it brings.
             data = await self.read(len(view))
             view[: len(data)] = data
             return len(data)
         await self._begin_reading()
         try:
-            done = self._descriptor.readv([view], self._offset)
-            if isinstance(done, Future):
-                done = await done
-            self._offset += done
+            done = await handle.readv([view], handle.offset)
+            handle.offset += done
             return done
         finally:
-            self._turn.leave()
+            handle.leave()
 
-    async def readline(self, size: int | None = -1, /, *, timeout: float | None = None) -> bytes:
-        """One line with its end, or its first `size` bytes; b"" at the end."""
-        if timeout is not None:
-            return await within(timeout, self.readline(size))
+    @bounded
+    async def _readline(self, size: int | None = -1, /, *, timeout: float | None = None) -> bytes:
         limit = -1 if size is None else index(size)
         await self._begin_reading()
         try:
             return await self._line(limit)
         finally:
-            self._turn.leave()
+            self.handle.leave()
 
+    @bounded
     async def readlines(self, hint: int | None = -1, /, *, timeout: float | None = None) -> list[bytes]:
         """The lines that are left; with a `hint`, only so many that they reach that many bytes."""
-        if timeout is not None:
-            return await within(timeout, self.readlines(hint))
         wanted = -1 if hint is None else index(hint)
         await self._begin_reading()
         try:
             lines: list[bytes] = []
             total = 0
-            while (wanted <= 0 or total < wanted) and (line := await self._line(-1)):
-                lines.append(line)
-                total += len(line)
+            start = self.handle.offset
+            try:
+                while (wanted <= 0 or total < wanted) and (line := await self._line(-1)):
+                    lines.append(line)
+                    total += len(line)
+            except BaseException:
+                if start >= 0 and self.handle.offset >= 0:
+                    self.handle.offset = start
+                else:
+                    rest = self.handle.ahead.take()
+                    self.handle.ahead.feed(b"".join(lines) + rest)
+                raise
             return lines
         finally:
-            self._turn.leave()
+            self.handle.leave()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        self._check_open()
-        return lines_of(self, self._ahead)
+        self.handle.check_open()
+        return lines_of(self)
 
-    async def _next_line(self) -> bytes:
-        return await self.readline()
-
-    async def write(self, data: ReadableBuffer, /, *, timeout: float | None = None) -> int:
-        """Write; returns the number of bytes that went, which may be fewer. `data` must not change meanwhile."""
-        if timeout is not None:
-            return await within(timeout, self.write(data))
-        self._check_writing("File not open for writing")
+    @bounded
+    async def _write(self, data: ReadableBuffer, /, *, timeout: float | None = None) -> int:
+        handle = self.handle
+        handle.check_writing(WRITING)
         view = readable(data)
-        await self._begin()
+        if not handle.take_turn():
+            await handle.begin()
         try:
-            flight = self._launch([view], 0)
-            return flight if isinstance(flight, int) else await self._land(flight)
+            return await handle.write_once(view)
         finally:
-            self._turn.leave()
+            handle.leave()
 
-    async def writelines(self, lines: Iterable[ReadableBuffer], /, *, timeout: float | None = None) -> None:
-        """Write one after the other."""
-        if timeout is not None:
-            return await within(timeout, self.writelines(lines))
-        self._check_writing("File not open for writing")
-        for line in lines:
-            await self.write(line)
-        return None
-
+    @bounded
     async def seek(self, offset: int, whence: int = os.SEEK_SET, /, *, timeout: float | None = None) -> int:
         """Move the cursor; returns where it is. OSError if there is no such place, or the file has no position."""
-        if timeout is not None:
-            return await within(timeout, self.seek(offset, whence))
+        handle = self.handle
         target = index(offset)
-        self._check_open()
-        await self._begin()
+        handle.check_open()
+        if not handle.take_turn():
+            await handle.begin()
         try:
-            self._rewind()
-            return self._raw_seek(target, whence)
+            handle.rewind()
+            return await handle.raw_seek(target, whence)
         finally:
-            self._turn.leave()
-
-    async def tell(self, *, timeout: float | None = None) -> int:
-        """Where the cursor is. OSError if the file has no position."""
-        if timeout is not None:
-            return await within(timeout, self.tell())
-        self._check_open()
-        await self._begin()
-        try:
-            return self._raw_tell() - self._ahead.remaining
-        finally:
-            self._turn.leave()
-
-    async def truncate(self, size: int | None = None, /, *, timeout: float | None = None) -> int:
-        """Cut or extend the file to `size` bytes, or to where the cursor is; returns the size. The cursor stays."""
-        if timeout is not None:
-            return await within(timeout, self.truncate(size))
-        self._check_writing("File not open for writing")
-        wanted = None if size is None else index(size)
-        await self._begin()
-        try:
-            length = self._raw_tell() - self._ahead.remaining if wanted is None else wanted
-            done = self._descriptor.truncate(length)
-            if done is not None:
-                await done
-            return length
-        finally:
-            self._turn.leave()
+            handle.leave()
 
     # -- by the holder of the turn ---------------------------------------------------------------
 
     async def _begin_reading(self) -> None:
-        self._check_reading("File not open for reading")
-        await self._begin()
+        self.handle.check_reading(READING)
+        if not self.handle.take_turn():
+            await self.handle.begin()
 
     async def _line(self, limit: int) -> bytes:
-        if self._offset < 0:
+        handle = self.handle
+        if handle.offset < 0:
             # One byte at a time: what is behind the line belongs to others.
             return await self._line_of_bytes(limit)
         pieces: list[bytes] = []
-        start = self._offset
+        start = handle.offset
         try:
             while limit:
-                data = await self._fetch(LINE_BLOCK_BYTES)
+                data = await handle.fetch(LINE_BLOCK_BYTES)
                 end = data.find(b"\n") + 1
                 piece = data[: end or len(data)]
                 if limit > 0:
                     piece = piece[:limit]
                     limit -= len(piece)
                 # The cursor was moved behind the block, and the line ends before.
-                self._offset -= len(data) - len(piece)
+                handle.offset -= len(data) - len(piece)
                 pieces.append(piece)
                 if end or not data:
                     break
         except BaseException:
-            self._offset = start
+            handle.offset = start
             raise
         return b"".join(pieces)
 
     async def _line_of_bytes(self, limit: int) -> bytes:
+        handle = self.handle
         line = bytearray()
         try:
             while len(line) != limit and not line.endswith(b"\n"):
-                byte = self._ahead.take(1) if self._ahead.remaining else await self._fetch(1)
+                byte = handle.ahead.take(1) if handle.ahead.remaining else await handle.fetch(1)
                 if not byte:
                     break
                 line += byte
         except BaseException:
-            self._ahead.feed(bytes(line))
+            handle.ahead.feed(bytes(line))
             raise
         return bytes(line)

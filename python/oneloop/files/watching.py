@@ -1,32 +1,70 @@
-"""`watch`: what changes at a path, as an async iterator; `watched_tree` knows which directories are watched.
+"""`watch`: what changes at a path, as an async iterator.
 
 inotify tells of names in a directory, not of what is below. With `recursive` every directory has a
 watch of its own. One that appears is watched first and read afterwards, so that what was made in it
 before the watch is reported from the reading, and what came later by the kernel; nothing twice.
+
+The pool surveys: it watches a directory, then reads it, then those in it. The loop applies what a
+survey has found, so that one that was cut short changes nothing and may be repeated.
+
+What is made in a directory between its watch and its reading is found by the survey and queued by
+the kernel too. The survey's report counts; the queued one is dropped when it comes. Once the queue
+has been empty, none can come any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
+import errno
 import os
+import struct
 import warnings
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, AnyStr, Generic, final
+from typing import TYPE_CHECKING, Any, AnyStr, Generic, NamedTuple, final
 
-from oneloop.files import inotify, jobs
-from oneloop.files.kernel_path import encoded
-from oneloop.files.watched_tree import WatchedTree
+from oneloop import _native
+from oneloop.files.engine import encoded, run_job
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
     from typing import Self
 
-    from oneloop.files.inotify import RawEvent
+    from oneloop.files.engine import Job
 
 __all__ = ["Change", "Event", "Watch", "watch"]
+
+# inotify(7), linux/inotify.h
+IN_MODIFY = 0x2
+IN_ATTRIB = 0x4
+IN_CLOSE_WRITE = 0x8
+IN_MOVED_FROM = 0x40
+IN_MOVED_TO = 0x80
+IN_CREATE = 0x100
+IN_DELETE = 0x200
+IN_DELETE_SELF = 0x400
+IN_MOVE_SELF = 0x800
+IN_UNMOUNT = 0x2000
+IN_OVERFLOW = 0x4000
+IN_IGNORED = 0x8000
+IN_ONLYDIR = 0x0100_0000
+IN_DONT_FOLLOW = 0x0200_0000
+IN_EXCL_UNLINK = 0x0400_0000
+IN_ISDIR = 0x4000_0000
+
+IN_EVERYTHING = (
+    IN_MODIFY
+    | IN_ATTRIB
+    | IN_CLOSE_WRITE
+    | IN_MOVED_FROM
+    | IN_MOVED_TO
+    | IN_CREATE
+    | IN_DELETE
+    | IN_DELETE_SELF
+    | IN_MOVE_SELF
+)
 
 # The other half of a rename is queued by the same system call: it can only be this late.
 HALF_RENAME_S = 0.01
@@ -106,7 +144,7 @@ class Watch(Generic[AnyStr]):
 
     def __init__(self, path: AnyStr | os.PathLike[AnyStr], recursive: bool) -> None:
         # First, for a path that is none leaves an object behind whose __del__ looks at it.
-        self._queue: inotify.Queue | None = None
+        self._queue: Queue | None = None
         self._path: AnyStr = os.fspath(path)
         self._is_bytes = isinstance(self._path, bytes)
         encoded(self._path, "watch")
@@ -172,9 +210,9 @@ class Watch(Generic[AnyStr]):
     async def _start(self) -> None:
         if self._tree is not None or self._is_ended:
             return
-        self._queue = inotify.Queue(asyncio.get_running_loop())
+        self._queue = Queue(asyncio.get_running_loop())
         tree = WatchedTree(self._queue, os.fsencode(self._path), self._is_recursive)
-        tree.begin(await jobs.run(tree.survey, tree.root))
+        tree.begin(await run_job(tree.survey, tree.root))
         self._tree = tree
 
     async def _fill(self) -> None:
@@ -191,17 +229,17 @@ class Watch(Generic[AnyStr]):
             await self._take(self._raw[0], self._tree, self._queue)
             self._raw.popleft()
 
-    async def _take(self, raw: RawEvent, tree: WatchedTree, queue: inotify.Queue) -> None:
+    async def _take(self, raw: RawEvent, tree: WatchedTree, queue: Queue) -> None:
         """Make events of one of the kernel's; changes nothing before the last wait."""
         mask = raw.mask
-        if mask & inotify.OVERFLOW:
+        if mask & IN_OVERFLOW:
             if self._is_recursive:
                 # Directories may have appeared unseen.
-                tree.adopt(await jobs.run(tree.survey, tree.root))
+                tree.adopt(await run_job(tree.survey, tree.root))
             self._tell(Change.OVERFLOW, tree.root)
             return
         folder = tree.path_of(raw.watch)
-        if mask & inotify.IGNORED:
+        if mask & IN_IGNORED:
             tree.forget(raw.watch)
         if folder is None:
             return
@@ -209,12 +247,12 @@ class Watch(Generic[AnyStr]):
             self._take_own(raw, folder, tree)
             return
         path = os.path.join(folder, raw.name)
-        is_directory = bool(mask & inotify.ISDIR)
-        if mask & inotify.MOVED_FROM:
+        is_directory = bool(mask & IN_ISDIR)
+        if mask & IN_MOVED_FROM:
             await self._take_rename(raw, path, is_directory, tree, queue)
-        elif mask & (inotify.CREATE | inotify.MOVED_TO):
+        elif mask & (IN_CREATE | IN_MOVED_TO):
             await self._take_created(raw, path, is_directory, tree)
-        elif mask & inotify.DELETE:
+        elif mask & IN_DELETE:
             tree.is_announced(raw.watch, raw.name)
             if is_directory:
                 tree.forget_announced_below(path)
@@ -226,8 +264,8 @@ class Watch(Generic[AnyStr]):
         """What happened to a watched directory itself: its parent's watch tells, but for the root."""
         if raw.watch != tree.root_watch:
             return
-        is_directory = bool(raw.mask & inotify.ISDIR)
-        if raw.mask & (inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.UNMOUNT | inotify.IGNORED):
+        is_directory = bool(raw.mask & IN_ISDIR)
+        if raw.mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED):
             self._tell(Change.DELETED, path, is_directory)
             self._is_ended = True
         else:
@@ -240,7 +278,7 @@ class Watch(Generic[AnyStr]):
 
     async def _take_created(self, raw: RawEvent, path: bytes, is_directory: bool, tree: WatchedTree) -> None:
         if is_directory and self._is_recursive:
-            survey = await jobs.run(tree.survey, path)
+            survey = await run_job(tree.survey, path)
         else:
             survey = []
         if not tree.is_announced(raw.watch, raw.name):
@@ -249,7 +287,7 @@ class Watch(Generic[AnyStr]):
             self._tell(Change.CREATED, found, is_folder)
 
     async def _take_rename(
-        self, raw: RawEvent, path: bytes, is_directory: bool, tree: WatchedTree, queue: inotify.Queue
+        self, raw: RawEvent, path: bytes, is_directory: bool, tree: WatchedTree, queue: Queue
     ) -> None:
         second = await self._second_half(raw, queue)
         target = None if second is None else tree.path_of(second.watch)
@@ -260,7 +298,7 @@ class Watch(Generic[AnyStr]):
             self._tell(Change.DELETED, path, is_directory)
             return
         target = os.path.join(target, second.name)
-        survey = await jobs.run(tree.survey, target) if is_directory and self._is_recursive else []
+        survey = await run_job(tree.survey, target) if is_directory and self._is_recursive else []
         self._raw.remove(second)
         tree.is_announced(raw.watch, raw.name)
         if tree.is_announced(second.watch, second.name):
@@ -273,13 +311,13 @@ class Watch(Generic[AnyStr]):
         for found, is_folder in tree.announce(survey, only_new=True):
             self._tell(Change.CREATED, found, is_folder)
 
-    async def _second_half(self, first: RawEvent, queue: inotify.Queue) -> RawEvent | None:
+    async def _second_half(self, first: RawEvent, queue: Queue) -> RawEvent | None:
         """The other end of a rename, None if it led outside; it stays in `_raw`."""
         try:
             async with asyncio.timeout(HALF_RENAME_S):
                 while True:
                     for raw in self._raw:
-                        if raw.cookie == first.cookie and raw.mask & inotify.MOVED_TO:
+                        if raw.cookie == first.cookie and raw.mask & IN_MOVED_TO:
                             return raw
                     await queue.wait_readable()
                     if self._is_ended:
@@ -299,7 +337,230 @@ class Watch(Generic[AnyStr]):
 
 
 _WRITTEN = {
-    inotify.MODIFY: Change.MODIFIED,
-    inotify.ATTRIB: Change.ATTRIBUTES,
-    inotify.CLOSE_WRITE: Change.CLOSED,
+    IN_MODIFY: Change.MODIFIED,
+    IN_ATTRIB: Change.ATTRIBUTES,
+    IN_CLOSE_WRITE: Change.CLOSED,
 }
+
+
+# -- the watched directories -----------------------------------------------------------------------
+
+_BELOW = IN_EVERYTHING | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK
+
+
+class _Folder(NamedTuple):
+    """A directory that is watched now: its number, and what was in it (name, whether a directory)."""
+
+    watch: int
+    path: bytes
+    entries: list[tuple[bytes, bool]]
+
+
+Survey = list[_Folder]
+"""Directories that a survey has watched and read, each before those in it."""
+
+
+class WatchedTree:
+    """The watched directories of one queue, by number."""
+
+    __slots__ = ("_announced", "_is_recursive", "_paths", "_queue", "root", "root_watch")
+
+    def __init__(self, queue: Queue, root: bytes, is_recursive: bool) -> None:
+        self._queue = queue
+        self._is_recursive = is_recursive
+        self._paths: dict[int, bytes] = {}
+        # Names whose creation a survey has reported, by the number of their directory.
+        self._announced: set[tuple[int, bytes]] = set()
+        self.root = root
+        self.root_watch = -1
+
+    def survey(self, job: Job, top: bytes) -> Survey:
+        """Watch a directory and, in a recursive tree, all below; on the pool.
+
+        Directories that are gone already, or may not be read, are left out; but not the root.
+
+        Raises:
+            OSError: with `filename`; ENOSPC when there are no more watches to be had.
+        """
+        found: Survey = []
+        pending = [top]
+        while pending:
+            job.check()
+            path = pending.pop()
+            is_root = path == self.root
+            try:
+                watch = self._queue.add(path, IN_EVERYTHING if is_root else _BELOW)
+                entries = self._entries(path)
+            except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+                if is_root:
+                    error.filename = os.fsdecode(path)
+                    raise
+                continue
+            except OSError as error:
+                error.filename = os.fsdecode(path)
+                raise
+            found.append(_Folder(watch, path, entries))
+            pending.extend(os.path.join(path, name) for name, is_directory in reversed(entries) if is_directory)
+        return found
+
+    def _entries(self, path: bytes) -> list[tuple[bytes, bool]]:
+        if not self._is_recursive:
+            return []
+        try:
+            with os.scandir(path) as entries:
+                return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except NotADirectoryError:
+            if path == self.root:
+                return []
+            raise
+
+    def begin(self, survey: Survey) -> None:
+        """Apply the first survey, of the root."""
+        self.root_watch = survey[0].watch
+        self.adopt(survey)
+
+    def adopt(self, survey: Survey) -> None:
+        """Apply a survey without a report of what it has found."""
+        for folder in survey:
+            self._paths[folder.watch] = folder.path
+
+    def announce(self, survey: Survey, *, only_new: bool) -> list[tuple[bytes, bool]]:
+        """Apply a survey; returns what is to be reported as created: path, and whether a directory.
+
+        Args:
+            survey: of a directory that appeared.
+            only_new: what is in directories that were watched already was reported before.
+        """
+        created = []
+        for folder in survey:
+            is_known = folder.watch in self._paths
+            self._paths[folder.watch] = folder.path
+            if is_known and only_new:
+                continue
+            for name, is_directory in folder.entries:
+                if (folder.watch, name) not in self._announced:
+                    self._announced.add((folder.watch, name))
+                    created.append((os.path.join(folder.path, name), is_directory))
+        return created
+
+    def is_announced(self, watch: int, name: bytes) -> bool:
+        """True, once, for a name that a survey has reported before the kernel did."""
+        if (watch, name) in self._announced:
+            self._announced.discard((watch, name))
+            return True
+        return False
+
+    def forget_announced_below(self, path: bytes) -> None:
+        """A directory is gone. If one of the same name stands there already, what it holds is still to be reported."""
+        below = set(self._below(path))
+        self._announced = {(watch, name) for watch, name in self._announced if watch not in below}
+
+    def forget_announced(self) -> None:
+        """The kernel's queue is empty: what it says from now on is new."""
+        self._announced.clear()
+
+    def path_of(self, watch: int) -> bytes | None:
+        """The directory (or the root) with this number; None for one that is watched no more."""
+        return self._paths.get(watch)
+
+    def forget(self, watch: int) -> None:
+        """The kernel has ended this watch."""
+        self._paths.pop(watch, None)
+
+    def rename(self, old: bytes, new: bytes) -> None:
+        """A directory and all below it have another path now."""
+        for watch in self._below(old):
+            self._paths[watch] = new + self._paths[watch][len(old) :]
+
+    def remove(self, path: bytes) -> None:
+        """End the watches of a directory that was moved away, and of all below it."""
+        for watch in self._below(path):
+            del self._paths[watch]
+            try:
+                self._queue.remove(watch)
+            except OSError as error:
+                # Gone meanwhile: the kernel has ended it itself, and IGNORED is on its way.
+                if error.errno != errno.EINVAL:
+                    raise
+
+    def _below(self, top: bytes) -> list[int]:
+        inside = os.path.join(top, b"")
+        return [watch for watch, path in self._paths.items() if path == top or path.startswith(inside)]
+
+
+# -- inotify(7) ------------------------------------------------------------------------------------
+
+
+READ_BYTES = 64 * 1024
+_HEAD = struct.Struct("iIII")
+
+
+class RawEvent(NamedTuple):
+    """One `struct inotify_event`; `cookie` joins the two halves of a rename."""
+
+    watch: int
+    mask: int
+    cookie: int
+    name: bytes
+
+
+class Queue:
+    """A descriptor of inotify, which this object owns."""
+
+    __slots__ = ("_fd", "_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: asyncio.Future[None] | None = None
+        self._fd = _native.inotify_init()
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close()`."""
+        return self._fd < 0
+
+    def add(self, path: bytes, mask: int) -> int:
+        """Watch a path; the number that its events carry. May block: for the pool."""
+        return _native.inotify_add_watch(self._fd, path, mask)
+
+    def remove(self, watch: int) -> None:
+        """End a watch."""
+        _native.inotify_rm_watch(self._fd, watch)
+
+    def read_nowait(self) -> list[RawEvent]:
+        """What is queued, at most one read of it."""
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            return []
+        events = []
+        start = 0
+        while start < len(data):
+            watch, mask, cookie, length = _HEAD.unpack_from(data, start)
+            start += _HEAD.size
+            events.append(RawEvent(watch, mask, cookie, data[start : start + length].rstrip(b"\0")))
+            start += length
+        return events
+
+    async def wait_readable(self) -> None:
+        """Wait until something is queued, or the queue is closed."""
+        if self._waiting is not None:
+            raise RuntimeError("the watch is being iterated by another task")
+        waiting = self._waiting = self._loop.create_future()
+        self._loop.add_reader(self._fd, self.wake)
+        try:
+            await waiting
+        finally:
+            self._waiting = None
+            self._loop.remove_reader(self._fd)
+
+    def wake(self) -> None:
+        """End a wait."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def close(self) -> None:
+        """Close the descriptor, for which nobody waits; idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -35,6 +35,7 @@ from oneloop.compat.linux_aio import (
     WriteBlock,
     WriteVBlock,
 )
+from oneloop.compat.linux_aio.room import room_for
 from tests.package.linux_aio.conftest import CONTENT, Open, done
 
 # The public names of linux_aio 0.4.1 and, of linux_aio_bind 1.0, the enumerations.
@@ -82,11 +83,17 @@ def test_a_context_that_is_forgotten_closes_itself(opened: Open, path: Path) -> 
         gc.collect()
 
 
-def test_the_machines_limit() -> None:
+def test_the_machines_limit(opened: Open) -> None:
     limit = int(Path("/proc/sys/fs/aio-max-nr").read_text())
-    with pytest.raises(BlockingIOError) as caught:
-        AIOContext(limit + 1, engine="aio")
-    assert caught.value.errno == errno.EAGAIN
+    for open_one in (opened, AIOContext):
+        with pytest.raises(BlockingIOError) as caught:
+            open_one(limit + 1)
+        assert caught.value.errno == errno.EAGAIN
+
+
+def test_more_than_any_context_takes(opened: Open) -> None:
+    with pytest.raises(OSError, match="Invalid argument"):
+        opened((1 << 22) + 1)
 
 
 @pytest.mark.parametrize("max_jobs", [0, -1])
@@ -102,16 +109,33 @@ def test_submitting_nothing(opened: Open) -> None:
 
 
 def test_more_than_there_is_room_for(opened: Open, sockets: tuple[socket.socket, socket.socket]) -> None:
+    """There is more than was asked for, as much as io_setup(2) makes: see `test_the_kernels_room`."""
     ours, theirs = sockets
     with opened(2) as context:
-        blocks = [PollBlock(ours, select.EPOLLIN) for _ in range(3)]
-        assert context.submit(*blocks) == 2
+        blocks = [PollBlock(ours, select.EPOLLIN) for _ in range(room_for(2) + 1)]
+        taken = context.submit(*blocks)
+        # Some of the kernel's own room may be set aside for CPUs.
+        assert 2 < taken <= room_for(2)
         with pytest.raises(BlockingIOError):
-            context.submit(blocks[2])
+            context.submit(*blocks[taken:])
         theirs.send(b"x")
-        assert {event.aio_block for event in context.get_events(2, 2)} == set(blocks[:2])
-        assert context.submit(blocks[2]) == 1
+        assert {event.aio_block for event in context.get_events(taken, taken)} == set(blocks[:taken])
+        assert context.submit(blocks[taken]) == 1
         context.get_events(1, 1)
+
+
+@pytest.mark.parametrize("max_jobs", [1, 63, 1000])
+def test_the_kernels_room(sockets: tuple[socket.socket, socket.socket], max_jobs: int) -> None:
+    ours, theirs = sockets
+    with AIOContext(max_jobs, engine="aio") as context:
+        polls = [PollBlock(ours, select.EPOLLIN) for _ in range(room_for(max_jobs) + 1)]
+        taken = 0
+        with pytest.raises(BlockingIOError):
+            while True:
+                taken += context.submit(polls[taken])
+        assert max_jobs <= taken <= room_for(max_jobs)
+        theirs.send(b"x")
+        assert len(context.get_events(taken, taken)) == taken
 
 
 def test_use_after_close(opened: Open, path: Path) -> None:

@@ -104,6 +104,14 @@ impl<T> AioContext<T> {
         })
     }
 
+    /// As many at once as the kernel has room for, but at most `room`: it counts `capacity` against
+    /// the machine's limit, and makes more room than that.
+    pub fn with_room(capacity: u32, room: u32) -> io::Result<Self> {
+        let mut context = Self::new(capacity)?;
+        context.capacity = room as usize;
+        Ok(context)
+    }
+
     /// With an eventfd that every completion raises, for a poller. Operations that name an eventfd
     /// of their own raise that one instead.
     pub fn with_eventfd(capacity: u32) -> io::Result<Self> {

@@ -24,7 +24,14 @@ fn length(len: i64) -> u64 {
     len.cast_unsigned()
 }
 
-pub fn of(request: &Request) -> Entry {
+/// `is_near`: the kernel may try it in the loop's own thread first.
+pub fn of(request: &Request, is_near: bool) -> Entry {
+    let entry = plain(request);
+    let waits_for_nobody = matches!(request, Request::Read(t) | Request::Write(t) if !t.waits);
+    if waits_for_nobody && !is_near { entry.flags(Flags::ASYNC) } else { entry }
+}
+
+fn plain(request: &Request) -> Entry {
     match request {
         Request::Open { at, flags, mode } => opcode::OpenAt::new(Fd(at.dir_fd), at.path.as_ptr())
             .flags(flags | libc::O_CLOEXEC)
@@ -95,6 +102,17 @@ fn write(transfer: &Transfer) -> Entry {
     }
     let vectors = transfer.memory.segments();
     opcode::Writev::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(offset).build()
+}
+
+/// Bytes that the kernel copies while it takes the entry, if its cache has them.
+pub fn copied_at_once(request: &Request) -> usize {
+    match request {
+        Request::Read(transfer) | Request::Write(transfer) if !transfer.direct => {
+            let len = transfer.memory.len();
+            if len < LONG { len } else { 0 }
+        }
+        _ => 0,
+    }
 }
 
 fn shaped(transfer: &Transfer, entry: Entry) -> Entry {

@@ -7,7 +7,7 @@
 
 use super::request::Place;
 use crate::sys::fifo::{Scratch, Seen, watch};
-use crate::sys::file;
+use crate::sys::{file, statx};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 
@@ -18,7 +18,7 @@ const LONGEST_PAUSE_MS: u16 = 20;
 pub fn is_fifo(at: &Place, flags: libc::c_int) -> bool {
     let look = libc::O_PATH | flags & libc::O_NOFOLLOW;
     let looked = file::open_owned(at.dir_fd, &at.path, look, 0);
-    looked.and_then(|fd| file::kind(fd.as_raw_fd())).is_ok_and(file::Kind::is_fifo)
+    looked.and_then(|fd| statx::asked(fd.as_raw_fd())).is_ok_and(|status| status.is_fifo())
 }
 
 /// As open(2) with these flags. ECANCELED once `stop` is readable.

@@ -20,6 +20,7 @@ pub mod cached;
 mod direct;
 mod entry;
 mod fifo;
+pub mod mount;
 pub mod operation;
 pub mod polled;
 pub mod polled_ring;
@@ -38,7 +39,8 @@ use ring::Ring;
 use slots::Key;
 use std::io;
 use std::os::fd::RawFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+pub use threads::{Brief, Call, Lane};
 use threads::{Pool, Work};
 
 /// unlinkat(2): what is removed is a folder.
@@ -106,7 +108,7 @@ impl<T> Engines<T> {
         Ok(Self { choice, ring, direct: None, pool: Pool::new()?, born: fork::generation() })
     }
 
-    /// Readable when the pool has something to reap.
+    /// Has an edge whenever the pool has something to reap; never read.
     pub fn pool_fd(&self) -> RawFd {
         self.pool.raw_fd()
     }
@@ -130,17 +132,17 @@ impl<T> Engines<T> {
         }
     }
 
-    /// Queues a request; `flush` sends what has to be sent.
-    pub fn submit(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
+    /// Queues a request; `flush` sends what has to be sent. `lane`: of the threads, should they do it.
+    pub fn submit(&mut self, request: Request, lane: Lane, owner: T) -> Result<Ticket, Refused<T>> {
         match (request, &mut self.ring) {
-            (request, Some(ring)) if ring.is_supported(&request) => {
-                Ok(Ticket::Ring(ring.submit(request, owner)))
+            (request, Some(ring)) if request.suits_ring() && ring.is_supported(&request) => {
+                Ok(Ticket::Ring(ring.submit(request, lane == Lane::Near, owner)))
             }
             (request, _) if request.is_direct() && self.choice == Choice::Aio => {
                 self.submit_direct(request, owner)
             }
             (request, _) if request.may_wait_for_ever() => self.submit_alone(request, owner),
-            (request, _) => self.hand_to_pool(request, owner),
+            (request, _) => self.hand_to_pool(request, lane, owner),
         }
     }
 
@@ -150,15 +152,20 @@ impl<T> Engines<T> {
             slot => match Direct::new() {
                 Ok(direct) => slot.insert(direct),
                 // The machine has no more contexts (fs.aio-max-nr): the threads can do it.
-                Err(_) => return self.hand_to_pool(request, owner),
+                Err(_) => return self.hand_to_pool(request, Lane::Near, owner),
             },
         };
         direct.submit(request, owner);
         Ok(Ticket::Direct)
     }
 
-    fn hand_to_pool(&mut self, request: Request, owner: T) -> Result<Ticket, Refused<T>> {
-        self.pool.submit(Work::Request(request), owner).map(Ticket::Threads)
+    fn hand_to_pool(
+        &mut self,
+        request: Request,
+        lane: Lane,
+        owner: T,
+    ) -> Result<Ticket, Refused<T>> {
+        self.pool.submit(lane, Work::Request(request), owner).map(Ticket::Threads)
     }
 
     /// A request that may wait for ever, such as opening a FIFO: a worker of the kernel, which can
@@ -178,8 +185,29 @@ impl<T> Engines<T> {
     }
 
     /// Something to be called on a thread.
-    pub fn call(&mut self, call: Box<dyn FnOnce() + Send>, owner: T) -> Result<Ticket, Refused<T>> {
-        self.pool.submit(Work::Call(call), owner).map(Ticket::Threads)
+    pub fn call(&mut self, call: Call, lane: Lane, owner: T) -> Result<Ticket, Refused<T>> {
+        self.pool.submit(lane, Work::Call(call), owner).map(Ticket::Threads)
+    }
+
+    /// The same for what is done in any case, also while the engines are shut.
+    pub fn call_due(&mut self, call: Call, lane: Lane, owner: T) -> Result<Ticket, Refused<T>> {
+        self.pool.submit_due(lane, Work::Call(call), owner).map(Ticket::Threads)
+    }
+
+    /// The same, and waits for its end, at most for `patience`, if a thread is there to do it at once.
+    pub fn call_and_wait(
+        &mut self,
+        call: Call,
+        lane: Lane,
+        owner: T,
+        patience: Duration,
+    ) -> Result<Brief<T>, Refused<T>> {
+        self.pool.submit_and_wait(lane, Work::Call(call), owner, patience)
+    }
+
+    /// The owner of what `call_and_wait` has not seen the end of.
+    pub fn owner(&mut self, key: Key) -> Option<&mut T> {
+        self.pool.owner(key)
     }
 
     /// Asks that an operation end soon; its completion comes in any case.
@@ -230,7 +258,8 @@ impl<T> Engines<T> {
         for Completion { owner, outcome: Outcome { request, result } } in ended {
             match (request, result) {
                 (Some(request), Err(error)) if is_refusal(&error) => {
-                    if let Err((error, owner)) = self.hand_to_pool(request, owner) {
+                    let handed = self.hand_to_pool(request, Lane::Near, owner);
+                    if let Err((error, owner)) = handed {
                         let outcome = Outcome { request: None, result: Err(error) };
                         completions.push(Completion { owner, outcome });
                     }
@@ -243,8 +272,8 @@ impl<T> Engines<T> {
     }
 
     /// Hands over what the pool has done.
-    pub fn reap_pool(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
-        self.pool.reap(completions)
+    pub fn reap_pool(&mut self, completions: &mut Vec<Completion<T>>) {
+        self.pool.reap(completions);
     }
 
     pub fn under_way(&self) -> usize {

@@ -56,6 +56,16 @@ impl<T> Polled<T> {
         AioContext::new(capacity).map(Self::Aio)
     }
 
+    /// With the order and the room of kernel AIO; see `PolledRing::in_order`.
+    pub fn ring_in_order(capacity: u32, room: u32) -> io::Result<Self> {
+        PolledRing::in_order(capacity, room).map(Self::Ring)
+    }
+
+    /// With all of the room that the kernel makes for `capacity` operations, at most `room`.
+    pub fn aio_with_room(capacity: u32, room: u32) -> io::Result<Self> {
+        AioContext::with_room(capacity, room).map(Self::Aio)
+    }
+
     pub fn capacity(&self) -> usize {
         match self {
             Self::Ring(ring) => ring.capacity(),

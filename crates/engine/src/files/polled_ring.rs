@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 mod entry;
+mod order;
 
 use super::Segment;
 use super::operation::{Completion, Memory, Opcode, Operation, Submission};
@@ -25,6 +26,7 @@ use crate::sys::{eventfd, fork};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode};
+use order::Order;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
@@ -98,6 +100,8 @@ struct Record<T> {
 pub struct PolledRing<T> {
     records: Slots<Box<Record<T>>>,
     capacity: usize,
+    /// None: operations may overtake each other.
+    order: Option<Order>,
     kernel: Arc<Kernel>,
 }
 
@@ -115,7 +119,16 @@ impl<T> PolledRing<T> {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         let kernel = Arc::new(Kernel { ring: ManuallyDrop::new(ring), forks });
-        Ok(Self { records: Slots::default(), capacity: capacity as usize, kernel })
+        Ok(Self { records: Slots::default(), capacity: capacity as usize, order: None, kernel })
+    }
+
+    /// Keeps the order of kernel AIO, and has room for `room` operations although `capacity` were
+    /// asked for: see `order`.
+    pub fn in_order(capacity: u32, room: u32) -> io::Result<Self> {
+        let mut ring = Self::new(capacity)?;
+        ring.capacity = room as usize;
+        ring.order = Some(Order::default());
+        Ok(ring)
     }
 
     pub fn capacity(&self) -> usize {
@@ -131,7 +144,8 @@ impl<T> PolledRing<T> {
     }
 
     /// Hands operations to the kernel, in order, as far as there is room and nothing is wrong with
-    /// their descriptors. What is taken keeps its owner until its completion.
+    /// their descriptors. What is taken keeps its owner until its completion. Blocks only in a ring
+    /// that is `in_order`, while an operation has to wait for an earlier one.
     pub fn submit(&mut self, operations: Vec<Operation<T>>) -> Submission<T> {
         let mut rest = operations.into_iter();
         let mut taken = Vec::with_capacity(rest.len().min(self.capacity));
@@ -166,12 +180,53 @@ impl<T> PolledRing<T> {
         if let Err(e) = entry::check(&operation) {
             return Err((operation, e));
         }
+        let place = match self.wait_for_turn(&operation) {
+            Ok(place) => place,
+            Err(e) => return Err((operation, e)),
+        };
         let key = self.records.insert(Box::new(Record { operation, is_cancelled: false }));
         if self.push(key, resfd) {
+            if let (Some(order), Some(place)) = (&mut self.order, place) {
+                order.enter(key, place);
+            }
             return Ok(key);
         }
         let record = self.records.remove(key).expect("it has just been inserted");
         Err((record.operation, full()))
+    }
+
+    /// Waits until nothing is in flight that the operation may not overtake. Returns what later ones
+    /// may not overtake in turn. Completions stay in the kernel's queue: another thread may be about
+    /// to wait for them.
+    fn wait_for_turn(&mut self, operation: &Operation<T>) -> io::Result<Option<order::Place>> {
+        let Some(order) = &self.order else { return Ok(None) };
+        let place = order::Place::of(operation)?;
+        let Some(mut earlier) = place.as_ref().map(|place| order.before(place)) else {
+            return Ok(None);
+        };
+        while !earlier.is_empty() {
+            self.enter()?;
+            // SAFETY: `&mut self`: nobody else takes from this queue. Never dropped: dropping it would
+            // take what was only looked at.
+            let mut queue = ManuallyDrop::new(unsafe { self.kernel.ring.completion_shared() });
+            let (is_full, mut there) = (queue.is_full(), 0);
+            for event in queue.by_ref() {
+                there += 1;
+                earlier.retain(|key| key.as_u64() != event.user_data());
+            }
+            if earlier.is_empty() {
+                break;
+            }
+            if is_full {
+                // Its completion may be held back: the program has to collect some first.
+                return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+            }
+            match self.waiter().wait(there + 1, None) {
+                Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(place.filter(|place| !place.is_direct))
     }
 
     /// False: the queue is full, and the kernel takes nothing at this moment.
@@ -251,6 +306,9 @@ impl<T> PolledRing<T> {
         let resfd = record.operation.resfd;
         if result == -libc::EINTR && !record.is_cancelled && self.push(key, resfd) {
             return None;
+        }
+        if let Some(order) = &mut self.order {
+            order.leave(key);
         }
         let owner = self.records.remove(key)?.operation.owner;
         Some(Completion { key, result: i64::from(result), second_result: 0, owner })

@@ -35,13 +35,13 @@ fn engines() -> Vec<(Choice, Engines<u32>)> {
 }
 
 fn run(engines: &mut Engines<u32>, request: Request) -> io::Result<usize> {
-    let ticket = engines.submit(request, 7).map_err(|(error, _)| error)?;
+    let ticket = engines.submit(request, Lane::Near, 7).map_err(|(error, _)| error)?;
     let mut done = Vec::new();
     while done.is_empty() {
         engines.flush(&mut done)?;
         engines.reap_ring(&mut done)?;
         engines.reap_direct(&mut done)?;
-        engines.reap_pool(&mut done)?;
+        engines.reap_pool(&mut done);
     }
     let completion = done.pop().expect("the loop has seen one");
     assert_eq!(completion.owner, 7);
@@ -93,8 +93,11 @@ fn calls_run_on_threads_and_end_with_the_pool() -> io::Result<()> {
     let (sender, receiver) = std::sync::mpsc::channel();
     for n in 0..20 {
         let sender = sender.clone();
-        let call = Box::new(move || sender.send(n).expect("the receiver lives"));
-        assert!(engines.call(call, n).is_ok());
+        let call = Box::new(move || {
+            sender.send(n).expect("the receiver lives");
+            Ok(0)
+        });
+        assert!(engines.call(call, Lane::Long, n).is_ok());
     }
     drop(sender);
     let mut called: Vec<u32> = receiver.iter().collect();
@@ -129,7 +132,7 @@ fn a_fifo_starves_nobody() -> io::Result<()> {
     let mut done = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(10);
     while done.len() < 10 && Instant::now() < deadline {
-        engines.reap_pool(&mut done)?;
+        engines.reap_pool(&mut done);
     }
     assert_eq!((engines.shut(deadline, &mut done)?, done.len()), (0, 10));
     for completion in done {
@@ -178,7 +181,7 @@ fn a_fifo_opens_when_its_other_end_has_come() -> io::Result<()> {
         let mut done = Vec::new();
         let deadline = Instant::now() + Duration::from_secs(10);
         while done.is_empty() && Instant::now() < deadline {
-            engines.reap_pool(&mut done)?;
+            engines.reap_pool(&mut done);
         }
         engines.shut(deadline, &mut done)?;
         let fd = done.remove(0).outcome.result? as RawFd;
@@ -198,11 +201,13 @@ fn a_cancelled_read_takes_nothing() -> io::Result<()> {
     let mut engines = Engines::new(Choice::Threads)?;
     let mut memory = crate::sys::memory::Aligned::new(8).expect("there is memory");
     let transfer = Transfer::new(reader.as_raw_fd(), -1, false, &[memory.segment(8)]);
-    let Ok(ticket) = engines.submit(Request::Read(transfer), 1) else { panic!("a thread") };
+    let Ok(ticket) = engines.submit(Request::Read(transfer), Lane::Near, 1) else {
+        panic!("a thread")
+    };
     engines.cancel(ticket);
     let mut done = Vec::new();
     while done.is_empty() {
-        engines.reap_pool(&mut done)?;
+        engines.reap_pool(&mut done);
     }
     let error = done.pop().expect("one").outcome.result.expect_err("cancelled");
     assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));

@@ -1,7 +1,8 @@
 //! `Pool`: a few threads for what has no opcode, and for everything where nothing else is allowed.
 //!
-//! Threads are made when work waits and none is idle, and end after a while without work. What may
-//! wait for ever (opening a FIFO) gets a thread of its own, so that it starves nobody. Requests go
+//! Threads are made when work waits and none is idle, and end after a while without work. Work goes in lanes, each with
+//! threads of its own, so that what is short never stands behind what is long. What may
+//! wait for ever (opening a FIFO) gets a thread for itself, so that it starves nobody. Requests go
 //! to the threads; their owners stay here, on the loop's thread, until the completion (S1).
 //!
 //! submitted → taken by a thread → done → reaped; `cancel` works on what no thread has taken yet.
@@ -14,24 +15,61 @@ use crate::sys::{eventfd, file};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
+use std::thread::{self, Builder, Thread};
 use std::time::{Duration, Instant};
 
-/// Threads of one loop's pool.
-const THREADS: usize = 4;
 /// Threads for what may wait for ever; more wait in the queue of the others.
 const LONERS: usize = 64;
 const IDLE: Duration = Duration::from_secs(5);
 
+/// Whose threads do some work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Calls on filesystems of this machine.
+    Near,
+    /// What may take another machine's time, and what programs want called.
+    Far,
+    /// Transfers of megabytes.
+    Bulk,
+    /// Jobs of many steps: copies, trees.
+    Long,
+}
+
+impl Lane {
+    const ALL: [Self; 4] = [Self::Near, Self::Far, Self::Bulk, Self::Long];
+
+    /// At most so many threads of one loop.
+    fn width(self) -> usize {
+        match self {
+            Self::Near | Self::Bulk | Self::Long => 4,
+            Self::Far => 8,
+        }
+    }
+}
+
+/// Something that the caller wants done; it must not panic.
+pub type Call = Box<dyn FnOnce() -> io::Result<usize> + Send>;
+
 /// What a thread does.
 pub enum Work {
     Request(Request),
-    /// Something that the caller wants done; it must not panic.
-    Call(Box<dyn FnOnce() + Send>),
+    Call(Call),
 }
 
 impl Work {
+    /// Does it.
+    fn done(self) -> Outcome {
+        match self {
+            Self::Request(request) => {
+                let result = blocking::execute(&request);
+                Outcome { request: Some(request), result }
+            }
+            Self::Call(call) => Outcome { request: None, result: call() },
+        }
+    }
+
     /// The outcome of what nobody has begun.
     fn cancelled(self) -> Outcome {
         let request = match self {
@@ -42,20 +80,105 @@ impl Work {
     }
 }
 
+/// A wait for a piece of work that is short: whoever comes second, the thread or the end of the wait, knows of the other.
+struct Wait {
+    state: AtomicU8,
+    outcome: Mutex<Option<Outcome>>,
+    waiter: Thread,
+}
+
+const WAITED_FOR: u8 = 0;
+const DONE: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+impl Wait {
+    fn new() -> Self {
+        Self {
+            state: AtomicU8::new(WAITED_FOR),
+            outcome: Mutex::new(None),
+            waiter: thread::current(),
+        }
+    }
+
+    fn moves(&self, to: u8) -> bool {
+        let moved =
+            self.state.compare_exchange(WAITED_FOR, to, Ordering::AcqRel, Ordering::Acquire);
+        moved.is_ok()
+    }
+
+    fn put(&self, outcome: Option<Outcome>) -> Option<Outcome> {
+        let mut slot = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *slot, outcome)
+    }
+
+    /// By the thread. The outcome comes back if nobody waits for it any more.
+    fn finish(&self, outcome: Outcome) -> Option<Outcome> {
+        self.put(Some(outcome));
+        if self.moves(DONE) {
+            self.waiter.unpark();
+            return None;
+        }
+        self.put(None)
+    }
+
+    /// None: it takes longer, and will be reaped.
+    fn wait(&self, patience: Duration) -> Option<Outcome> {
+        let deadline = Instant::now() + patience;
+        while self.state.load(Ordering::Acquire) == WAITED_FOR {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() && self.moves(GIVEN_UP) {
+                return None;
+            }
+            thread::park_timeout(left);
+        }
+        self.put(None)
+    }
+}
+
+struct Job {
+    key: Key,
+    work: Work,
+    wait: Option<Arc<Wait>>,
+    /// It is done even if nobody waits any more: a file is being closed.
+    is_due: bool,
+}
+
+/// A lane's queue and threads.
+#[derive(Default)]
+struct Row {
+    queue: VecDeque<Job>,
+    threads: usize,
+    /// Those without work; the one that had some last is the first to get some again.
+    idle: Vec<Thread>,
+}
+
 #[derive(Default)]
 struct State {
-    queue: VecDeque<(Key, Work)>,
+    rows: [Row; Lane::ALL.len()],
     done: Vec<(Key, Outcome)>,
-    threads: usize,
-    idle: usize,
     loners: usize,
+    /// Somebody waits for work to end.
+    is_awaited: bool,
     /// Rung when there is something to reap. None once nobody will reap any more.
-    bell: Option<OwnedFd>,
+    bell: Option<Arc<OwnedFd>>,
+}
+
+impl State {
+    fn row(&mut self, lane: Lane) -> &mut Row {
+        &mut self.rows[lane as usize]
+    }
+
+    fn threads(&self) -> usize {
+        self.rows.iter().map(|row| row.threads).sum::<usize>() + self.loners
+    }
+
+    fn idle(&self) -> usize {
+        self.rows.iter().map(|row| row.idle.len()).sum()
+    }
 }
 
 struct Shared {
     state: Mutex<State>,
-    wanted: Condvar,
     finished: Condvar,
 }
 
@@ -65,59 +188,88 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, key: Key, work: Work) {
-        let outcome = match work {
-            Work::Request(request) => {
-                let result = blocking::execute(&request);
-                Outcome { request: Some(request), result }
-            }
-            Work::Call(call) => {
-                call();
-                Outcome { request: None, result: Ok(0) }
-            }
-        };
-        self.hand_over(key, outcome);
-    }
-
-    fn hand_over(&self, key: Key, outcome: Outcome) {
-        let mut state = self.lock();
+    /// Leaves an outcome to be reaped. True if that is the first one.
+    fn finish(state: &mut State, key: Key, outcome: Outcome) -> bool {
         if state.bell.is_none() {
-            drop(state);
             close_late(&outcome);
-            return;
+            return false;
         }
         state.done.push((key, outcome));
-        if state.done.len() == 1 {
-            state.bell.iter().for_each(ring);
-        }
-        drop(state);
-        self.finished.notify_all();
+        state.done.len() == 1
     }
 
-    fn work(&self) {
+    /// Lets go of the state first: whoever is woken wants it.
+    fn tell(&self, state: MutexGuard<'_, State>, rings: bool) {
+        let is_awaited = state.is_awaited;
+        let bell = if rings { state.bell.clone() } else { None };
+        drop(state);
+        if let Some(bell) = bell {
+            ring(&bell);
+        }
+        if is_awaited {
+            self.finished.notify_all();
+        }
+    }
+
+    /// A thread's life. It counts as idle before it tells that it has done something, so that what comes at once in
+    /// answer is its own to do.
+    fn work(&self, lane: Lane) {
+        let me = thread::current();
         let mut state = self.lock();
         loop {
-            if let Some((key, work)) = state.queue.pop_front() {
+            let mut done = None;
+            if let Some(Job { key, work, wait, .. }) = state.row(lane).queue.pop_front() {
                 drop(state);
-                self.run(key, work);
+                done = Some((key, work.done(), wait));
                 state = self.lock();
-                continue;
             }
-            if state.bell.is_none() {
-                break;
+            let is_over = state.row(lane).queue.is_empty();
+            if is_over && state.bell.is_none() {
+                state.row(lane).threads -= 1;
+                return self.hand_over(state, done);
             }
-            state.idle += 1;
-            let (woken, timeout) =
-                self.wanted.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
-            state = woken;
-            state.idle -= 1;
-            if timeout.timed_out() && state.queue.is_empty() {
-                break;
+            if is_over {
+                state.row(lane).idle.push(me.clone());
+            }
+            self.hand_over(state, done);
+            if is_over {
+                thread::park_timeout(IDLE);
+            }
+            state = self.lock();
+            let row = state.row(lane);
+            // Whoever has work takes the thread off the list, and wakes it.
+            let listed = row.idle.iter().position(|idle| idle.id() == me.id());
+            if let Some(index) = listed {
+                row.idle.remove(index);
+                if row.queue.is_empty() {
+                    row.threads -= 1;
+                    return self.tell(state, false);
+                }
             }
         }
-        state.threads -= 1;
-        drop(state);
-        self.finished.notify_all();
+    }
+
+    /// To whoever waits for it, or to be reaped.
+    fn hand_over(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        done: Option<(Key, Outcome, Option<Arc<Wait>>)>,
+    ) {
+        match done {
+            None => self.tell(state, false),
+            Some((key, outcome, None)) => {
+                let rings = Self::finish(&mut state, key, outcome);
+                self.tell(state, rings);
+            }
+            Some((key, outcome, Some(wait))) => {
+                drop(state);
+                if let Some(outcome) = wait.finish(outcome) {
+                    let mut state = self.lock();
+                    let rings = Self::finish(&mut state, key, outcome);
+                    self.tell(state, rings);
+                }
+            }
+        }
     }
 }
 
@@ -135,6 +287,13 @@ fn close_late(outcome: &Outcome) {
     }
 }
 
+/// What a short wait has brought.
+pub enum Brief<T> {
+    Done(Completion<T>),
+    /// It takes longer, and will be reaped.
+    Later(Key),
+}
+
 pub struct Pool<T> {
     shared: Arc<Shared>,
     bell_fd: RawFd,
@@ -146,32 +305,71 @@ pub struct Pool<T> {
 impl<T> Pool<T> {
     /// No thread yet.
     pub fn new() -> io::Result<Self> {
-        let bell = eventfd::create()?;
+        let bell = Arc::new(eventfd::create()?);
         let bell_fd = bell.as_raw_fd();
         let shared = Shared {
             state: Mutex::new(State { bell: Some(bell), ..State::default() }),
-            wanted: Condvar::new(),
             finished: Condvar::new(),
         };
         let (shared, owners) = (Arc::new(shared), Slots::default());
         Ok(Self { shared, bell_fd, owners, stops: HashMap::new() })
     }
 
-    /// Readable when there is something to reap.
+    /// Has an edge whenever there is something to reap; never read.
     pub fn raw_fd(&self) -> RawFd {
         self.bell_fd
     }
 
     /// Gives work to a thread. On an error (no thread can be made) the owner comes back.
-    pub fn submit(&mut self, work: Work, owner: T) -> Result<Key, (io::Error, T)> {
+    pub fn submit(&mut self, lane: Lane, work: Work, owner: T) -> Result<Key, (io::Error, T)> {
+        self.enqueue(lane, work, None, false, owner)
+    }
+
+    /// The same for what is done in any case, also while the pool is shut: writing the last of a file, closing it.
+    pub fn submit_due(&mut self, lane: Lane, work: Work, owner: T) -> Result<Key, (io::Error, T)> {
+        self.enqueue(lane, work, None, true, owner)
+    }
+
+    /// The same, and waits for the work's end, at most for `patience`, if a thread is there to do it at once.
+    pub fn submit_and_wait(
+        &mut self,
+        lane: Lane,
+        work: Work,
+        owner: T,
+        patience: Duration,
+    ) -> Result<Brief<T>, (io::Error, T)> {
+        if self.shared.lock().row(lane).idle.is_empty() {
+            return self.submit(lane, work, owner).map(Brief::Later);
+        }
+        let wait = Arc::new(Wait::new());
+        let key = self.enqueue(lane, work, Some(Arc::clone(&wait)), false, owner)?;
+        let Some(outcome) = wait.wait(patience) else { return Ok(Brief::Later(key)) };
+        let owner = self.owners.remove(key).expect("inserted above, and reaped by nobody");
+        Ok(Brief::Done(Completion { owner, outcome }))
+    }
+
+    pub fn owner(&mut self, key: Key) -> Option<&mut T> {
+        self.owners.get_mut(key)
+    }
+
+    fn enqueue(
+        &mut self,
+        lane: Lane,
+        work: Work,
+        wait: Option<Arc<Wait>>,
+        is_due: bool,
+        owner: T,
+    ) -> Result<Key, (io::Error, T)> {
         let mut state = self.shared.lock();
-        if state.idle <= state.queue.len() && state.threads < THREADS {
+        let row = state.row(lane);
+        let idle = row.idle.pop();
+        if idle.is_none() && row.threads < lane.width() {
             let shared = Arc::clone(&self.shared);
-            let made = Builder::new().name("oneloop-files".into()).spawn(move || shared.work());
-            match made {
-                Ok(_) => state.threads += 1,
+            let name = "oneloop-files".into();
+            match Builder::new().name(name).spawn(move || shared.work(lane)) {
+                Ok(_) => row.threads += 1,
                 // The threads that there are will come to it.
-                Err(_) if state.threads > 0 => {}
+                Err(_) if row.threads > 0 => {}
                 Err(e) => {
                     drop(state);
                     return Err((e, owner));
@@ -179,16 +377,18 @@ impl<T> Pool<T> {
             }
         }
         let key = self.owners.insert(owner);
-        state.queue.push_back((key, work));
+        row.queue.push_back(Job { key, work, wait, is_due });
         drop(state);
-        self.shared.wanted.notify_one();
+        if let Some(idle) = idle {
+            idle.unpark();
+        }
         Ok(key)
     }
 
     /// Gives a request that may wait for ever to a thread of its own.
     pub fn submit_alone(&mut self, request: Request, owner: T) -> Result<Key, (io::Error, T)> {
         if self.shared.lock().loners >= LONERS {
-            return self.submit(Work::Request(request), owner);
+            return self.submit(Lane::Far, Work::Request(request), owner);
         }
         let stop = match eventfd::create() {
             Ok(stop) => Arc::new(stop),
@@ -201,9 +401,14 @@ impl<T> Pool<T> {
         let made = Builder::new().name("oneloop-waits".into()).spawn(move || {
             let result = blocking::execute_until(&request, stop.as_raw_fd());
             drop(stop);
-            shared.hand_over(key, Outcome { request: Some(request), result });
-            shared.lock().loners -= 1;
-            shared.finished.notify_all();
+            let mut state = shared.lock();
+            let outcome = Outcome { request: Some(request), result };
+            let rings = Shared::finish(&mut state, key, outcome);
+            shared.tell(state, rings);
+            // Last: whoever shuts the pool waits for this, and the bell must be let go of by then.
+            let mut state = shared.lock();
+            state.loners -= 1;
+            shared.tell(state, false);
         });
         match made {
             Ok(_) => Ok(key),
@@ -224,12 +429,13 @@ impl<T> Pool<T> {
             return;
         }
         let mut state = self.shared.lock();
-        let Some(index) = state.queue.iter().position(|(queued, _)| *queued == key) else {
-            return;
-        };
-        if let Some((_, work)) = state.queue.remove(index) {
+        let withdrawn = state.rows.iter_mut().find_map(|row| {
+            let index = row.queue.iter().position(|job| job.key == key && !job.is_due)?;
+            row.queue.remove(index)
+        });
+        if let Some(Job { work, .. }) = withdrawn {
             state.done.push((key, work.cancelled()));
-            state.bell.iter().for_each(ring);
+            state.bell.iter().for_each(|bell| ring(bell));
         }
     }
 
@@ -244,10 +450,8 @@ impl<T> Pool<T> {
     }
 
     /// Hands over what is done.
-    pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
-        let drained = self.shared.lock().bell.as_ref().map(|bell| eventfd::drain(bell.as_fd()));
+    pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) {
         self.take_done(completions);
-        drained.unwrap_or(Ok(()))
     }
 
     pub fn under_way(&self) -> usize {
@@ -255,15 +459,22 @@ impl<T> Pool<T> {
     }
 
     pub fn threads(&self) -> usize {
-        let state = self.shared.lock();
-        state.threads + state.loners
+        self.shared.lock().threads()
     }
 
-    /// Drops what no thread has taken, waits for the rest until `deadline`, and reaps. What is
+    /// Drops what no thread has taken and need not be done, waits for the rest until `deadline`, and reaps. What is
     /// still under way then keeps its owner for ever (S1).
     pub fn shut(&mut self, deadline: Instant, completions: &mut Vec<Completion<T>>) -> usize {
-        let waiting = std::mem::take(&mut self.shared.lock().queue);
-        for (key, work) in waiting {
+        let mut state = self.shared.lock();
+        state.is_awaited = true;
+        let mut waiting = Vec::new();
+        for row in &mut state.rows {
+            let (due, dropped) = row.queue.drain(..).partition(|job| job.is_due);
+            row.queue = due;
+            waiting.extend::<VecDeque<_>>(dropped);
+        }
+        drop(state);
+        for Job { key, work, .. } in waiting {
             if let Some(owner) = self.owners.remove(key) {
                 completions.push(Completion { owner, outcome: work.cancelled() });
             }
@@ -283,9 +494,9 @@ impl<T> Pool<T> {
                 .0;
         }
         let bell = state.bell.take();
+        state.rows.iter().flat_map(|row| &row.idle).for_each(Thread::unpark);
         drop(state);
         drop(bell);
-        self.shared.wanted.notify_all();
         self.take_done(completions);
         self.wait_for_idle_threads(deadline);
         let left = self.owners.len();
@@ -297,7 +508,7 @@ impl<T> Pool<T> {
     fn wait_for_idle_threads(&self, deadline: Instant) {
         let mut state = self.shared.lock();
         let is_quiet = self.owners.is_empty();
-        while state.idle > 0 || (is_quiet && state.threads + state.loners > 0) {
+        while state.idle() > 0 || (is_quiet && state.threads() > 0) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;

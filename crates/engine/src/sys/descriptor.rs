@@ -11,13 +11,24 @@ pub fn open_flags(fd: RawFd) -> io::Result<libc::c_int> {
     checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })
 }
 
-/// Whether it is an eventfd, epoll instance or the like: a descriptor without a file behind it,
-/// and so without a type in its mode, fstat(2).
-pub fn is_anonymous(fd: RawFd) -> io::Result<bool> {
+fn status(fd: RawFd) -> io::Result<libc::stat> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel fills the structure during the call.
     checked(unsafe { libc::fstat(fd, status.as_mut_ptr()) })?;
     // SAFETY: the call has succeeded.
-    let status = unsafe { status.assume_init() };
-    Ok(status.st_mode & libc::S_IFMT == 0)
+    Ok(unsafe { status.assume_init() })
+}
+
+/// Whether it is an eventfd, epoll instance or the like: a descriptor without a file behind it,
+/// and so without a type in its mode, fstat(2).
+pub fn is_anonymous(fd: RawFd) -> io::Result<bool> {
+    Ok(status(fd)?.st_mode & libc::S_IFMT == 0)
+}
+
+/// Which file it is on: the same for all descriptors of it. None: neither a regular file nor a
+/// block device, and so without positions.
+pub fn file_on_disk(fd: RawFd) -> io::Result<Option<(u64, u64)>> {
+    let status = status(fd)?;
+    let is_on_disk = matches!(status.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK);
+    Ok(is_on_disk.then_some((status.st_dev, status.st_ino)))
 }

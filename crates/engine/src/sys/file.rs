@@ -7,36 +7,6 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// What fstat(2) tells of an open file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
-    pub mode: u32,
-    pub len: u64,
-}
-
-impl Kind {
-    fn is(self, format: libc::mode_t) -> bool {
-        self.mode & libc::S_IFMT == format
-    }
-
-    pub fn is_fifo(self) -> bool {
-        self.is(libc::S_IFIFO)
-    }
-
-    /// Opening it may wait for somebody: for the other end of a FIFO, for a modem's carrier.
-    pub fn may_wait_for_ever(self) -> bool {
-        self.is_fifo() || self.is(libc::S_IFCHR)
-    }
-
-    pub fn is_file_or_folder(self) -> bool {
-        self.is(libc::S_IFREG) || self.is(libc::S_IFDIR)
-    }
-
-    pub fn is_regular(self) -> bool {
-        self.is(libc::S_IFREG)
-    }
-}
-
 /// openat2(2) with RESOLVE_CACHED: EAGAIN if the path is not in the kernel's cache (Linux 5.12).
 pub fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: a structure of integers, for which zero is a value.
@@ -81,13 +51,10 @@ pub fn open_owned(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// fstat(2)
-pub fn kind(fd: RawFd) -> io::Result<Kind> {
-    // SAFETY: a structure of integers, for which zero is a value.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure is live through the call.
-    checked(unsafe { libc::fstat(fd, &raw mut stat) })?;
-    Ok(Kind { mode: stat.st_mode, len: u64::try_from(stat.st_size).unwrap_or(0) })
+/// geteuid(2)
+pub fn effective_user() -> u32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
 }
 
 /// Takes O_NONBLOCK off an open file: fcntl(2), F_SETFL.
@@ -105,6 +72,20 @@ pub fn close(fd: RawFd) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
         _ => Ok(()),
     }
+}
+
+/// Where the descriptor's own position is: lseek(2), which asks nobody for that.
+pub fn position(fd: RawFd) -> io::Result<i64> {
+    // SAFETY: no pointers are passed.
+    let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
+    if position < 0 { Err(io::Error::last_os_error()) } else { Ok(position) }
+}
+
+/// Moves the descriptor's own position: lseek(2), which asks nobody for that.
+pub fn move_position(fd: RawFd, position: i64) -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    let moved = unsafe { libc::lseek(fd, position, libc::SEEK_SET) };
+    if moved < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// fsync(2) or fdatasync(2)

@@ -19,6 +19,7 @@ pub mod fork;
 pub mod inotify;
 pub mod memory;
 pub mod socket;
+pub mod statfs;
 pub mod statx;
 pub mod thread;
 pub mod transfer;

@@ -1,4 +1,4 @@
-//! statx(2): what direct I/O on an open file must be aligned to.
+//! statx(2): what an open file is, without asking a server; what direct I/O on it must be aligned to.
 
 use super::checked;
 use std::io;
@@ -34,9 +34,100 @@ pub fn direct_alignment(file: RawFd) -> io::Result<Option<DirectAlignment>> {
     }))
 }
 
+/// Which mount a file is on. Kernels before 6.8 give a number again once its mount has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mount {
+    pub device: u64,
+    pub id: u64,
+}
+
+/// What the kernel tells of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub mode: u32,
+    /// In bytes; of a file of another machine it may be out of date.
+    pub len: u64,
+    /// What is written and read best, in bytes.
+    pub block_bytes: u32,
+    pub links: u32,
+    /// Room on the disk, in bytes.
+    pub allocated_bytes: u64,
+    pub uid: u32,
+    pub mount: Mount,
+}
+
+impl Status {
+    fn is(&self, format: libc::mode_t) -> bool {
+        self.mode & libc::S_IFMT == format
+    }
+
+    pub fn is_fifo(&self) -> bool {
+        self.is(libc::S_IFIFO)
+    }
+
+    /// Opening it may wait for somebody: for the other end of a FIFO, for a modem's carrier.
+    pub fn may_wait_for_ever(&self) -> bool {
+        self.is_fifo() || self.is(libc::S_IFCHR)
+    }
+
+    pub fn is_file_or_folder(&self) -> bool {
+        self.is(libc::S_IFREG) || self.is(libc::S_IFDIR)
+    }
+
+    pub fn is_regular(&self) -> bool {
+        self.is(libc::S_IFREG)
+    }
+
+    pub fn has_offsets(&self) -> bool {
+        self.is(libc::S_IFREG) || self.is(libc::S_IFBLK)
+    }
+}
+
+/// linux/stat.h, since 6.8: a mount's number that is never given again. Not in the C library's header yet.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+
+/// What the kernel has in its memory of an open file (AT_STATX_DONT_SYNC): it asks no server for it, so that this never
+/// waits.
+pub fn at_hand(file: RawFd) -> io::Result<Status> {
+    status(file, libc::AT_STATX_DONT_SYNC)
+}
+
+/// The truth, for which a server may have to be asked.
+pub fn asked(file: RawFd) -> io::Result<Status> {
+    status(file, libc::AT_STATX_SYNC_AS_STAT)
+}
+
+fn status(file: RawFd, sync: libc::c_int) -> io::Result<Status> {
+    let mut told = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: as in `direct_alignment`.
+    checked(unsafe {
+        libc::statx(
+            file,
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | sync,
+            libc::STATX_BASIC_STATS | libc::STATX_MNT_ID | STATX_MNT_ID_UNIQUE,
+            told.as_mut_ptr(),
+        )
+    })?;
+    // SAFETY: plain integers, all zero before the kernel filled them.
+    let told = unsafe { told.assume_init() };
+    Ok(Status {
+        mode: told.stx_mode.into(),
+        len: told.stx_size,
+        block_bytes: told.stx_blksize,
+        links: told.stx_nlink,
+        allocated_bytes: told.stx_blocks.saturating_mul(512),
+        uid: told.stx_uid,
+        mount: Mount {
+            device: u64::from(told.stx_dev_major) << 32 | u64::from(told.stx_dev_minor),
+            id: told.stx_mnt_id,
+        },
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::direct_alignment;
+    use super::{asked, at_hand, direct_alignment};
     use std::fs::File;
     use std::os::fd::AsRawFd;
 
@@ -49,5 +140,14 @@ mod tests {
             assert!(told.memory_bytes == 0 || told.memory_bytes.is_power_of_two());
             assert!(told.offset_bytes == 0 || told.offset_bytes.is_power_of_two());
         }
+    }
+
+    #[test]
+    fn what_is_at_hand_is_what_is_told() {
+        let file = File::open(std::env::current_exe().expect("the test")).expect("open");
+        let told = at_hand(file.as_raw_fd()).expect("statx");
+        assert_eq!(told, asked(file.as_raw_fd()).expect("statx"));
+        assert!(told.is_regular() && told.len > 0 && told.links > 0);
+        assert_eq!(at_hand(-1).expect_err("no file").raw_os_error(), Some(libc::EBADF));
     }
 }

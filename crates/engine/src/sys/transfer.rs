@@ -33,6 +33,15 @@ impl Segment {
         Self(IoVec { iov_len: self.0.iov_len.min(len), ..self.0 })
     }
 
+    /// What lies behind its first `len` bytes.
+    #[must_use]
+    pub fn skip(self, len: usize) -> Self {
+        let len = len.min(self.0.iov_len);
+        // SAFETY: inside of the same memory, or one behind its end.
+        let start = unsafe { self.0.iov_base.byte_add(len) };
+        Self(IoVec { iov_base: start, iov_len: self.0.iov_len - len })
+    }
+
     pub fn len(&self) -> usize {
         self.0.iov_len
     }
@@ -77,12 +86,20 @@ pub struct Transfer {
     pub offset: i64,
     /// The file was opened with O_DIRECT.
     pub direct: bool,
+    /// For somebody, perhaps for ever: a pipe's other end, a key.
+    pub waits: bool,
     pub memory: Memory,
 }
 
 impl Transfer {
     pub fn new(fd: RawFd, offset: i64, direct: bool, segments: &[Segment]) -> Self {
-        Self { fd, offset, direct, memory: Memory::new(segments) }
+        Self { fd, offset, direct, waits: offset < 0, memory: Memory::new(segments) }
+    }
+
+    /// Of a file that has an end, where a transfer at the descriptor's own position waits for nobody.
+    #[must_use]
+    pub fn of_file(self) -> Self {
+        Self { waits: false, ..self }
     }
 
     fn pointer_and_count(&self) -> (*const IoVec, libc::c_int) {
@@ -97,12 +114,36 @@ impl Transfer {
         checked_len(unsafe { libc::preadv2(self.fd, pointer, count, self.offset, 0) })
     }
 
+    /// The same with RWF_NOWAIT: EAGAIN if it would have to wait, EOPNOTSUPP if the file cannot say.
+    pub fn write_at_once(&self) -> io::Result<usize> {
+        let (pointer, count) = self.pointer_and_count();
+        let flags = libc::RWF_NOWAIT;
+        // SAFETY: as above.
+        checked_len(unsafe { libc::pwritev2(self.fd, pointer, count, self.offset, flags) })
+    }
+
     /// pwritev(2), or writev(2) at the descriptor's own position.
     pub fn write(&self) -> io::Result<usize> {
         let (pointer, count) = self.pointer_and_count();
         // SAFETY: as above.
         checked_len(unsafe { libc::pwritev2(self.fd, pointer, count, self.offset, 0) })
     }
+}
+
+/// pwritev2(2) of one slice, at an offset or (-1) at the descriptor's own position.
+pub fn write_slice(fd: RawFd, data: &[u8], offset: i64) -> io::Result<usize> {
+    write_flagged(fd, data, offset, 0)
+}
+
+/// The same with RWF_NOWAIT: EAGAIN if it would have to wait, EOPNOTSUPP if the file cannot say.
+pub fn write_slice_at_once(fd: RawFd, data: &[u8], offset: i64) -> io::Result<usize> {
+    write_flagged(fd, data, offset, libc::RWF_NOWAIT)
+}
+
+fn write_flagged(fd: RawFd, data: &[u8], offset: i64, flags: libc::c_int) -> io::Result<usize> {
+    let vector = IoVec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+    // SAFETY: the kernel reads that many bytes of live memory during the call.
+    checked_len(unsafe { libc::pwritev2(fd, &raw const vector, 1, offset, flags) })
 }
 
 /// preadv2(2) with RWF_NOWAIT at an offset: EAGAIN if the page cache has not even the first byte.

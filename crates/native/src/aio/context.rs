@@ -4,7 +4,7 @@
 //! refused while another thread waits, because the kernel's context would go away under it; in the
 //! child of a fork everything but `close()` is refused (S6).
 
-use super::engine;
+use super::engine::{self, Room};
 use super::event::Event;
 use super::request::Request;
 use super::shared::{Shared, closed};
@@ -50,7 +50,16 @@ impl Context {
         let max_jobs = u32::try_from(max_jobs).ok().filter(|jobs| *jobs > 0).ok_or_else(|| {
             PyValueError::new_err(format!("a context for {max_jobs} jobs cannot be had"))
         })?;
-        let (polled, engine) = engine::open(max_jobs, engine)?;
+        let (polled, engine) = engine::open(Room::Exact(max_jobs), engine)?;
+        Ok(Self { shared: Shared::new(polled, engine), max_jobs })
+    }
+
+    /// A context that behaves as one of kernel AIO on both engines, for programs that were made for
+    /// that: io_setup(2) is told `max_jobs`, `room` requests are taken, and buffered files are read and
+    /// written in order, which may block `submit()`.
+    #[staticmethod]
+    fn _as_kernel_aio(max_jobs: u32, room: u32, engine: Option<&str>) -> PyResult<Self> {
+        let (polled, engine) = engine::open(Room::Kernel(max_jobs, room), engine)?;
         Ok(Self { shared: Shared::new(polled, engine), max_jobs })
     }
 

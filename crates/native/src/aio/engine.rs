@@ -11,14 +11,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A ring has worked in this process.
 static RING_WORKS: AtomicBool = AtomicBool::new(false);
 
+/// How much a context takes.
+#[derive(Clone, Copy)]
+pub enum Room {
+    /// So many operations at once.
+    Exact(u32),
+    /// As io_setup(2) makes it for so many: room for as many as the second says. Buffered files are read
+    /// and written in order, as by io_submit(2).
+    Kernel(u32, u32),
+}
+
 /// The named engine, or the best that works. OSError: the kernel or its sandbox refuses it.
-pub fn open<T>(capacity: u32, name: Option<&str>) -> PyResult<(Polled<T>, &'static str)> {
+pub fn open<T>(room: Room, name: Option<&str>) -> PyResult<(Polled<T>, &'static str)> {
     match name {
-        Some("ring") => ring(capacity).map_err(|e| refusal("io_uring", &e, RING_ADVICE)),
-        Some("aio") => aio(capacity).map_err(|e| refusal("kernel AIO", &e, AIO_ADVICE)),
-        None => match ring(capacity) {
+        Some("ring") => ring(room).map_err(|e| refusal("io_uring", &e, RING_ADVICE)),
+        Some("aio") => aio(room).map_err(|e| refusal("kernel AIO", &e, AIO_ADVICE)),
+        None => match ring(room) {
             Err(e) if is_missing(&e) => {
-                aio(capacity).map_err(|e| refusal("kernel AIO", &e, AIO_ADVICE))
+                aio(room).map_err(|e| refusal("kernel AIO", &e, AIO_ADVICE))
             }
             opened => opened.map_err(|e| refusal("io_uring", &e, RING_ADVICE)),
         },
@@ -28,16 +38,24 @@ pub fn open<T>(capacity: u32, name: Option<&str>) -> PyResult<(Polled<T>, &'stat
     }
 }
 
-fn ring<T>(capacity: u32) -> io::Result<(Polled<T>, &'static str)> {
+fn ring<T>(room: Room) -> io::Result<(Polled<T>, &'static str)> {
     if !RING_WORKS.load(Ordering::Relaxed) {
         polled_ring::trial()?;
         RING_WORKS.store(true, Ordering::Relaxed);
     }
-    Ok((Polled::ring(capacity)?, "ring"))
+    let ring = match room {
+        Room::Exact(capacity) => Polled::ring(capacity),
+        Room::Kernel(capacity, room) => Polled::ring_in_order(capacity, room),
+    };
+    Ok((ring?, "ring"))
 }
 
-fn aio<T>(capacity: u32) -> io::Result<(Polled<T>, &'static str)> {
-    Ok((Polled::aio(capacity)?, "aio"))
+fn aio<T>(room: Room) -> io::Result<(Polled<T>, &'static str)> {
+    let context = match room {
+        Room::Exact(capacity) => Polled::aio(capacity),
+        Room::Kernel(capacity, room) => Polled::aio_with_room(capacity, room),
+    };
+    Ok((context?, "aio"))
 }
 
 /// Whether this says that there is no ring here, rather than that something has run out.

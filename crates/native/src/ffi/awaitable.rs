@@ -18,6 +18,21 @@ pub trait Ready: pyo3::PyClass {
     fn take(slf: Borrowed<'_, '_, Self>) -> PyResult<Object>;
 }
 
+/// Py_TPFLAGS_HAVE_AM_SEND, object.h.
+const HAVE_AM_SEND: std::ffi::c_ulong = 1 << 21;
+
+/// What a step of a coroutine brought.
+pub enum Step {
+    /// It waits for this.
+    Yielded(Object),
+    Returned(Object),
+}
+
+/// A coroutine.
+pub trait Steps: pyo3::PyClass {
+    fn send<'py>(slf: Borrowed<'_, 'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Step>;
+}
+
 /// An async iterator that can tell its next awaitable without Python code of its own.
 pub trait Iterate: pyo3::PyClass {
     fn next<'py>(slf: Borrowed<'_, 'py, Self>) -> PyResult<Bound<'py, PyAny>>;
@@ -62,6 +77,49 @@ unsafe extern "C" fn iternext<T: Ready>(object: *mut ffi::PyObject) -> *mut ffi:
     };
     // SAFETY: this is a slot of `T`.
     unsafe { serve::<T>(object, finish) }
+}
+
+unsafe extern "C" fn next_step<T: Steps>(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let step = |slf: Borrowed<'_, '_, T>| {
+        let py = slf.py();
+        match T::send(slf, py.None().bind(py))? {
+            Step::Yielded(object) => Ok(object.into_ptr()),
+            Step::Returned(value) => {
+                raise_stop_iteration(py, value);
+                Ok(std::ptr::null_mut())
+            }
+        }
+    };
+    // SAFETY: this is a slot of `T`.
+    unsafe { serve::<T>(object, step) }
+}
+
+unsafe extern "C" fn send_step<T: Steps>(
+    object: *mut ffi::PyObject,
+    value: *mut ffi::PyObject,
+    result: *mut *mut ffi::PyObject,
+) -> ffi::PySendResult {
+    let mut is_returned = false;
+    let step = |slf: Borrowed<'_, '_, T>| {
+        // SAFETY: the caller's argument, alive through the call.
+        let value = unsafe { Borrowed::<PyAny>::from_ptr(slf.py(), value) };
+        Ok(match T::send(slf, &value)? {
+            Step::Yielded(object) => object.into_ptr(),
+            Step::Returned(object) => {
+                is_returned = true;
+                object.into_ptr()
+            }
+        })
+    };
+    // SAFETY: this is a slot of `T`.
+    let stepped = unsafe { serve::<T>(object, step) };
+    // SAFETY: the caller has room for a reference, null where an exception is set.
+    unsafe { *result = stepped };
+    match (stepped.is_null(), is_returned) {
+        (true, _) => ffi::PySendResult::PYGEN_ERROR,
+        (false, true) => ffi::PySendResult::PYGEN_RETURN,
+        (false, false) => ffi::PySendResult::PYGEN_NEXT,
+    }
 }
 
 unsafe extern "C" fn anext<T: Iterate>(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
@@ -158,4 +216,18 @@ pub fn install_iterate<T: Iterate>(py: Python<'_>) {
     let table = unsafe { &mut *class.tp_as_async };
     table.am_aiter = Some(itself);
     table.am_anext = Some(anext::<T>);
+}
+
+/// As `install_ready`.
+pub fn install_steps<T: Steps>(py: Python<'_>) {
+    let class = T::type_object_raw(py);
+    // SAFETY: as above.
+    let class = unsafe { &mut *class };
+    class.tp_iter = Some(itself);
+    class.tp_iternext = Some(next_step::<T>);
+    class.tp_flags |= HAVE_AM_SEND;
+    // SAFETY: as above; `__await__` fills it.
+    let table = unsafe { &mut *class.tp_as_async };
+    table.am_await = Some(itself);
+    table.am_send = Some(send_step::<T>);
 }

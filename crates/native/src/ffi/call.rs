@@ -1,5 +1,7 @@
 //! Vectorcalls without argument tuples.
 
+use super::Object;
+use super::awaitable::Step;
 use pyo3::exceptions::PyStopIteration;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -58,6 +60,20 @@ fn vectorcall<'py, const N: usize>(
         )
     };
     finish(callable.py(), result)
+}
+
+/// One step of a coroutine.
+pub fn send<'py>(coroutine: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<Step> {
+    let py = coroutine.py();
+    let mut result = std::ptr::null_mut();
+    // SAFETY: both are alive through the call, and there is room for a reference.
+    let sent = unsafe { ffi::PyIter_Send(coroutine.as_ptr(), value.as_ptr(), &raw mut result) };
+    // SAFETY: a new reference, or null with an exception set.
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, result) }?;
+    Ok(match sent {
+        ffi::PySendResult::PYGEN_NEXT => Step::Yielded(Object::new(object)),
+        _ => Step::Returned(Object::new(object)),
+    })
 }
 
 /// `StopIteration(value)`: what the iterator of an awaitable raises to return a value. Also for tuples

@@ -56,6 +56,17 @@ impl<'a, 'py> Arguments<'a, 'py> {
         callable.call(args, Some(&keywords))
     }
 
+    /// `callable(*positional, **keywords)`: the call as it came.
+    pub fn call(&self, callable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = callable.py();
+        let args = PyTuple::new(py, self.positional.iter().map(|value| (*value).to_owned()))?;
+        let keywords = PyDict::new(py);
+        for (name, value) in self.names.iter().flat_map(|n| n.iter()).zip(self.keywords) {
+            keywords.set_item(name, *value)?;
+        }
+        callable.call(args, Some(&keywords))
+    }
+
     /// `function(slf, *positional, **keywords)`: the call as it came, to another function.
     pub fn call_after(
         &self,

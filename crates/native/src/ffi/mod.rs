@@ -21,6 +21,7 @@ pub mod prefetch;
 pub mod recycled;
 pub mod socket_object;
 pub mod text;
+pub mod utf8;
 
 pub use cell::LoopCell;
 pub use object::{Object, references};

@@ -18,6 +18,14 @@ pub fn references<T>(object: &Py<T>) -> isize {
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }
 }
 
+/// Whether the instance that has this field is complete. A class with `__dict__` gets its dictionary, which may run the
+/// collector, when its memory is tracked and still zero (object_new, before Python 3.13): there is nothing to visit then.
+pub fn is_made<T>(field: &Py<T>) -> bool {
+    let pointer = std::ptr::from_ref(field).cast::<usize>();
+    // SAFETY: a `Py` is a pointer, whose bits are read as a number: volatile, for it may be what no `Py` can be.
+    unsafe { std::ptr::read_volatile(pointer) != 0 }
+}
+
 impl Object {
     #[inline]
     pub fn new(object: Bound<'_, PyAny>) -> Self {

@@ -43,8 +43,7 @@ impl Chunk {
             let text = format!("bytes or str expected, got {}", class.name()?);
             return Err(PyTypeError::new_err(text));
         };
-        // SAFETY: a live str object.
-        let len = unsafe { ffi::PyUnicode_GetLength(text.as_ptr()) }.cast_unsigned();
+        let len = length(text);
         let is_ascii = object.call_method0(intern!(object.py(), "isascii"))?.is_truthy()?;
         let (kind, data) = if is_ascii {
             (Kind::Ascii, text.to_str()?.as_ptr())
@@ -70,7 +69,7 @@ impl Chunk {
         if !matches!(chunk.kind, Kind::Encoded) {
             return None;
         }
-        let joined = joined(more.py(), &chunk.bytes()[start..], more.as_bytes());
+        let joined = joined_bytes(more.py(), &chunk.bytes()[start..], more.as_bytes());
         Some(joined.and_then(|joined| Self::encoded(&joined)))
     }
 
@@ -97,8 +96,36 @@ impl Chunk {
         Some(start + memchr::memchr(character, &self.bytes()[start..])?)
     }
 
+    /// Where one of two ASCII characters stands first, from `start` on.
+    #[inline]
+    pub fn find_either(&self, first: u8, second: u8, start: usize) -> Option<usize> {
+        if matches!(self.kind, Kind::Text) {
+            let found = self.find_in_text(first, start);
+            // The nearer one, without looking further than to the one that was found.
+            let end = found.unwrap_or(self.len);
+            return self.find_in_part(second, start, end).or(found);
+        }
+        Some(start + memchr::memchr2(first, second, &self.bytes()[start..])?)
+    }
+
+    /// Whether an ASCII character stands there.
+    #[inline]
+    pub fn is_at(&self, character: u8, index: usize) -> bool {
+        if matches!(self.kind, Kind::Text) {
+            return self.find_in_part(character, index, index.saturating_add(1)).is_some();
+        }
+        self.bytes().get(index) == Some(&character)
+    }
+
     fn find_in_text(&self, character: u8, start: usize) -> Option<usize> {
-        let (text, end) = (self.object.as_ptr(), self.len.cast_signed());
+        self.find_in_part(character, start, self.len)
+    }
+
+    fn find_in_part(&self, character: u8, start: usize, end: usize) -> Option<usize> {
+        if start >= end {
+            return None;
+        }
+        let (text, end) = (self.object.as_ptr(), end.min(self.len).cast_signed());
         // SAFETY: a live str object; the range is cut to its length. -1: not there; -2, which tells
         // of a str that is not ready, does not come since Python 3.12 and from a decoder before.
         let found =
@@ -129,8 +156,33 @@ impl Chunk {
     }
 }
 
+/// In characters.
+#[inline]
+pub fn length(text: &Bound<'_, PyString>) -> usize {
+    // SAFETY: a live str object.
+    unsafe { ffi::PyUnicode_GetLength(text.as_ptr()) }.cast_unsigned()
+}
+
+/// The str of bytes with ASCII characters alone, which the caller has looked at; MemoryError as always.
+pub fn of_ascii<'py>(bytes: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(bytes.py(), ascii_text(bytes.as_bytes())) }
+}
+
+/// `empty.join(pieces)`, of exactly bytes or str.
+pub fn joined<'py>(
+    empty: &Bound<'py, PyAny>,
+    pieces: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    empty.call_method1(intern!(empty.py(), "join"), (pieces,))
+}
+
 /// `first + second`
-fn joined<'py>(py: Python<'py>, first: &[u8], second: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+fn joined_bytes<'py>(
+    py: Python<'py>,
+    first: &[u8],
+    second: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
     let len = first.len() + second.len();
     let mut room = BytesRoom::new(py, len)?;
     let (head, tail) = room.as_mut_slice(py).split_at_mut(first.len());

@@ -4,6 +4,7 @@ use super::Files;
 use super::exit::Running;
 use super::operations::Way;
 use super::pending::{Answer, Want};
+use oneloop_engine::files::Lane;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -43,6 +44,29 @@ impl Files {
         args: Bound<'py, PyTuple>,
         kwargs: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        Self::call_in(slf, Lane::Far, function, args, kwargs)
+    }
+
+    /// The same for what takes many steps, on threads that nothing short waits for.
+    #[pyo3(signature = (function, /, *args, **kwargs))]
+    fn call_long<'py>(
+        slf: &Bound<'py, Self>,
+        function: Bound<'py, PyAny>,
+        args: Bound<'py, PyTuple>,
+        kwargs: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Self::call_in(slf, Lane::Long, function, args, kwargs)
+    }
+}
+
+impl Files {
+    fn call_in<'py>(
+        slf: &Bound<'py, Self>,
+        lane: Lane,
+        function: Bound<'py, PyAny>,
+        args: Bound<'py, PyTuple>,
+        kwargs: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let callable = Callable {
             function: function.unbind(),
             args: args.unbind(),
@@ -59,7 +83,8 @@ impl Files {
                 let error = PyRuntimeError::new_err("panic in a thread for file operations");
                 *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(error));
             }
+            Ok(0)
         };
-        Self::begin_cancellable(slf, Way::Call(Box::new(work)), Want::Answer(answer))
+        Self::begin_cancellable(slf, Way::Call(Box::new(work), lane), Want::Answer(answer))
     }
 }

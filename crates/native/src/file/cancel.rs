@@ -1,19 +1,23 @@
 //! `Canceller`: tells the engine when the future of an operation was cancelled.
 //!
-//! Only for what may wait for ever: other operations end by themselves, and find their future
+//! Only for what may take long: other operations end by themselves, and find their future
 //! cancelled then.
 
 use super::Files;
+use super::stored::Abandoned;
 use oneloop_engine::files::Ticket;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
+use std::sync::atomic::Ordering;
 
 /// A done callback of a future.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct Canceller {
     files: Py<Files>,
     ticket: Ticket,
+    /// What a thread that has begun looks at.
+    abandoned: Option<Abandoned>,
 }
 
 impl Canceller {
@@ -21,8 +25,9 @@ impl Canceller {
         files: &Bound<'_, Files>,
         future: &Bound<'_, PyAny>,
         ticket: Ticket,
+        abandoned: Option<Abandoned>,
     ) -> PyResult<()> {
-        let canceller = Self { files: files.clone().unbind(), ticket };
+        let canceller = Self { files: files.clone().unbind(), ticket, abandoned };
         let py = files.py();
         future.call_method1(intern!(py, "add_done_callback"), (Bound::new(py, canceller)?,))?;
         Ok(())
@@ -38,6 +43,9 @@ impl Canceller {
     fn __call__(&self, future: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = future.py();
         if future.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
+            if let Some(abandoned) = &self.abandoned {
+                abandoned.store(true, Ordering::Release);
+            }
             Files::cancel(self.files.bind(py), self.ticket);
         }
         Ok(())

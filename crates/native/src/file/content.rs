@@ -3,14 +3,15 @@
 //! A read at an offset is tried at once, in what the page cache has; all the rest is an engine's.
 
 use super::Files;
-use super::busy::Closing;
-use super::operations::Way;
+use super::deferred::Work;
+use super::descriptors::Closing;
+use super::operations::{LONG, Way};
 use super::pending::Want;
 use crate::errors;
 use crate::ffi::buffer::View;
 use crate::ffi::bytes::BytesRoom;
 use oneloop_engine::files::cached::{self, AtOnce, LONGEST};
-use oneloop_engine::files::{Request, Segment, Transfer};
+use oneloop_engine::files::{Lane, Request, Segment, Transfer};
 use oneloop_engine::sys::{file, memory};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
@@ -19,22 +20,25 @@ use pyo3::types::PyBytes;
 use std::os::fd::RawFd;
 
 /// From here on malloc maps blocks, unless it is told to keep them.
-const LONG: usize = 128 << 10;
+const MAPPED: usize = 128 << 10;
 
 impl Files {
-    /// Whether a read may be tried at once: not with O_DIRECT, which never finds anything there.
-    fn may_try(&self, py: Python<'_>, len: usize, offset: i64, direct: bool) -> bool {
-        offset >= 0 && !direct && len <= LONGEST && self.may_copy(py, len)
+    /// What has no offset may wait for ever: for a pipe's other end, a key.
+    fn transfer(&self, py: Python<'_>, transfer: Transfer) -> Transfer {
+        let is_file = self.descriptors.with(py, |descriptors| descriptors.is_file(transfer.fd));
+        if is_file { transfer.of_file() } else { transfer }
     }
 
-    /// What has no offset may wait for ever: for a pipe's other end, a key.
-    fn transfer<'py>(
+    fn begin_transfer<'py>(
         slf: &Bound<'py, Self>,
         request: Request,
-        offset: i64,
         want: Want,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if offset < 0 {
+        // What may take long is called back, as long as it has not begun.
+        let is_near = request.fd().is_some_and(|fd| {
+            slf.get().descriptors.with(slf.py(), |descriptors| descriptors.lane(fd) == Lane::Near)
+        });
+        if request.may_wait_for_ever() || !is_near || request.bytes() > LONG {
             return Self::begin_cancellable(slf, Way::Engine(request), want);
         }
         Self::begin(slf, Way::Engine(request), want)
@@ -74,13 +78,17 @@ impl Files {
             let mut aligned = aligned.ok_or_else(|| PyMemoryError::new_err(()))?;
             let segment = aligned.segment(size);
             let request = Request::Read(Transfer::new(fd, offset, true, &[segment]));
-            return Self::transfer(slf, request, offset, Want::Aligned(aligned));
+            return Self::begin_transfer(slf, request, Want::Aligned(aligned));
         }
-        if size >= LONG {
+        let is_tried = offset >= 0 && size <= LONGEST;
+        if is_tried && !slf.get().may_work(py) {
+            return Self::defer(slf, Work::Read { fd, size, offset });
+        }
+        if size >= MAPPED {
             memory::keep_large_blocks();
         }
         let mut room = BytesRoom::new(py, size)?;
-        if slf.get().may_try(py, size, offset, direct) {
+        if is_tried {
             match cached::read(fd, room.as_mut_slice(py), offset) {
                 Ok(AtOnce::Done(n)) => return Ok(room.completed(py, n)?.into_any()),
                 Ok(_) => {}
@@ -88,8 +96,8 @@ impl Files {
             }
         }
         let segment = room.segment(py);
-        let request = Request::Read(Transfer::new(fd, offset, false, &[segment]));
-        Self::transfer(slf, request, offset, Want::Bytes(room))
+        let transfer = slf.get().transfer(py, Transfer::new(fd, offset, false, &[segment]));
+        Self::begin_transfer(slf, Request::Read(transfer), Want::Bytes(room))
     }
 
     /// Into writable buffers; the number of bytes.
@@ -103,9 +111,12 @@ impl Files {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let mut views = views(buffers, View::writable)?;
-        let len = views.iter().map(View::len).sum();
+        let len: usize = views.iter().map(View::len).sum();
         if let [view] = &mut views[..]
-            && slf.get().may_try(py, len, offset, direct)
+            && offset >= 0
+            && !direct
+            && len <= LONGEST
+            && slf.get().may_work(py)
         {
             match cached::read(fd, view.as_mut_slice(py), offset) {
                 Ok(AtOnce::Done(n)) => return n.into_bound_py_any(py),
@@ -113,8 +124,9 @@ impl Files {
                 Err(e) => return Err(errors::file_error(&e)),
             }
         }
-        let request = Request::Read(Transfer::new(fd, offset, direct, &segments(&views)));
-        Self::transfer(slf, request, offset, Want::Count(views))
+        let transfer = Transfer::new(fd, offset, direct, &segments(&views));
+        let request = Request::Read(slf.get().transfer(py, transfer));
+        Self::begin_transfer(slf, request, Want::Count(views))
     }
 
     /// From bytes-like objects; the number of bytes, which may be less than all.
@@ -126,9 +138,21 @@ impl Files {
         offset: i64,
         direct: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
         let views = views(buffers, View::of)?;
-        let request = Request::Write(Transfer::new(fd, offset, direct, &segments(&views)));
-        Self::transfer(slf, request, offset, Want::Count(views))
+        let transfer = this.transfer(py, Transfer::new(fd, offset, direct, &segments(&views)));
+        let may_try = !direct
+            && transfer.memory.len() <= LONGEST
+            && this.descriptors.with(py, |descriptors| descriptors.may_write_at_once(fd))
+            && this.may_work(py);
+        if may_try {
+            match cached::write(&transfer).map_err(|e| errors::file_error(&e))? {
+                AtOnce::Done(n) => return n.into_bound_py_any(py),
+                AtOnce::Unknown => this.descriptors.with(py, |descriptors| descriptors.is_mute(fd)),
+                AtOnce::WouldBlock | AtOnce::Alone => {}
+            }
+        }
+        Self::begin_transfer(slf, Request::Write(transfer), Want::Count(views))
     }
 
     #[pyo3(signature = (fd, datasync, /))]
@@ -162,10 +186,11 @@ impl Files {
     #[pyo3(signature = (fd, clean, /))]
     fn close<'py>(slf: &Bound<'py, Self>, fd: RawFd, clean: bool) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        if this.busy.with(py, |busy| busy.is_busy(fd)) {
+        if this.descriptors.with(py, |descriptors| descriptors.is_busy(fd)) {
             let future = this.make_future(py)?;
             let closing = Closing { future: Some(future.clone().unbind()), clean };
-            let refused = this.busy.with(py, |busy| busy.close_later(fd, closing));
+            let refused =
+                this.descriptors.with(py, |descriptors| descriptors.close_later(fd, closing));
             return match refused {
                 None => Ok(future),
                 Some(closing) => {
@@ -174,11 +199,14 @@ impl Files {
                 }
             };
         }
-        if clean {
-            file::close(fd).map_err(|e| errors::file_error(&e))?;
-            return Ok(py.None().into_bound(py));
+        match Self::close_now(slf, fd, clean).map_err(|e| errors::file_error(&e))? {
+            None => Ok(py.None().into_bound(py)),
+            Some((way, want)) => Self::begin(slf, way, want).map_err(|error| {
+                // There is no thread to be had: the number is given back all the same, and the error tells why it took time.
+                let closed = file::close(fd);
+                closed.map_or_else(|e| errors::file_error(&e), |()| error)
+            }),
         }
-        Self::begin(slf, Way::Engine(Request::Close { fd }), Want::Nothing)
     }
 }
 
@@ -187,14 +215,17 @@ impl Files {
     /// Closes a descriptor that nobody will use any more, at once or when what is under way on it has
     /// ended. Any thread that holds the GIL; no loop need run.
     #[pyo3(signature = (fd, /))]
-    fn forsake(&self, py: Python<'_>, fd: RawFd) -> PyResult<()> {
-        if !self.is_shut(py) && self.busy.with(py, |busy| busy.is_busy(fd)) {
+    fn forsake(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let is_busy = || this.descriptors.with(py, |descriptors| descriptors.is_busy(fd));
+        if !this.is_shut(py) && is_busy() {
             let closing = Closing { future: None, clean: true };
             // If it is being closed already, that will do.
-            let _refused = self.busy.with(py, |busy| busy.close_later(fd, closing));
+            let _refused =
+                this.descriptors.with(py, |descriptors| descriptors.close_later(fd, closing));
             return Ok(());
         }
-        file::close(fd).map_err(|e| errors::file_error(&e))
+        Self::forsake_now(slf, fd)
     }
 }
 

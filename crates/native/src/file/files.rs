@@ -4,7 +4,8 @@
 //! `reaping`. Belongs to the loop's thread (S5).
 
 use super::budget::Budget;
-use super::busy::Busy;
+use super::deferred::Deferred;
+use super::descriptors::Descriptors;
 use super::pending::Pending;
 use super::scratch::Scratch;
 use crate::errors;
@@ -24,13 +25,14 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// All file operations of one loop.
-#[pyclass(frozen, module = "oneloop._native")]
+#[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct Files {
     pub(super) owner: Py<LoopCore>,
     /// None once shut.
     pub(super) engines: LoopCell<Option<Engines<Pending>>>,
     pub(super) budget: LoopCell<Budget>,
-    pub(super) busy: LoopCell<Busy>,
+    pub(super) deferred: LoopCell<Deferred>,
+    pub(super) descriptors: LoopCell<Descriptors>,
     pub(super) scratch: LoopCell<Scratch>,
     pub(super) is_flush_due: LoopCell<bool>,
     pub(super) ring_token: LoopCell<Option<Token>>,
@@ -92,7 +94,8 @@ impl Files {
             owner: r#loop.clone().unbind(),
             engines: LoopCell::new(Some(engines)),
             budget: LoopCell::default(),
-            busy: LoopCell::default(),
+            deferred: LoopCell::default(),
+            descriptors: LoopCell::default(),
             scratch: LoopCell::default(),
             is_flush_due: LoopCell::new(false),
             ring_token: LoopCell::default(),
@@ -149,7 +152,8 @@ impl Files {
         let result = py.detach(|| engines.shut(deadline, &mut completions));
         let settled = completions.into_iter().map(Pending::abandon).fold(Ok(()), PyResult::and);
         result.map_err(|e| errors::os_error("io_uring_enter", &e))?;
-        let closings = this.busy.with(py, Busy::take_closings);
+        drop(this.deferred.with(py, Deferred::take_all));
+        let closings = this.descriptors.with(py, Descriptors::take_closings);
         let closed = closings.iter().map(|(fd, _)| file::close(*fd)).fold(Ok(()), io::Result::and);
         closed.map_err(|e| errors::file_error(&e))?;
         settled

@@ -5,23 +5,35 @@
 
 pub(crate) mod alignment;
 mod budget;
-mod busy;
 mod call;
 mod cancel;
 mod content;
+mod deferred;
+mod descriptors;
 mod exit;
+mod fast;
 mod files;
+mod handle;
 mod lines;
+mod look;
 mod names;
+mod operation;
 mod operations;
 mod pending;
+mod read_ahead;
 mod reaping;
 mod scratch;
+mod stored;
 pub(crate) mod watch;
 mod whole;
 
 pub use alignment::*;
 pub use exit::wait_for_file_calls;
+pub use fast::{FastFile, add_methods};
 pub use files::Files;
-pub use lines::{Line, Lines, ReadAhead};
+pub use handle::FileHandle;
+pub use lines::{Line, Lines};
+pub use look::learn_filesystem;
+pub use operation::Operation;
+pub use read_ahead::ReadAhead;
 pub use watch::*;

@@ -1,21 +1,89 @@
 //! Opening, and what changes the names in folders.
 
 use super::Files;
+use super::cancel::Canceller;
 use super::operations::Way;
 use super::pending::Want;
 use crate::errors;
 use oneloop_engine::files::cached::{self, AtOnce};
-use oneloop_engine::files::{Place, Request};
+use oneloop_engine::files::{Lane, Place, Request};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ffi::CString;
+use std::io;
 use std::os::fd::{IntoRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A path as the kernel takes it.
 pub(super) fn path(bytes: &Bound<'_, PyBytes>) -> PyResult<CString> {
     CString::new(bytes.as_bytes()).map_err(|_| PyValueError::new_err("embedded null byte"))
+}
+
+/// An opening whose path a thread looks at first: it may be a FIFO, which would occupy a thread for ever.
+pub struct Opening {
+    request: Request,
+    /// Set by the thread.
+    may_wait_for_ever: Arc<AtomicBool>,
+}
+
+impl Opening {
+    /// The thread has looked. The descriptor, if the file could be opened at once now; else an engine settles the future.
+    pub fn go_on(
+        self,
+        slf: &Bound<'_, Files>,
+        looked: &io::Result<usize>,
+        future: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<RawFd>> {
+        let Request::Open { at, flags, .. } = &self.request else {
+            return Err(PyRuntimeError::new_err("an opening opens"));
+        };
+        // What is not there may be about to be made; all else open(2) would say too.
+        if let Err(e) = looked
+            && !(e.raw_os_error() == Some(libc::ENOENT) && flags & libc::O_CREAT != 0)
+        {
+            return Err(errors::file_error(e));
+        }
+        if self.may_wait_for_ever.load(Ordering::Acquire) {
+            return Self::submit(slf, Way::Alone(self.request), future);
+        }
+        match cached::open(at.dir_fd, &at.path, *flags).map_err(|e| errors::file_error(&e))? {
+            AtOnce::Done(fd) => Ok(Some(fd.into_raw_fd())),
+            AtOnce::Alone => Self::submit(slf, Way::Alone(self.request), future),
+            AtOnce::WouldBlock | AtOnce::Unknown => {
+                Self::submit(slf, Way::Engine(self.request), future)
+            }
+        }
+    }
+
+    fn submit(
+        slf: &Bound<'_, Files>,
+        way: Way,
+        future: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<RawFd>> {
+        let ticket = Files::submit(slf, way, Want::Descriptor, future)?;
+        Canceller::watch(slf, future, ticket, None)?;
+        Ok(None)
+    }
+}
+
+impl Files {
+    fn look_and_open<'py>(slf: &Bound<'py, Self>, request: Request) -> PyResult<Bound<'py, PyAny>> {
+        let Request::Open { at, flags, .. } = request.clone() else {
+            return Err(PyRuntimeError::new_err("an opening opens"));
+        };
+        let opening = Opening { request, may_wait_for_ever: Arc::default() };
+        let theirs = Arc::clone(&opening.may_wait_for_ever);
+        let work = move || {
+            let status = cached::look_up(at.dir_fd, &at.path, flags)?;
+            theirs.store(status.may_wait_for_ever(), Ordering::Release);
+            Ok(0)
+        };
+        let way = Way::Call(Box::new(work), Lane::Far);
+        Self::begin_cancellable(slf, way, Want::Opening(opening))
+    }
 }
 
 fn place(bytes: &Bound<'_, PyBytes>, dir_fd: RawFd) -> PyResult<Place> {
@@ -41,6 +109,7 @@ impl Files {
             AtOnce::Done(fd) => return fd.into_raw_fd().into_bound_py_any(slf.py()),
             AtOnce::WouldBlock => Way::Engine(request),
             AtOnce::Alone => Way::Alone(request),
+            AtOnce::Unknown => return Self::look_and_open(slf, request),
         };
         Self::begin_cancellable(slf, way, Want::Descriptor)
     }

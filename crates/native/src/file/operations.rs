@@ -4,36 +4,52 @@
 //! No cell is borrowed while Python code runs (S2).
 
 use super::Files;
-use super::busy::Closing;
+use super::budget::Budget;
 use super::cancel::Canceller;
+use super::descriptors::Closing;
 use super::pending::{Pending, Want};
 use super::reaping;
+use super::stored::Abandoned;
 use crate::errors;
 use crate::ffi::Object;
-use oneloop_engine::files::{Completion, Engines, Outcome, Request, Ticket};
+use oneloop_engine::files::{Brief, Call, Completion, Engines, Lane, Request, Ticket, cached};
 use oneloop_engine::sys::file;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 /// O_DIRECT transfers that are sent together; all other requests wait for the end of the tick.
 const BATCH: usize = 4;
+
+/// How long a short write is waited for.
+const PATIENCE: Duration = Duration::from_micros(50);
+/// Longer transfers have threads of their own.
+pub(super) const LONG: usize = 1 << 20;
 
 /// How an operation is to be done.
 pub enum Way {
     Engine(Request),
     /// By a thread of its own: it may wait for ever.
     Alone(Request),
-    Call(Box<dyn FnOnce() + Send>),
+    Call(Call, Lane),
+    /// The same, whether or not anybody waits: a file is being closed.
+    Due(Call, Lane),
 }
 
 impl Files {
-    /// Whether `len` bytes may be copied right now.
-    pub(super) fn may_copy(&self, py: Python<'_>, len: usize) -> bool {
-        let tick = self.owner.get().meter.with(py, |meter| meter.ticks);
-        self.budget.with(py, |budget| budget.allows(tick, len))
+    /// Whether this tick has time for something that needs no waiting.
+    pub(super) fn may_work(&self, py: Python<'_>) -> bool {
+        let tick = self.owner.get().tick_number(py);
+        self.budget.with(py, |budget| budget.allows(tick))
+    }
+
+    /// The same for what takes next to no time.
+    pub(super) fn may_work_in_memory(&self, py: Python<'_>) -> bool {
+        let tick = self.owner.get().tick_number(py);
+        self.budget.with(py, |budget| budget.allows_in_memory(tick))
     }
 
     /// Begins an operation; its future.
@@ -53,8 +69,64 @@ impl Files {
         want: Want,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (future, ticket) = Self::begin_ticketed(slf, way, want)?;
-        Canceller::watch(slf, &future, ticket)?;
+        Canceller::watch(slf, &future, ticket, None)?;
         Ok(future)
+    }
+
+    /// Begins an operation that looks whether it was abandoned.
+    pub(super) fn begin_abandonable<'py>(
+        slf: &Bound<'py, Self>,
+        way: Way,
+        want: Want,
+        abandoned: Abandoned,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (future, ticket) = Self::begin_ticketed(slf, way, want)?;
+        Canceller::watch(slf, &future, ticket, Some(abandoned))?;
+        Ok(future)
+    }
+
+    /// Begins what is as a rule over in a few microseconds, and waits that long for it: a trip through the poller and a
+    /// task's wake-up would cost more than it does itself (design 0014). None: it is done; a future, if it takes longer.
+    pub(super) fn begin_briefly<'py>(
+        slf: &Bound<'py, Self>,
+        call: Call,
+        lane: Lane,
+        want: Want,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, this) = (slf.py(), slf.get());
+        if lane != Lane::Near || !this.budget.with(py, Budget::may_wait) {
+            return Self::begin(slf, Way::Call(call, lane), want).map(Some);
+        }
+        // What would keep a future from being made, should one be needed: nothing is begun then.
+        this.owner.get().check_closed()?;
+        this.owner.get()._check_process(py)?;
+        let pending = Pending { future: None, want };
+        let submitted = this.engines.with(py, |engines| match engines {
+            Some(engines) => Ok(engines.call_and_wait(call, lane, pending, PATIENCE)),
+            None => Err(pending),
+        });
+        match submitted {
+            Ok(Ok(Brief::Done(completion))) => Pending::settle(completion, slf).map(|()| None),
+            Ok(Ok(Brief::Later(key))) => {
+                this.budget.with(py, Budget::has_waited_in_vain);
+                let future = this.make_future(py)?;
+                let told = future.clone().unbind();
+                this.engines.with(py, |engines| {
+                    if let Some(owner) = engines.as_mut().and_then(|engines| engines.owner(key)) {
+                        owner.future = Some(told);
+                    }
+                });
+                Ok(Some(future))
+            }
+            Ok(Err((error, pending))) => {
+                drop(pending);
+                Err(errors::os_error("starting a thread for file operations", &error))
+            }
+            Err(pending) => {
+                drop(pending);
+                Err(PyRuntimeError::new_err("the file operations of this event loop were shut"))
+            }
+        }
     }
 
     fn begin_ticketed<'py>(
@@ -80,7 +152,7 @@ impl Files {
         owner.call_method0(intern!(py, "create_future"))
     }
 
-    fn submit(
+    pub(super) fn submit(
         slf: &Bound<'_, Self>,
         way: Way,
         want: Want,
@@ -91,21 +163,49 @@ impl Files {
         this.follow_thread(slf)?;
         let fd = match &way {
             Way::Engine(request) | Way::Alone(request) => request.fd(),
-            Way::Call(_) => None,
+            Way::Call(..) | Way::Due(..) => None,
         };
-        let pending = Pending { future: future.clone().unbind(), want };
+        let lane = match fd {
+            Some(fd) => this.descriptors.with(py, |descriptors| descriptors.lane(fd)),
+            None => Lane::Far,
+        };
+        let lane = match &way {
+            Way::Engine(request) if lane == Lane::Near && request.bytes() > LONG => Lane::Bulk,
+            _ => lane,
+        };
+        let pending = Pending { future: Some(future.clone().unbind()), want };
+        Self::take(slf, way, lane, fd, pending)
+    }
+
+    /// Closes a descriptor for nobody, on a thread.
+    fn close_for_nobody(slf: &Bound<'_, Self>, fd: RawFd, lane: Lane) -> PyResult<()> {
+        let pending = Pending { future: None, want: Want::Nothing };
+        let way = Way::Due(Box::new(move || file::close(fd).map(|()| 0)), lane);
+        Self::take(slf, way, lane, None, pending).map(drop)
+    }
+
+    fn take(
+        slf: &Bound<'_, Self>,
+        way: Way,
+        lane: Lane,
+        fd: Option<RawFd>,
+        pending: Pending,
+    ) -> PyResult<Ticket> {
+        let py = slf.py();
+        let this = slf.get();
         let submitted = this.engines.with(py, |engines| match engines {
             Some(engines) => Ok(match way {
-                Way::Engine(request) => engines.submit(request, pending),
+                Way::Engine(request) => engines.submit(request, lane, pending),
                 Way::Alone(request) => engines.submit_alone(request, pending),
-                Way::Call(call) => engines.call(call, pending),
+                Way::Call(call, lane) => engines.call(call, lane, pending),
+                Way::Due(call, lane) => engines.call_due(call, lane, pending),
             }),
             None => Err(pending),
         });
         match submitted {
             Ok(Ok(ticket)) => {
                 if let Some(fd) = fd {
-                    this.busy.with(py, |busy| busy.begin(fd));
+                    this.descriptors.with(py, |descriptors| descriptors.begin(fd));
                 }
                 if matches!(ticket, Ticket::Direct) && this.direct_token.get(py).is_none() {
                     this.register(slf)?;
@@ -167,11 +267,10 @@ impl Files {
 
     /// Every future hears of its operation, whatever becomes of the others.
     fn settle_all(slf: &Bound<'_, Self>, completions: Vec<Completion<Pending>>) -> PyResult<()> {
-        let py = slf.py();
         let mut result = Ok(());
         for completion in completions {
             let fd = completion.outcome.request.as_ref().and_then(Request::fd);
-            result = result.and(Pending::settle(completion, slf.get(), py));
+            result = result.and(Pending::settle(completion, slf));
             if let Some(fd) = fd {
                 result = result.and(Self::has_ended(slf, fd));
             }
@@ -181,32 +280,58 @@ impl Files {
 
     /// An operation on this descriptor has ended: a close may have waited for it.
     pub(super) fn has_ended(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
-        match slf.get().busy.with(slf.py(), |busy| busy.end(fd)) {
-            Some(Closing { future: Some(future), clean }) => {
-                Self::close_now(slf, fd, clean, future.bind(slf.py()))
+        let ended = slf.get().descriptors.with(slf.py(), |descriptors| descriptors.end(fd));
+        let Some(Closing { future, clean }) = ended else { return Ok(()) };
+        let Some(future) = future else { return Self::forsake_now(slf, fd) };
+        let future = future.bind(slf.py());
+        match Self::close_now(slf, fd, clean) {
+            Ok(None) => {
+                future.call_method1(intern!(slf.py(), "set_result"), (slf.py().None(),)).map(drop)
             }
-            Some(Closing { future: None, .. }) => {
-                file::close(fd).map_err(|e| errors::file_error(&e))
-            }
-            None => Ok(()),
+            Ok(Some((way, want))) => Self::submit(slf, way, want, future).map(drop),
+            Err(e) => future
+                .call_method1(intern!(slf.py(), "set_exception"), (errors::file_error(&e),))
+                .map(drop),
         }
     }
 
-    /// Closes a descriptor that nothing is under way on, for a future that waits.
-    fn close_now(
+    /// Whether a clean descriptor is closed without waiting.
+    pub(super) fn closes_at_once(slf: &Bound<'_, Self>, fd: RawFd) -> bool {
+        let this = slf.get();
+        let is_quick = this.descriptors.with(slf.py(), |descriptors| {
+            !descriptors.is_busy(fd) && descriptors.lane(fd) == Lane::Near
+        });
+        is_quick && !cached::is_long_to_close(fd)
+    }
+
+    /// Whose threads close a descriptor, of which nothing is known from here on; near ones may be closed at once.
+    fn closing_lane(slf: &Bound<'_, Self>, fd: RawFd) -> Lane {
+        match slf.get().descriptors.with(slf.py(), |descriptors| descriptors.forget(fd)) {
+            Lane::Near if cached::is_long_to_close(fd) => Lane::Bulk,
+            lane => lane,
+        }
+    }
+
+    /// Closes a descriptor that nothing is under way on; or says how, where that may take a while.
+    pub(super) fn close_now(
         slf: &Bound<'_, Self>,
         fd: RawFd,
         clean: bool,
-        future: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        if !clean {
-            return Self::submit(slf, Way::Engine(Request::Close { fd }), Want::Nothing, future)
-                .map(drop);
+    ) -> io::Result<Option<(Way, Want)>> {
+        let lane = Self::closing_lane(slf, fd);
+        if lane == Lane::Near && clean {
+            return file::close(fd).map(|()| None);
         }
-        let result = file::close(fd);
-        let request = Some(Request::Close { fd });
-        let owner = Pending { future: future.clone().unbind(), want: Want::Nothing };
-        let outcome = Outcome { request, result: result.map(|()| 0) };
-        Pending::settle(Completion { owner, outcome }, slf.get(), slf.py())
+        let call: Call = Box::new(move || file::close(fd).map(|()| 0));
+        Ok(Some((Way::Due(call, lane), Want::Nothing)))
+    }
+
+    /// The same where nobody waits for it; any thread that holds the GIL.
+    pub(super) fn forsake_now(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
+        let lane = Self::closing_lane(slf, fd);
+        if lane == Lane::Near || slf.get().is_shut(slf.py()) {
+            return file::close(fd).map_err(|e| errors::file_error(&e));
+        }
+        Self::close_for_nobody(slf, fd, lane)
     }
 }

@@ -2,6 +2,10 @@
 //! until then (S1).
 
 use super::Files;
+use super::handle::{FileHandle, Shipment};
+use super::look::{self, Seen};
+use super::names::Opening;
+use super::stored::NOT_HERE;
 use crate::errors;
 use crate::ffi::buffer::View;
 use crate::ffi::bytes::BytesRoom;
@@ -29,22 +33,65 @@ pub enum Want {
     /// Bytes that went through aligned memory, for O_DIRECT.
     Aligned(Aligned),
     Answer(Answer),
+    /// What a thread has seen of a descriptor.
+    Look(Seen, RawFd),
+    /// What a file had pending has been written, or goes back to it.
+    Sent {
+        handle: Py<FileHandle>,
+        shipment: Shipment,
+        fd: RawFd,
+    },
+    /// A path that was looked at is to be opened.
+    Opening(Opening),
+    /// How many bytes a whole file has now; None if it was none.
+    Written(#[expect(dead_code, reason = "kept until the completion: S1")] View),
 }
 
 pub struct Pending {
-    pub future: Py<PyAny>,
+    /// Nobody: a descriptor that was left open is being closed.
+    pub future: Option<Py<PyAny>>,
     pub want: Want,
 }
 
 impl Pending {
     /// Hands the result to the future, unless that was cancelled; memory is released here.
-    pub fn settle(completion: Completion<Self>, files: &Files, py: Python<'_>) -> PyResult<()> {
-        let Completion { owner: Self { future, want }, outcome } = completion;
+    pub fn settle(completion: Completion<Self>, slf: &Bound<'_, Files>) -> PyResult<()> {
+        let Completion { owner, outcome } = completion;
+        let (used, landed) = match &owner.want {
+            Want::Look(_, fd) => (Some(*fd), Ok(())),
+            Want::Sent { handle, shipment, fd } => {
+                (Some(*fd), handle.get().landed(slf.py(), shipment))
+            }
+            _ => (None, Ok(())),
+        };
+        let settled = owner.settled(outcome, slf);
+        used.map_or(Ok(()), |fd| Files::has_ended(slf, fd)).and(landed).and(settled)
+    }
+
+    fn settled(self, outcome: Outcome, slf: &Bound<'_, Files>) -> PyResult<()> {
+        let py = slf.py();
+        let Self { future, want } = self;
+        let Some(future) = future else {
+            return outcome.result.map(drop).map_err(|e| errors::file_error(&e));
+        };
         let future = future.bind(py);
         if future.call_method0(intern!(py, "done"))?.is_truthy()? {
-            return Self::discard(&want, &outcome.result).map_err(|e| errors::file_error(&e));
+            return Self::discard(slf, &want, &outcome.result);
         }
-        match want.value(files, py, outcome) {
+        let want = match want {
+            Want::Opening(opening) => match opening.go_on(slf, &outcome.result, future) {
+                // An engine settles it.
+                Ok(None) => return Ok(()),
+                Ok(Some(fd)) => {
+                    return future.call_method1(intern!(py, "set_result"), (fd,)).map(drop);
+                }
+                Err(error) => {
+                    return future.call_method1(intern!(py, "set_exception"), (error,)).map(drop);
+                }
+            },
+            want => want,
+        };
+        match want.value(slf.get(), py, outcome) {
             Ok(value) => future.call_method1(intern!(py, "set_result"), (value,)),
             Err(error) => future.call_method1(intern!(py, "set_exception"), (error,)),
         }
@@ -54,13 +101,21 @@ impl Pending {
     /// The loop is being closed: nobody waits any more.
     pub fn abandon(completion: Completion<Self>) -> PyResult<()> {
         let Completion { owner: Self { want, .. }, outcome } = completion;
-        Self::discard(&want, &outcome.result).map_err(|e| errors::file_error(&e))
+        match (want, outcome.result) {
+            (Want::Descriptor, Ok(fd)) => {
+                file::close(fd as RawFd).map_err(|e| errors::file_error(&e))
+            }
+            (Want::Sent { handle, shipment, .. }, _) => {
+                Python::attach(|py| handle.get().landed(py, &shipment))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A descriptor that was opened too late is nobody's.
-    fn discard(want: &Want, result: &io::Result<usize>) -> io::Result<()> {
+    fn discard(slf: &Bound<'_, Files>, want: &Want, result: &io::Result<usize>) -> PyResult<()> {
         match (want, result) {
-            (Want::Descriptor, Ok(fd)) => file::close(*fd as RawFd),
+            (Want::Descriptor, Ok(fd)) => Files::forsake_now(slf, *fd as RawFd),
             _ => Ok(()),
         }
     }
@@ -83,8 +138,18 @@ impl Want {
         }
         let n = outcome.result.map_err(|e| errors::file_error(&e))?;
         match self {
-            Self::Nothing | Self::Answer(_) => Ok(py.None().into_bound(py)),
-            Self::Descriptor | Self::Count(_) => n.into_bound_py_any(py),
+            Self::Nothing | Self::Answer(_) | Self::Opening(_) | Self::Sent { .. } => {
+                Ok(py.None().into_bound(py))
+            }
+            Self::Written(_) if n == NOT_HERE => Ok(py.None().into_bound(py)),
+            Self::Look(seen, fd) => match seen.get() {
+                Some((status, is_near)) => {
+                    files.keep_look(py, fd, status, *is_near);
+                    look::told(py, status, *is_near)
+                }
+                None => Ok(py.None().into_bound(py)),
+            },
+            Self::Descriptor | Self::Count(_) | Self::Written(_) => n.into_bound_py_any(py),
             Self::Bytes(room) => room.completed(py, n).map(Bound::into_any),
             Self::Aligned(aligned) => {
                 let bytes = PyBytes::new(py, aligned.as_slice(n));

@@ -39,7 +39,7 @@ impl Files {
         let wanted = [
             (ring_fd, &self.ring_token, edge, reap_ring as OnReady),
             (direct_fd, &self.direct_token, Interest::READ, reap_direct),
-            (Some(pool_fd), &self.pool_token, Interest::READ, reap_pool),
+            (Some(pool_fd), &self.pool_token, edge, reap_pool),
         ];
         for (fd, token, interest, on_ready) in wanted {
             let (Some(fd), None) = (fd, token.get(py)) else { continue };
@@ -55,7 +55,7 @@ impl Files {
 fn give_up(slf: &Bound<'_, Files>, ring: &ring::Ring<Pending>) -> PyResult<()> {
     let py = slf.py();
     for (request, pending) in ring.operations() {
-        let future = pending.future.bind(py);
+        let Some(future) = pending.future.as_ref().map(|future| future.bind(py)) else { continue };
         if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
             let error = PyRuntimeError::new_err(
                 "the event loop has moved to another thread while this file operation was under \
@@ -123,5 +123,8 @@ fn reap_pool(
     object: &Bound<'_, PyAny>,
     _readiness: Readiness,
 ) -> PyResult<()> {
-    Files::drive(files_of(object)?, Engines::reap_pool)
+    Files::drive(files_of(object)?, |engines, completions| {
+        engines.reap_pool(completions);
+        Ok(())
+    })
 }

@@ -2,6 +2,7 @@
 
 use super::Files;
 use super::content::nothing;
+use super::deferred::Work;
 use crate::errors;
 use crate::ffi::bytes::BytesRoom;
 use oneloop_engine::files::cached::{self, AtOnce, LONGEST};
@@ -13,18 +14,27 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
 impl Files {
-    fn read_cached<'py>(
+    /// The content of a file, or None if that might take a while.
+    pub(super) fn read_cached<'py>(
+        &self,
+        py: Python<'py>,
+        path: &CStr,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.try_cached(py, path)?.map_err(|e| errors::file_error(&e))
+    }
+
+    fn try_cached<'py>(
         &self,
         py: Python<'py>,
         path: &CStr,
     ) -> PyResult<io::Result<Option<Bound<'py, PyBytes>>>> {
-        let (fd, kind) = match cached::open_for_reading(path) {
+        let (fd, status) = match cached::open_for_reading(path) {
             Ok(AtOnce::Done(opened)) => opened,
             Ok(_) => return Ok(Ok(None)),
             Err(e) => return Ok(Err(e)),
         };
-        let len = usize::try_from(kind.len).unwrap_or(usize::MAX);
-        if len > LONGEST || !self.may_copy(py, len) {
+        let len = usize::try_from(status.len).unwrap_or(usize::MAX);
+        if len > LONGEST {
             return Ok(Ok(None));
         }
         if len == 0 {
@@ -48,11 +58,29 @@ impl Files {
 
 #[pymethods]
 impl Files {
-    /// The content of a regular file, or None if that might take a while.
+    /// The content of a regular file, or None if that might take a while; a future of either, if this tick has no time
+    /// left for it.
     #[pyo3(name = "read_file", signature = (path, /))]
-    fn read_whole<'py>(&self, path: &Bound<'py, PyBytes>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let py = path.py();
-        self.owner.get().check_closed()?;
-        self.read_cached(py, &super::names::path(path)?)?.map_err(|e| errors::file_error(&e))
+    fn read_whole<'py>(
+        slf: &Bound<'py, Self>,
+        path: &Bound<'py, PyBytes>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, this) = (slf.py(), slf.get());
+        this.owner.get().check_closed()?;
+        let path = super::names::path(path)?;
+        if !this.may_work(py) {
+            return Self::defer(slf, Work::Whole(path)).map(Some);
+        }
+        Ok(this.read_cached(py, &path)?.map(Bound::into_any))
+    }
+
+    /// A future that is done in a later tick, once those that wait for one have had their turn.
+    fn later<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Self::defer(slf, Work::Tick)
+    }
+
+    /// Whether what needs no waiting has taken its time in this tick, so that the next is to be `later`.
+    fn is_spent(&self, py: Python<'_>) -> bool {
+        !self.may_work_in_memory(py)
     }
 }

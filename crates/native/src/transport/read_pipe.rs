@@ -10,6 +10,7 @@ use super::receive::receive;
 use super::unclosed;
 use crate::errors;
 use crate::event_loop::LoopCore;
+use crate::ffi::object;
 use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::sys::socket;
@@ -279,6 +280,9 @@ impl ReadPipeTransport {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if !object::is_made(&self.extra) {
+            return Ok(());
+        }
         self.body.visit(&visit)?;
         visit.call(&self.extra)?;
         self.state.peek(|s| visit.call(&s.protocol)).unwrap_or(Ok(()))

@@ -11,6 +11,7 @@ use super::sending::{self, Outgoing, Sending};
 use super::unclosed;
 use super::write_queue::Channel;
 use crate::event_loop::LoopCore;
+use crate::ffi::object;
 use crate::ffi::{LoopCell, context};
 use crate::imports;
 use oneloop_engine::{Interest, Readiness};
@@ -309,6 +310,9 @@ impl WritePipeTransport {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if !object::is_made(&self.extra) {
+            return Ok(());
+        }
         self.body.visit(&visit)?;
         visit.call(&self.extra)?;
         self.state.peek(|s| visit.call(&s.protocol)).unwrap_or(Ok(()))

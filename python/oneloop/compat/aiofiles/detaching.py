@@ -37,12 +37,12 @@ def detach(wrapper: Any) -> Any:
     is_text = isinstance(file, TextFile)
     binary: Any = file.buffer if isinstance(file, TextFile) else file
     number = binary.fileno()
-    position = binary._tell() if binary.seekable() else None
-    binary._rescue()
+    position = binary.handle.tell() if binary.seekable() else None
+    binary.handle.rescue()
     raw = io.FileIO(os.dup(number), binary.mode.replace("t", ""))
     if position is not None:
         raw.seek(position)
-    binary._descriptor.abandon()
+    binary.handle.abandon()
     wrapper._file = Detached("underlying buffer" if is_text else "raw stream")
     if not is_text:
         return raw

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from oneloop import aio
 from oneloop.compat.linux_aio.aio_event import AIOEvent
+from oneloop.compat.linux_aio.room import check_limit, room_for
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,16 +29,19 @@ class AIOContext:
     __slots__ = ("_context", "_in_flight")
 
     def __init__(self, max_jobs: int, *, engine: Literal["ring", "aio"] | None = None) -> None:
-        """Open a queue for `max_jobs` operations.
+        """Open a queue for `max_jobs` operations at least; it takes as many as the kernel makes room for.
 
         Raises:
-            OSError: the kernel refuses it. EAGAIN: the machine's limit, `fs.aio-max-nr`, is reached.
+            OSError: the kernel refuses it. EAGAIN: more jobs than `fs.aio-max-nr`, on kernel AIO with
+                those of all other contexts of the machine. EINVAL: more than any context takes, or none.
         """
         self._in_flight: dict[aio.Request, AIOBlock] = {}
         """Keeps the blocks, whatever the program drops."""
         if max_jobs < 1:
             raise _invalid()
-        self._context = aio.Context(max_jobs, engine)
+        room = room_for(max_jobs)
+        check_limit(max_jobs)
+        self._context = aio.Context._as_kernel_aio(max_jobs, room, engine)
 
     def __del__(self) -> None:
         if hasattr(self, "_context"):
@@ -63,6 +67,10 @@ class AIOContext:
 
     def submit(self, *blocks: AIOBlock) -> int:
         """Hand blocks to the kernel, in order, and return how many it took.
+
+        Buffered files are read and written in this order: the last write to a place wins, a read sees
+        the writes before it, a sync covers them. A block waits here for those in flight that it may
+        not overtake: for writes to the same file and, if it writes, for reads of it.
 
         Raises:
             ValueError: a block has become another one by `change_cmd()`.

@@ -1,40 +1,8 @@
-"""`ReadAhead`: bytes or text read ahead of the program, cut into lines; `Lines` iterates over a file's.
-
-Pure memory: knows neither files nor encodings. What is taken counts as read; what is not, the file still owes.
-"""
+"""`ReadAhead`: the plain twin of the native class of that name."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from functools import partial
-from typing import AnyStr, Generic, Protocol, TypeVar, cast, final
-
-from oneloop import _native
-
-Line = TypeVar("Line", str, bytes, covariant=True)
-
-__all__ = ["LineSource", "Lines", "ReadAhead", "lines_of", "read_ahead"]
-
-
-def read_ahead(newline: AnyStr) -> ReadAhead[AnyStr]:
-    """A `ReadAhead`, native if lines end with one character: its twin here is for the others."""
-    if len(newline) == 1:
-        return cast("ReadAhead[AnyStr]", _native.ReadAhead(newline))
-    return ReadAhead(newline)
-
-
-def lines_of(file: LineSource[AnyStr], ahead: ReadAhead[AnyStr]) -> AsyncIterator[AnyStr]:
-    """The lines of a file that reads ahead into `ahead`."""
-    if isinstance(ahead, _native.ReadAhead):
-        return _native.Lines(partial(_next_line_or_stop, file), ahead)
-    return Lines(file, ahead)
-
-
-async def _next_line_or_stop(file: LineSource[AnyStr]) -> AnyStr:
-    line = await file._next_line()
-    if not line:
-        raise StopAsyncIteration
-    return line
+from typing import AnyStr, Generic, final
 
 
 @final
@@ -44,11 +12,9 @@ class ReadAhead(Generic[AnyStr]):
     Args:
         newline: what ends a line: b"\n", "\n", "\r", "\r\n", or "" for any of the three.
 
-    `is_held` is set while the holder of the file's turn waits in the middle of an operation: nobody else may take
-    from here then.
     """
 
-    __slots__ = ("_at", "_data", "_empty", "_newline", "_searched", "is_held")
+    __slots__ = ("_at", "_data", "_empty", "_newline", "_searched")
 
     def __init__(self, newline: AnyStr) -> None:
         self._newline: AnyStr = newline
@@ -57,7 +23,6 @@ class ReadAhead(Generic[AnyStr]):
         self._at = 0
         # No newline before here.
         self._searched = 0
-        self.is_held = False
 
     @property
     def remaining(self) -> int:
@@ -66,6 +31,8 @@ class ReadAhead(Generic[AnyStr]):
 
     def feed(self, data: AnyStr) -> None:
         """Append what was read."""
+        if not data:
+            return
         if self._at == len(self._data):
             self._data = data
             self._searched = 0
@@ -136,30 +103,3 @@ class ReadAhead(Generic[AnyStr]):
         """Forget everything."""
         self._data = self._empty
         self._at = self._searched = 0
-
-
-class LineSource(Protocol[Line]):
-    """A file, as `Lines` sees it."""
-
-    async def _next_line(self) -> Line: ...
-
-
-@final
-class Lines(AsyncIterator[AnyStr]):
-    """The lines of a file, most of them straight out of what was read ahead."""
-
-    __slots__ = ("_ahead", "_file")
-
-    def __init__(self, file: LineSource[AnyStr], ahead: ReadAhead[AnyStr]) -> None:
-        self._file: LineSource[AnyStr] = file
-        self._ahead: ReadAhead[AnyStr] = ahead
-
-    def __aiter__(self) -> Lines[AnyStr]:
-        return self
-
-    async def __anext__(self) -> AnyStr:
-        ahead = self._ahead
-        line = None if ahead.is_held else ahead.take_line()
-        if line is None:
-            line = await _next_line_or_stop(self._file)
-        return line

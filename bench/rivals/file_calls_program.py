@@ -1,0 +1,90 @@
+"""The program of the suites of file calls: one work of one rival, again and again, with nothing between.
+
+Prints time and CPU time per operation: a call may do several, as the lines of a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import resource
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from bench.rivals import endpoint, file_calls, file_writers, loops
+from bench.rivals.file_writers import AwaitedCall, AwaitedTable, BlockingCall, BlockingTable
+from bench.rivals.report_line import hand_over
+
+BLOCKING: dict[str, BlockingTable] = {
+    "open": {**file_writers.BLOCKING, **file_calls.BLOCKING},
+    "libaio": file_calls.LIBAIO,
+}
+AWAITED: dict[str, AwaitedTable] = {
+    "executor": file_calls.EXECUTOR,
+    "aiofiles": {**file_writers.AIOFILES, **file_calls.AIOFILES},
+    "aiofile": {**file_writers.AIOFILE, **file_calls.AIOFILE},
+    "oneloop": {**file_writers.ONELOOP, **file_calls.ONELOOP},
+}
+
+
+def can(rival: str, work: str) -> bool:
+    """Whether the rival has a form of that work."""
+    return rival == "executor" or work in BLOCKING.get(rival, {}) or work in AWAITED.get(rival, {})
+
+
+def repeat_blocking(call: BlockingCall, rounds: int) -> tuple[int, int]:
+    """Wall and CPU nanoseconds."""
+    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+    for _ in range(rounds):
+        call()
+    return time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+
+
+async def repeat(call: AwaitedCall, rounds: int) -> tuple[int, int]:
+    """Wall and CPU nanoseconds; of all threads of the process, the kernel's for io_uring among them."""
+    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+    for _ in range(rounds):
+        await call()
+    return time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+
+
+@asynccontextmanager
+async def in_thread(work: str, path: str) -> AsyncIterator[AwaitedCall]:
+    """The blocking call in the loop's executor."""
+    with BLOCKING["open"][work](path) as call:
+        yield partial(asyncio.to_thread, call)
+
+
+async def main(options: argparse.Namespace) -> None:
+    rival, work, path, rounds = options.rival, options.work, options.path, options.rounds
+    warm = 1 if rounds > 1 else 0
+    if work in BLOCKING.get(rival, {}):
+        with BLOCKING[rival][work](path) as call:
+            repeat_blocking(call, warm)
+            wall, cpu = repeat_blocking(call, rounds)
+    else:
+        opened = AWAITED[rival].get(work) or partial(in_thread, work)
+        async with opened(path) as awaited:
+            await repeat(awaited, warm)
+            wall, cpu = await repeat(awaited, rounds)
+    count = rounds * options.per_round
+    # While the threads of an executor still stand.
+    hand_over({"ns_per_op": wall / count, "cpu_ns_per_op": cpu / count})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rival", required=True)
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--per-round", type=int, default=1, help="how many operations a round does")
+    parser.add_argument("--descriptors", type=int, help="the soft limit of open descriptors")
+    parser.add_argument("path")
+    asked = parser.parse_args()
+    if asked.descriptors:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (asked.descriptors, hard))
+    endpoint.grow_heap()
+    loops.run(main(asked), "oneloop" if asked.rival == "oneloop" else "asyncio")

@@ -1,0 +1,109 @@
+"""reading: small reads of cached files, lines, gathered reads and stat; time and CPU time per operation.
+
+The suite `files` has what is read from the disk, and linux_aio's experiment.
+"""
+
+from __future__ import annotations
+
+from bench.catalogue import SUBJECT
+from bench.model import Case
+from bench.rivals.file_calls import PREADS
+from bench.suites.file_call import FileCall
+from bench.suites.files import FOLDER, made
+from bench.suites.options import Options
+
+LINES = 60_000
+FILES = 5000
+NO_LINES_AS_THEY_ARE = (("aiofile", "aiofile has no newline"),)
+
+
+def _small() -> str:
+    return str(made(FOLDER / "cached-4096-0", 4096))
+
+
+def _written(name: str, content: bytes) -> str:
+    """A file of that content, kept for the next run."""
+    path = FOLDER / name
+    if not path.exists() or path.stat().st_size != len(content):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return str(path)
+
+
+def _small_text() -> str:
+    return _written("small.txt", b"." * 4095 + b"\n")
+
+
+def _lines() -> str:
+    return _written("few-lines.txt", (b"." * 79 + b"\n") * LINES)
+
+
+def _line(mib: int) -> str:
+    return _written(f"line-{mib}.txt", b"." * ((mib << 20) - 1) + b"\n")
+
+
+def _blocks() -> str:
+    return str(made(FOLDER / "blocks", 16 << 20))
+
+
+def _many() -> str:
+    folder = FOLDER / "many"
+    for number in range(FILES):
+        made(folder / f"{number:04d}", 4096)
+    return str(folder)
+
+
+def _long_line(mib: int) -> FileCall:
+    return FileCall(
+        "long-line",
+        f"readline of one line of {mib} MiB, r+",
+        lambda: _line(mib),
+        1,
+        "linear: a MiB of 16 as dear as the only one",
+        unit="time per MiB",
+        per_round=mib,
+    )
+
+
+def _many_files(work: str, name: str, wanted: str) -> FileCall:
+    return FileCall(work, name, _many, 1, wanted, unit="time per file", per_round=FILES, descriptors=1024)
+
+
+CALLS = (
+    FileCall("read-file", "read_file, 4 KiB", _small, 10_000, "1.0 x open()"),
+    FileCall("open-read-close", "open, read 4 KiB, close", _small, 10_000, "1.4 x open()"),
+    FileCall("open-read-close-text", "open, read 4 KiB of text, close", _small_text, 10_000, "1.5 x open()"),
+    FileCall("readline", "readline of 80 characters", _lines, LINES - 1, "0.25 us", unit="time per line"),
+    FileCall("lines", "lines of 80 characters", _lines, 1, "1.4 x open()", unit="time per line", per_round=LINES),
+    FileCall(
+        "lines-as-they-are",
+        'lines of 80 characters, newline=""',
+        _lines,
+        1,
+        "1.5 x open()",
+        unit="time per line",
+        per_round=LINES,
+        cannot=NO_LINES_AS_THEY_ARE,
+    ),
+    _long_line(1),
+    _long_line(16),
+    FileCall(
+        "preads",
+        "4000 reads of 4 KiB gathered",
+        _blocks,
+        4,
+        "2.0 x open()",
+        unit="time per read",
+        per_round=PREADS,
+        rivals=("open", "executor", "aiofiles", "aiofile", "libaio", SUBJECT),
+        cannot=(("aiofiles", "aiofiles has one position per file"),),
+    ),
+    FileCall("stat", "stat", _small, 20_000, "1.5 x open()", cannot=(("aiofile", "aiofile has no stat"),)),
+    _many_files("in-sequence", "5000 files of 4 KiB one after the other, ulimit -n 1024", "1.0 x open()"),
+    _many_files("gathered", "5000 files of 4 KiB gathered, ulimit -n 1024", "about as dear as one after the other"),
+)
+
+
+def cases(options: Options) -> list[Case]:
+    calls = CALLS[:2] if options.quick else CALLS
+    return [call.case("reading", options) for call in calls]

@@ -1,0 +1,98 @@
+//! Which filesystems answer at once: from memory, or saying that they would have to wait.
+//!
+//! On all others (NFS, FUSE, what is not known) every call may take a server's time, down to fstat(2) and close(2), and is
+//! an engine's. A verdict is by filesystem type, statfs(2), which may itself wait: threads `learn` it, once a mount; the
+//! loop asks `verdict` alone.
+
+use crate::sys::statfs;
+use crate::sys::statx::{Mount, Status};
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::{PoisonError, RwLock};
+
+/// How a filesystem behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nearness {
+    /// Calls take a server's time.
+    Far,
+    /// Nothing of what the kernel has in memory waits, but opening for writing may copy the whole file first.
+    NearToRead,
+    Near,
+}
+
+/// Verdicts that are kept; with more mounts than that they are learnt again.
+const KEPT: usize = 128;
+
+static VERDICTS: RwLock<Vec<(Mount, Nearness)>> = RwLock::new(Vec::new());
+
+/// linux/magic.h and the filesystems' own headers.
+const NEAR: [u32; 20] = [
+    0x0000_ef53, // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs, devtmpfs
+    0x8584_58f6, // ramfs
+    0xf2f5_2010, // f2fs
+    0x2fc1_2fc1, // zfs
+    0xca45_1a4e, // bcachefs
+    0xe0f5_e1e2, // erofs
+    0x7371_7368, // squashfs
+    0x3153_464a, // jfs
+    0x0000_4d44, // vfat
+    0x2011_bab0, // exfat
+    0x0000_9fa0, // proc
+    0x6265_6572, // sysfs
+    0x6367_7270, // cgroup2
+    0x0000_1cd1, // devpts
+    0x5049_5045, // pipes
+    0x534f_434b, // sockets
+    0x0904_1934, // eventfd and its kin
+];
+const OVERLAY: u32 = 0x794c_7630;
+
+fn of_type(magic: u32) -> Nearness {
+    match magic {
+        OVERLAY => Nearness::NearToRead,
+        magic if NEAR.contains(&magic) => Nearness::Near,
+        _ => Nearness::Far,
+    }
+}
+
+/// None: not learnt yet. Never waits.
+pub fn verdict(mount: Mount) -> Option<Nearness> {
+    let verdicts = VERDICTS.read().unwrap_or_else(PoisonError::into_inner);
+    verdicts.iter().find(|(known, _)| *known == mount).map(|(_, verdict)| *verdict)
+}
+
+/// Finds out about the filesystem of an open file. May wait for a server.
+pub fn learn(file: RawFd, status: &Status) -> io::Result<Nearness> {
+    if let Some(verdict) = verdict(status.mount) {
+        return Ok(verdict);
+    }
+    let verdict = of_type(statfs::magic(file)?);
+    let mut verdicts = VERDICTS.write().unwrap_or_else(PoisonError::into_inner);
+    if verdicts.len() >= KEPT {
+        verdicts.clear();
+    }
+    verdicts.push((status.mount, verdict));
+    Ok(verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::statx;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_verdict_is_learnt_once_and_is_of_the_type() {
+        let proc = File::open("/proc/version").expect("procfs");
+        let status = statx::at_hand(proc.as_raw_fd()).expect("statx");
+        assert_eq!(learn(proc.as_raw_fd(), &status).expect("statfs"), Nearness::Near);
+        assert_eq!(verdict(status.mount), Some(Nearness::Near));
+        assert_eq!(of_type(0x6573_5546), Nearness::Far, "FUSE");
+        assert_eq!(of_type(0x6969), Nearness::Far, "NFS");
+        assert_eq!(of_type(OVERLAY), Nearness::NearToRead);
+    }
+}

@@ -1,0 +1,133 @@
+//! `Deferred`: what the budget of its tick had no time for. The next ticks do it, in order, out of the cache too.
+//!
+//! Handing it to an engine instead would cost a trip each, and have hundreds of files open at once. One turn a tick, native:
+//! thousands of tasks that woke up only to see that there is no time yet would cost more than what they wait for.
+
+use super::Files;
+use super::operations::Way;
+use super::pending::Want;
+use crate::event_loop::LoopCore;
+use crate::ffi::bytes::BytesRoom;
+use oneloop_engine::files::cached::{self, AtOnce};
+use oneloop_engine::files::{Request, Transfer};
+use pyo3::intern;
+use pyo3::prelude::*;
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::os::fd::RawFd;
+
+pub enum Work {
+    /// A read at an offset, by an engine if the cache does not have it.
+    Read { fd: RawFd, size: usize, offset: i64 },
+    /// A whole file; None if that might take a while.
+    Whole(CString),
+    /// Nothing but a later tick.
+    Tick,
+}
+
+#[derive(Default)]
+pub struct Deferred {
+    queue: VecDeque<(Py<PyAny>, Work)>,
+    is_due: bool,
+}
+
+impl Deferred {
+    /// At the loop's end.
+    pub fn take_all(&mut self) -> VecDeque<(Py<PyAny>, Work)> {
+        std::mem::take(&mut self.queue)
+    }
+}
+
+impl Files {
+    /// Puts work behind what waits already; the future of what it brings.
+    pub(super) fn defer<'py>(slf: &Bound<'py, Self>, work: Work) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let future = this.make_future(py)?;
+        if let Work::Read { fd, .. } = work {
+            this.descriptors.with(py, |descriptors| descriptors.begin(fd));
+        }
+        let entry = (future.clone().unbind(), work);
+        let is_due = this.deferred.with(py, |deferred| {
+            deferred.queue.push_back(entry);
+            std::mem::replace(&mut deferred.is_due, true)
+        });
+        if !is_due {
+            this.owner.get().run_soon(py, slf.clone().into_any().unbind(), run);
+        }
+        Ok(future)
+    }
+
+    fn do_deferred(slf: &Bound<'_, Self>, future: &Bound<'_, PyAny>, work: Work) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let is_done = future.call_method0(intern!(py, "done"))?.is_truthy()?;
+        let outcome = match work {
+            Work::Tick => Ok(Some(py.None().into_bound(py))),
+            Work::Whole(_) if is_done => return Ok(()),
+            Work::Whole(path) => this.read_cached(py, &path).map(|content| {
+                Some(content.map_or_else(|| py.None().into_bound(py), Bound::into_any))
+            }),
+            Work::Read { fd, .. } if is_done => return Self::has_ended(slf, fd),
+            Work::Read { fd, size, offset } => {
+                let read = Self::read_deferred(slf, future, fd, size, offset);
+                let ended = Self::has_ended(slf, fd);
+                read.and_then(|read| ended.map(|()| read))
+            }
+        };
+        if is_done {
+            return Ok(());
+        }
+        match outcome {
+            Ok(Some(value)) => future.call_method1(intern!(py, "set_result"), (value,)),
+            // An engine settles it.
+            Ok(None) => return Ok(()),
+            Err(error) => future.call_method1(intern!(py, "set_exception"), (error,)),
+        }
+        .map(drop)
+    }
+
+    fn read_deferred<'py>(
+        slf: &Bound<'py, Self>,
+        future: &Bound<'py, PyAny>,
+        fd: RawFd,
+        size: usize,
+        offset: i64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = slf.py();
+        let mut room = BytesRoom::new(py, size)?;
+        match cached::read(fd, room.as_mut_slice(py), offset) {
+            Ok(AtOnce::Done(n)) => return Ok(Some(room.completed(py, n)?.into_any())),
+            Ok(_) => {}
+            Err(e) => return Err(crate::errors::file_error(&e)),
+        }
+        let segment = room.segment(py);
+        let request = Request::Read(Transfer::new(fd, offset, false, &[segment]));
+        Self::submit(slf, Way::Engine(request), Want::Bytes(room), future)?;
+        Ok(None)
+    }
+}
+
+fn run(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = owner.py();
+    let slf = object.cast::<Files>()?;
+    let this = slf.get();
+    let mut result = Ok(());
+    // As many as there are now: what is added meanwhile is for the next tick.
+    let waiting = this.deferred.with(py, |deferred| deferred.queue.len());
+    for turn in 0..waiting {
+        // One in any case: others may spend every tick's time.
+        if turn > 0 && !this.may_work(py) {
+            break;
+        }
+        let next = this.deferred.with(py, |deferred| deferred.queue.pop_front());
+        let Some((future, work)) = next else { break };
+        result = result.and(Files::do_deferred(slf, future.bind(py), work));
+    }
+    let is_more = this.deferred.with(py, |deferred| {
+        deferred.is_due = !deferred.queue.is_empty();
+        deferred.is_due
+    });
+    if is_more {
+        owner.get().run_soon(py, object.clone().unbind(), run);
+    }
+    result
+}

@@ -1,0 +1,489 @@
+//! `FastFile`: the native half of files: the operations that programs call for every line and record.
+//!
+//! Called, they give an `Operation`, which is a coroutine: awaited, it does in memory, or out of the page cache, what
+//! needs no waiting, and is the file's own (slow) coroutine otherwise. What the one does, the other does too.
+
+use super::Files;
+use super::deferred::Work;
+use super::handle::{FileHandle, Open, Sending};
+use super::operation::{Act, Attempt, Operation, Then};
+use super::read_ahead::ReadAhead;
+use crate::errors;
+use crate::ffi::bytes::BytesRoom;
+use crate::ffi::method::{self, Arguments, FastMethod};
+use crate::ffi::{LoopCell, Object, recycled, text};
+use oneloop_engine::files::cached::{self, AtOnce, LONGEST};
+use oneloop_engine::sys::file;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
+use pyo3::{IntoPyObjectExt, PyTraverseError, PyVisit};
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+/// What `write` takes without its slow half.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    Nothing,
+    Bytes,
+    /// Text that is encoded as UTF-8, without other line ends.
+    Text,
+    /// The same, but no line's end, which is flushed.
+    TextWithinLine,
+}
+
+/// What `read` gives without its slow half, for the whole of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    Nothing,
+    Bytes,
+    /// ASCII.
+    Text,
+    /// The same without carriage returns, at which the decoder looks.
+    TextWithAnyEnds,
+}
+
+struct Parts {
+    handle: Py<FileHandle>,
+    ahead: Py<ReadAhead>,
+    writes: Writes,
+    reads: Reads,
+}
+
+/// Longer text is decoded elsewhere.
+const LONGEST_TEXT: usize = 256 << 10;
+/// Longer text is encoded elsewhere.
+const SHORT_TEXT: usize = 4096;
+
+#[pyclass(subclass, frozen, weakref, module = "oneloop._native")]
+pub struct FastFile {
+    parts: OnceLock<Parts>,
+    /// In text that was read without a decoder, which would have noted it.
+    has_seen_line_feed: LoopCell<bool>,
+}
+
+impl FastFile {
+    /// The next line, if it is there. `credit`: so many may be taken before the time is looked at again.
+    #[inline]
+    pub(super) fn next_line(&self, py: Python<'_>, credit: &mut u32) -> PyResult<Option<Object>> {
+        let Some(parts) = self.parts.get() else { return Ok(None) };
+        let handle = parts.handle.get();
+        if *credit == 0 {
+            if !handle.may_work(py) {
+                return Ok(None);
+            }
+            *credit = handle.credit(py);
+        }
+        *credit -= 1;
+        match handle.peek(py) {
+            Some(_) => Ok(parts.ahead.get().line(py, -1)?.map(Object::new)),
+            None => Ok(None),
+        }
+    }
+
+    /// Does it if that needs no waiting, or begins it.
+    pub(super) fn attempt(&self, py: Python<'_>, act: &Act) -> PyResult<Attempt> {
+        let Some(parts) = self.parts.get() else { return Ok(Attempt::Slow) };
+        let handle = parts.handle.get();
+        let Some(open) = handle.peek(py) else { return Ok(Attempt::Slow) };
+        if !handle.may_work(py) {
+            return match (act, handle.native(py)) {
+                (Act::ReadAt { size, offset }, Some(files))
+                    if open.is_reading
+                        && open.is_file
+                        && open.pending == 0
+                        && handle.is_ours(py) =>
+                {
+                    let (fd, size, offset) = (open.number, *size, *offset);
+                    let future = Files::defer(files, Work::Read { fd, size, offset })?;
+                    Attempt::wait(&future, Then::Read(size))
+                }
+                _ => Ok(Attempt::Slow),
+            };
+        }
+        let done = match act {
+            Act::Write(data) if open.is_writing => return write(py, parts, open, data.bind(py)),
+            Act::Flush if open.pending == 0 => Some(py.None().into_bound(py)),
+            Act::Flush => return send(py, parts, py.None().into_bound(py)),
+            Act::Close if open.pending == 0 => return close(py, parts),
+            _ if !open.is_reading || open.pending > 0 => None,
+            Act::ReadLine => parts.ahead.get().line(py, -1)?,
+            Act::Read(size) => parts.ahead.get().exactly(py, *size)?,
+            Act::ReadAll => self.read_all(py, parts, open)?,
+            Act::ReadAt { size, offset } if open.is_file => read_at(py, open, *size, *offset)?,
+            Act::ReadAt { .. } | Act::Write(_) | Act::Close => None,
+        };
+        Ok(done.map_or(Attempt::Slow, |done| Attempt::Done(Object::new(done))))
+    }
+
+    /// All of a file that is as long as it was when it was opened, if the cache has it.
+    fn read_all<'py>(
+        &self,
+        py: Python<'py>,
+        parts: &Parts,
+        open: Open,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let left = i64::try_from(open.len).unwrap_or(i64::MAX) - open.offset;
+        let Ok(left) = usize::try_from(left) else { return Ok(None) };
+        let is_plain = open.is_file && open.offset >= 0 && parts.ahead.get().is_empty(py);
+        // Of text only what is read from the beginning: what was read before, the decoder may have kept a part of.
+        let longest = match parts.reads {
+            Reads::Nothing => 0,
+            Reads::Bytes => LONGEST,
+            _ if open.offset != 0 => 0,
+            _ => LONGEST_TEXT,
+        };
+        if !is_plain || left == 0 || left > longest {
+            return Ok(None);
+        }
+        let mut room = BytesRoom::new(py, left + 1)?;
+        let data = match cached::read(open.number, room.as_mut_slice(py), open.offset) {
+            Ok(AtOnce::Done(n)) if n == left => room.completed(py, n)?,
+            // What is wrong, the slow way says.
+            _ => return Ok(None),
+        };
+        let read = match parts.reads {
+            Reads::Bytes | Reads::Nothing => data.into_any(),
+            reads => {
+                let bytes = data.as_bytes();
+                let looks = reads == Reads::TextWithAnyEnds;
+                if !bytes.is_ascii() || (looks && memchr::memchr(b'\r', bytes).is_some()) {
+                    return Ok(None);
+                }
+                if memchr::memchr(b'\n', bytes).is_some() {
+                    self.has_seen_line_feed.set(py, true);
+                }
+                text::of_ascii(&data)?
+            }
+        };
+        parts.handle.get().move_to(py, open.offset + left.cast_signed() as i64);
+        Ok(Some(read))
+    }
+
+    /// Buffers what a write has made room for.
+    pub(super) fn put(&self, py: Python<'_>, data: &[u8]) {
+        if let Some(parts) = self.parts.get() {
+            parts.handle.get().push(py, data);
+        }
+    }
+
+    /// The turn that an operation has kept is over.
+    pub(super) fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        self.parts.get().map_or(Ok(()), |parts| parts.handle.get().pass_on(py))
+    }
+}
+
+/// Into the buffer; and out of it what is to be flushed.
+fn write<'py>(
+    py: Python<'py>,
+    parts: &Parts,
+    open: Open,
+    data: &Bound<'py, PyAny>,
+) -> PyResult<Attempt> {
+    if !parts.ahead.get().is_empty(py) {
+        return Ok(Attempt::Slow);
+    }
+    let handle = parts.handle.get();
+    let (len, is_flushed) = match parts.writes {
+        Writes::Nothing => return Ok(Attempt::Slow),
+        Writes::Bytes => match data.cast_exact::<PyBytes>() {
+            Ok(bytes) if handle.put(py, bytes.as_bytes()) => (bytes.as_bytes().len(), false),
+            Ok(bytes) => {
+                return make_room(py, parts, open, bytes.as_bytes(), bytes.as_bytes().len());
+            }
+            Err(_) => return Ok(Attempt::Slow),
+        },
+        Writes::Text | Writes::TextWithinLine => match short_text(data) {
+            Some((text, len)) => {
+                let is_flushed = parts.writes == Writes::TextWithinLine && has_line_end(text);
+                if is_flushed && !open.is_file {
+                    return Ok(Attempt::Slow);
+                }
+                if !handle.put(py, text) {
+                    return if is_flushed {
+                        Ok(Attempt::Slow)
+                    } else {
+                        make_room(py, parts, open, text, len)
+                    };
+                }
+                (len, is_flushed)
+            }
+            None => return Ok(Attempt::Slow),
+        },
+    };
+    let len = len.into_bound_py_any(py)?;
+    if is_flushed { send(py, parts, len) } else { Ok(Attempt::Done(Object::new(len))) }
+}
+
+/// What is pending goes out before what is written now, which does not fit behind it.
+fn make_room(
+    py: Python<'_>,
+    parts: &Parts,
+    open: Open,
+    data: &[u8],
+    len: usize,
+) -> PyResult<Attempt> {
+    let handle = parts.handle.get();
+    if !open.is_file || !handle.may_hold(py, data.len()) {
+        return Ok(Attempt::Slow);
+    }
+    let len = len.into_bound_py_any(py)?;
+    match FileHandle::ship(parts.handle.bind(py))? {
+        Sending::Done if handle.put(py, data) => Ok(Attempt::Done(Object::new(len))),
+        Sending::Wait(future) => {
+            handle.take_now(py);
+            let then = Then::Put(data.into(), Object::new(len));
+            Attempt::wait(&future, then)
+        }
+        Sending::Done | Sending::No => Ok(Attempt::Slow),
+    }
+}
+
+/// What is pending goes out; `value` is what the await gives then.
+fn send<'py>(py: Python<'py>, parts: &Parts, value: Bound<'py, PyAny>) -> PyResult<Attempt> {
+    match FileHandle::ship(parts.handle.bind(py))? {
+        Sending::Done => Ok(Attempt::Done(Object::new(value))),
+        Sending::Wait(future) => {
+            parts.handle.get().take_now(py);
+            Attempt::wait(&future, Then::Leave(Object::new(value)))
+        }
+        Sending::No => Ok(Attempt::Slow),
+    }
+}
+
+/// A file of which nothing was written, and that needs no waiting to be closed.
+fn close(py: Python<'_>, parts: &Parts) -> PyResult<Attempt> {
+    let handle = parts.handle.get();
+    let Some(files) = handle.native(py) else { return Ok(Attempt::Slow) };
+    let Some(open) = handle.peek(py) else { return Ok(Attempt::Slow) };
+    if !Files::closes_at_once(files, open.number) {
+        return Ok(Attempt::Slow);
+    }
+    let Some(fd) = handle.give_up(py) else { return Ok(Attempt::Slow) };
+    parts.ahead.get().forget(py);
+    files.get().descriptors.with(py, |descriptors| descriptors.forget(fd));
+    file::close(fd).map_err(|e| errors::file_error(&e))?;
+    Ok(Attempt::Done(Object::new(py.None().into_bound(py))))
+}
+
+/// The bytes of a short str, and its length in characters. None for others, among them those that UTF-8 cannot have.
+#[inline]
+fn short_text<'a>(data: &'a Bound<'_, PyAny>) -> Option<(&'a [u8], usize)> {
+    let text = data.cast_exact::<PyString>().ok()?;
+    let len = text::length(text);
+    if len > SHORT_TEXT {
+        return None;
+    }
+    Some((text.to_str().ok()?.as_bytes(), len))
+}
+
+fn has_line_end(text: &[u8]) -> bool {
+    memchr::memchr2(b'\n', b'\r', text).is_some()
+}
+
+/// All that was asked for, or the end of the file.
+fn read_at(
+    py: Python<'_>,
+    open: Open,
+    size: usize,
+    offset: i64,
+) -> PyResult<Option<Bound<'_, PyAny>>> {
+    let mut room = BytesRoom::new(py, size)?;
+    match cached::read(open.number, room.as_mut_slice(py), offset) {
+        Ok(AtOnce::Done(n)) if n == size || n == 0 => Ok(Some(room.completed(py, n)?.into_any())),
+        // What is wrong, the slow way says.
+        _ => Ok(None),
+    }
+}
+
+#[pymethods]
+impl FastFile {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self { parts: OnceLock::new(), has_seen_line_feed: LoopCell::new(false) }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(parts) = self.parts.get() {
+            visit.call(&parts.handle)?;
+            visit.call(&parts.ahead)?;
+        }
+        Ok(())
+    }
+
+    /// Once, by the subclass. `writes`: "bytes", "text", "text within lines", or nothing for the slow way alone; `reads`:
+    /// "bytes", "text", "text with any line ends", or nothing.
+    #[pyo3(signature = (handle, ahead, writes, reads, /))]
+    fn _attach(
+        &self,
+        handle: Py<FileHandle>,
+        ahead: Py<ReadAhead>,
+        writes: &str,
+        reads: &str,
+    ) -> PyResult<()> {
+        let reads = match reads {
+            "bytes" => Reads::Bytes,
+            "text" => Reads::Text,
+            "text with any line ends" => Reads::TextWithAnyEnds,
+            _ => Reads::Nothing,
+        };
+        let writes = match writes {
+            "bytes" => Writes::Bytes,
+            "text" => Writes::Text,
+            "text within lines" => Writes::TextWithinLine,
+            _ => Writes::Nothing,
+        };
+        let parts = Parts { handle, ahead, writes, reads };
+        self.parts.set(parts).map_err(|_| PyRuntimeError::new_err("attached already"))
+    }
+
+    #[getter]
+    fn _has_seen_line_feed(&self, py: Python<'_>) -> bool {
+        self.has_seen_line_feed.get(py)
+    }
+}
+
+/// A call of a method that has a slow half.
+trait Halved {
+    const NAME: &'static CStr;
+    const DOC: &'static CStr;
+    const SLOW: &'static str;
+
+    /// None: these arguments are the slow half's.
+    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act>;
+}
+
+fn size_of(argument: Borrowed<'_, '_, PyAny>) -> Option<i64> {
+    argument.cast_exact::<PyInt>().ok()?.extract().ok()
+}
+
+struct Method<H>(std::marker::PhantomData<H>);
+
+impl<H: Halved> FastMethod for Method<H> {
+    type Class = FastFile;
+
+    const NAME: &'static CStr = H::NAME;
+    const DOC: &'static CStr = H::DOC;
+
+    fn call<'py>(
+        slf: Borrowed<'_, 'py, FastFile>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let act = match arguments.named() {
+            None => H::act(arguments.positional()),
+            Some(_) => None,
+        };
+        let object: &Bound<'py, PyAny> = slf.as_any();
+        if let Some(act) = act {
+            let file = slf.to_owned().unbind();
+            return Ok(recycled::make(py, Operation::new(file, act, H::SLOW))?.into_any());
+        }
+        let slow = object.getattr(PyString::intern(py, H::SLOW))?;
+        arguments.call(&slow)
+    }
+}
+
+struct Read;
+impl Halved for Read {
+    const NAME: &'static CStr = c"read";
+    const DOC: &'static CStr =
+        c"read($self, size=-1, /, *, timeout=None)\n--\n\nUp to `size` bytes or characters, fewer only at the end; all that is left if that is -1 or None.";
+    const SLOW: &'static str = "_read";
+
+    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
+        match arguments {
+            [] => Some(Act::ReadAll),
+            [size] => usize::try_from(size_of(*size)?).ok().filter(|size| *size > 0).map(Act::Read),
+            _ => None,
+        }
+    }
+}
+
+struct ReadLine;
+impl Halved for ReadLine {
+    const NAME: &'static CStr = c"readline";
+    const DOC: &'static CStr =
+        c"readline($self, size=-1, /, *, timeout=None)\n--\n\nOne line with its end, or the first `size` of it; nothing at the end.";
+    const SLOW: &'static str = "_readline";
+
+    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
+        arguments.is_empty().then_some(Act::ReadLine)
+    }
+}
+
+struct Write;
+impl Halved for Write {
+    const NAME: &'static CStr = c"write";
+    const DOC: &'static CStr =
+        c"write($self, data, /, *, timeout=None)\n--\n\nWrite all of `data`, into the buffer if it has room; returns its length.";
+    const SLOW: &'static str = "_write";
+
+    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
+        match arguments {
+            [data] => Some(Act::Write(Object::new((*data).to_owned()))),
+            _ => None,
+        }
+    }
+}
+
+struct ReadAt;
+impl Halved for ReadAt {
+    const NAME: &'static CStr = c"pread";
+    const DOC: &'static CStr =
+        c"pread($self, size, offset, *, timeout=None)\n--\n\nUp to `size` bytes from `offset` on, fewer only where the file ends. The cursor stays.";
+    const SLOW: &'static str = "_pread";
+
+    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
+        let [size, offset] = arguments else { return None };
+        let size = usize::try_from(size_of(*size)?).ok().filter(|size| *size <= LONGEST)?;
+        let offset = size_of(*offset).filter(|offset| *offset >= 0)?;
+        Some(Act::ReadAt { size, offset })
+    }
+}
+
+struct Flush;
+impl Halved for Flush {
+    const NAME: &'static CStr = c"flush";
+    const DOC: &'static CStr = c"flush($self, *, timeout=None)\n--\n\nHand everything that was written to the kernel; of the disk, `fsync` speaks.\n\nRaises:\n    OSError: the kernel does not take it. What it did not take stays, and is tried again.";
+    const SLOW: &'static str = "_flush";
+
+    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
+        arguments.is_empty().then_some(Act::Flush)
+    }
+}
+
+struct Close;
+impl Halved for Close {
+    const NAME: &'static CStr = c"close";
+    const DOC: &'static CStr = c"close($self, *, timeout=None)\n--\n\nWrite out what is buffered and give the descriptor back, once.\n\nA cancelled close goes on by itself; who calls again waits for the same one. A read that waits for a pipe ends\nwith ValueError.\n\nRaises:\n    OSError: what is buffered could not be written, or the kernel says so; the file is closed nevertheless.";
+    const SLOW: &'static str = "_close";
+
+    fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
+        arguments.is_empty().then_some(Act::Close)
+    }
+}
+
+/// `async with` ends: closes, whatever has been raised.
+struct Exit;
+impl Halved for Exit {
+    const NAME: &'static CStr = c"__aexit__";
+    const DOC: &'static CStr = c"__aexit__($self, kind, error, trace, /)\n--\n\nClose.";
+    const SLOW: &'static str = "_close";
+
+    fn act(_: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
+        Some(Act::Close)
+    }
+}
+
+/// Called once, when the module is loaded.
+pub fn add_methods(py: Python<'_>) -> PyResult<()> {
+    method::add::<Method<Read>>(py)?;
+    method::add::<Method<ReadLine>>(py)?;
+    method::add::<Method<Write>>(py)?;
+    method::add::<Method<Flush>>(py)?;
+    method::add::<Method<Close>>(py)?;
+    method::add::<Method<Exit>>(py)?;
+    method::add::<Method<ReadAt>>(py)
+}

@@ -1,0 +1,564 @@
+//! `FileHandle`: the native half of `oneloop.files.descriptor.Descriptor`: whose turn it is, where the cursor is, and what
+//! is written behind.
+//!
+//! Here is what the operations in memory look at; most of what waits is Python's.
+
+use super::Files;
+use super::operations::{LONG, Way};
+use super::pending::Want;
+use super::stored;
+use crate::errors;
+use crate::ffi::LoopCell;
+use crate::ffi::buffer::with_bytes;
+use oneloop_engine::files::Lane;
+use oneloop_engine::files::cached::{self, AtOnce};
+use oneloop_engine::sys::{file, transfer};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit, intern};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
+struct State {
+    /// -1 once closed.
+    number: RawFd,
+    is_reading: bool,
+    is_writing: bool,
+    /// Where the cursor is; -1: at the kernel's position.
+    offset: i64,
+    /// How long the file was when it was opened, in bytes.
+    len: u64,
+    is_appending: bool,
+    /// A regular file or a block device.
+    is_file: bool,
+    /// It was opened with O_DIRECT.
+    is_direct: bool,
+    is_owner: bool,
+    /// Others know the number: the cursor becomes the kernel's position as soon as nobody uses it.
+    is_shared: bool,
+    /// Closing may have something to wait for.
+    was_written: bool,
+    /// Somebody is in the middle of an operation.
+    is_taken: bool,
+    /// A cancelled operation has left a transfer under way.
+    has_flight: bool,
+    /// What uses the number without anybody who would wait.
+    watched: u32,
+    /// Written and not yet handed to the kernel.
+    pending: Vec<u8>,
+    /// As much as may be pending.
+    capacity: usize,
+    /// Who waits for the turn, in order.
+    waiting: VecDeque<Py<PyAny>>,
+    /// Who waits until what was sent has been written.
+    observers: Vec<Py<PyAny>>,
+}
+
+#[pyclass(subclass, frozen, module = "oneloop._native")]
+pub struct FileHandle {
+    files: Py<PyAny>,
+    /// The same, unless a test has put something else in its place: nothing is done in memory then.
+    native: Option<Py<Files>>,
+    state: LoopCell<State>,
+}
+
+/// What an operation in memory may do now.
+#[derive(Clone, Copy)]
+pub struct Open {
+    pub number: RawFd,
+    pub is_reading: bool,
+    pub is_writing: bool,
+    pub pending: usize,
+    pub offset: i64,
+    pub is_file: bool,
+    pub len: u64,
+}
+
+/// What a thread writes, and how far it has come: it stays the file's until all of it is written.
+#[derive(Default)]
+pub struct Sent {
+    data: Vec<u8>,
+    written: usize,
+    /// The kernel's position afterwards.
+    position: i64,
+}
+
+/// Shared with the thread.
+pub type Shipment = Arc<Mutex<Sent>>;
+
+fn write_out(fd: RawFd, offset: i64, is_appending: bool, shipment: &Shipment) -> io::Result<usize> {
+    let mut sent = shipment.lock().unwrap_or_else(PoisonError::into_inner);
+    while sent.written < sent.data.len() {
+        let at = if is_appending || offset < 0 { -1 } else { offset + sent.written as i64 };
+        match transfer::write_slice(fd, &sent.data[sent.written..], at) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+            Ok(n) => sent.written += n,
+        }
+    }
+    if is_appending && offset >= 0 {
+        sent.position = file::position(fd)?;
+    }
+    Ok(sent.written)
+}
+
+/// What became of the sending.
+pub enum Sending<'py> {
+    /// All was written at once.
+    Done,
+    /// A thread writes; the turn is to be kept until then.
+    Wait(Bound<'py, PyAny>),
+    /// This is no file, and may wait for ever.
+    No,
+}
+
+impl FileHandle {
+    /// None where an operation has to wait, or to raise: the file is closed, or in use.
+    #[inline]
+    pub(super) fn peek(&self, py: Python<'_>) -> Option<Open> {
+        self.state.with(py, |state| {
+            let is_free = state.number >= 0 && !state.is_taken && !state.has_flight;
+            is_free.then_some(Open {
+                number: state.number,
+                is_reading: state.is_reading,
+                is_writing: state.is_writing,
+                pending: state.pending.len(),
+                offset: state.offset,
+                is_file: state.is_file && !state.is_direct,
+                len: state.len,
+            })
+        })
+    }
+
+    /// Whether the running loop is the file's, and its tick has time.
+    #[inline]
+    pub(super) fn may_work(&self, py: Python<'_>) -> bool {
+        self.native.as_ref().is_some_and(|files| {
+            let files = files.get();
+            files.owner.get().current_callback().is_some() && files.may_work_in_memory(py)
+        })
+    }
+
+    /// Operations that may follow without a look at the time.
+    pub(super) fn credit(&self, py: Python<'_>) -> u32 {
+        let credit = |files: &Py<Files>| files.get().budget.with(py, |budget| budget.allowance());
+        self.native.as_ref().map_or(1, credit).max(1)
+    }
+
+    /// Whether the running loop is the file's.
+    pub(super) fn is_ours(&self, py: Python<'_>) -> bool {
+        self.native(py).is_some_and(|files| files.get().owner.get().current_callback().is_some())
+    }
+
+    pub(super) fn native<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, Files>> {
+        self.native.as_ref().map(|files| files.bind(py))
+    }
+
+    /// False if it does not fit; what fills the buffer is the slow way's too.
+    #[inline]
+    pub(super) fn put(&self, py: Python<'_>, data: &[u8]) -> bool {
+        self.state.with(py, |state| {
+            let fits = data.len() <= state.capacity - state.pending.len().min(state.capacity);
+            let is_put = fits && data.len() < state.capacity;
+            if is_put {
+                state.pending.extend_from_slice(data);
+            }
+            is_put
+        })
+    }
+
+    /// Whether so much fits into an empty buffer, and does not fill it.
+    pub(super) fn may_hold(&self, py: Python<'_>, len: usize) -> bool {
+        self.state.with(py, |state| len < state.capacity)
+    }
+
+    pub(super) fn push(&self, py: Python<'_>, data: &[u8]) {
+        self.state.with(py, |state| state.pending.extend_from_slice(data));
+    }
+
+    pub(super) fn move_to(&self, py: Python<'_>, offset: i64) {
+        self.state.with(py, |state| state.offset = offset);
+    }
+
+    pub(super) fn take_now(&self, py: Python<'_>) {
+        self.state.with(py, |state| state.is_taken = true);
+    }
+
+    /// The number, for closing it, if nothing uses it and the program's file owns it.
+    pub(super) fn give_up(&self, py: Python<'_>) -> Option<RawFd> {
+        self.state.with(py, |state| {
+            let is_clean = state.watched == 0 && state.is_owner && !state.was_written;
+            is_clean.then(|| std::mem::replace(&mut state.number, -1))
+        })
+    }
+
+    /// Hands what is pending to the kernel. The caller has the turn, and keeps it until the future is done.
+    pub(super) fn ship<'py>(slf: &Bound<'py, Self>) -> PyResult<Sending<'py>> {
+        let (py, this) = (slf.py(), slf.get());
+        let Some(files) = this.native(py) else { return Ok(Sending::No) };
+        let taken = this.state.with(py, |state| {
+            if !state.is_file || state.number < 0 {
+                return None;
+            }
+            state.was_written = true;
+            let data = std::mem::take(&mut state.pending);
+            Some((state.number, state.offset, state.is_appending, data))
+        });
+        let Some((fd, offset, is_appending, data)) = taken else { return Ok(Sending::No) };
+        let mut sent = Sent { data, written: 0, position: 0 };
+        if files.get().descriptors.with(py, |descriptors| descriptors.may_write_at_once(fd)) {
+            let at = if is_appending { -1 } else { offset };
+            match cached::write_slice(fd, &sent.data, at) {
+                Ok(AtOnce::Done(n)) => {
+                    sent.written = n;
+                    sent.position = if is_appending { file::position(fd).unwrap_or(0) } else { 0 };
+                    let is_all = n == sent.data.len();
+                    this.has_written(py, &sent, is_appending);
+                    if is_all {
+                        return Ok(Sending::Done);
+                    }
+                    return Self::ship(slf);
+                }
+                Ok(AtOnce::Unknown) => {
+                    files.get().descriptors.with(py, |descriptors| descriptors.is_mute(fd));
+                }
+                // The thread says what is wrong.
+                Ok(AtOnce::WouldBlock | AtOnce::Alone) | Err(_) => {}
+            }
+        }
+        this.state.with(py, |state| state.has_flight = true);
+        let lane = files.get().descriptors.with(py, |descriptors| {
+            descriptors.begin(fd);
+            descriptors.lane(fd)
+        });
+        let shipment = Shipment::new(Mutex::new(sent));
+        let theirs = Arc::clone(&shipment);
+        let work = move || write_out(fd, offset, is_appending, &theirs);
+        let sent = Arc::clone(&shipment);
+        let want = Want::Sent { handle: slf.clone().unbind(), shipment, fd };
+        match Files::begin_briefly(files, Box::new(work), lane, want) {
+            Ok(None) => Ok(Sending::Done),
+            Ok(Some(future)) => Ok(Sending::Wait(future)),
+            Err(error) => {
+                // Nobody else has it: it could not be begun (there is no thread to be had, the process was forked).
+                if Arc::strong_count(&sent) == 1 && this.state.with(py, |state| state.has_flight) {
+                    this.landed(py, &sent)?;
+                    Files::has_ended(files, fd)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves the cursor behind what was written, and keeps the rest.
+    fn has_written(&self, py: Python<'_>, sent: &Sent, is_appending: bool) {
+        self.state.with(py, |state| {
+            if state.offset >= 0 && sent.written > 0 {
+                state.offset = if is_appending && sent.position > 0 {
+                    sent.position
+                } else {
+                    state.offset + sent.written as i64
+                };
+            }
+            state.pending.splice(0..0, sent.data[sent.written..].iter().copied());
+        });
+    }
+
+    /// The thread has done what it could; or never began.
+    pub(super) fn landed(&self, py: Python<'_>, shipment: &Shipment) -> PyResult<()> {
+        let sent = std::mem::take(&mut *shipment.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_appending = self.state.with(py, |state| state.is_appending);
+        self.has_written(py, &sent, is_appending);
+        let observers = self.state.with(py, |state| {
+            state.has_flight = false;
+            std::mem::take(&mut state.observers)
+        });
+        self.give_out(py)?;
+        for observer in observers {
+            let observer = observer.bind(py);
+            if !observer.call_method0(intern!(py, "done"))?.is_truthy()? {
+                observer.call_method1(intern!(py, "set_result"), (py.None(),))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the kernel's position to the cursor, which it is from here on, if others know the number.
+    fn give_out(&self, py: Python<'_>) -> PyResult<()> {
+        let moved = self.state.with(py, |state| {
+            let is_due = state.is_shared && state.offset >= 0 && state.number >= 0;
+            is_due.then(|| (state.number, std::mem::replace(&mut state.offset, -1)))
+        });
+        let Some((number, offset)) = moved else { return Ok(()) };
+        file::move_position(number, offset).map_err(|e| errors::file_error(&e))
+    }
+
+    /// Gives the turn to who has waited longest, if anybody has.
+    pub(super) fn pass_on(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.state.with(py, |state| state.has_flight) {
+            self.give_out(py)?;
+        }
+        loop {
+            let next = self.state.with(py, |state| {
+                let next = state.waiting.pop_front();
+                state.is_taken = next.is_some();
+                next
+            });
+            let Some(waiter) = next else { return Ok(()) };
+            let waiter = waiter.bind(py);
+            if !waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
+                return waiter.call_method1(intern!(py, "set_result"), (py.None(),)).map(drop);
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl FileHandle {
+    /// Of an open descriptor, `capacity` bytes of whose writes are buffered. More arguments are the subclass's.
+    #[new]
+    #[pyo3(signature = (files, number, capacity, opened, *_args, **_kwargs))]
+    fn new(
+        files: &Bound<'_, PyAny>,
+        number: RawFd,
+        capacity: usize,
+        opened: &Bound<'_, PyAny>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let py = files.py();
+        let mode = opened.getattr(intern!(py, "mode"))?;
+        let state = State {
+            number,
+            is_reading: mode.getattr(intern!(py, "is_reading"))?.is_truthy()?,
+            is_writing: mode.getattr(intern!(py, "is_writing"))?.is_truthy()?,
+            offset: opened.getattr(intern!(py, "offset"))?.extract()?,
+            len: opened.getattr(intern!(py, "size"))?.extract()?,
+            is_appending: opened.getattr(intern!(py, "is_appending"))?.is_truthy()?,
+            is_file: opened.getattr(intern!(py, "is_file"))?.is_truthy()?,
+            is_direct: opened.getattr(intern!(py, "is_direct"))?.is_truthy()?,
+            is_owner: opened.getattr(intern!(py, "is_owner"))?.is_truthy()?,
+            is_shared: false,
+            was_written: false,
+            is_taken: false,
+            has_flight: false,
+            watched: 0,
+            pending: Vec::new(),
+            capacity,
+            waiting: VecDeque::new(),
+            observers: Vec::new(),
+        };
+        let native = files.cast::<Files>().ok().map(|files| files.clone().unbind());
+        Ok(Self { files: files.clone().unbind(), native, state: LoopCell::new(state) })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.files)?;
+        visit.call(&self.native)?;
+        let visited = self.state.peek(|state| {
+            state.waiting.iter().chain(&state.observers).try_for_each(|waiter| visit.call(waiter))
+        });
+        visited.unwrap_or(Ok(()))
+    }
+
+    /// The loop's file operations.
+    #[getter]
+    fn files(&self, py: Python<'_>) -> Py<PyAny> {
+        self.files.clone_ref(py)
+    }
+
+    /// The descriptor; -1 once it is given back.
+    #[getter]
+    fn number(&self, py: Python<'_>) -> RawFd {
+        self.state.with(py, |state| state.number)
+    }
+
+    #[setter]
+    fn set_number(&self, py: Python<'_>, number: RawFd) {
+        self.state.with(py, |state| state.number = number);
+    }
+
+    /// Where the cursor is; -1: at the kernel's position.
+    #[getter]
+    fn offset(&self, py: Python<'_>) -> i64 {
+        self.state.with(py, |state| state.offset)
+    }
+
+    #[setter]
+    fn set_offset(&self, py: Python<'_>, offset: i64) {
+        self.state.with(py, |state| state.offset = offset);
+    }
+
+    /// Whether closing may have something to wait for.
+    #[getter]
+    fn was_written(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |state| state.was_written)
+    }
+
+    #[setter]
+    fn set_was_written(&self, py: Python<'_>, value: bool) {
+        self.state.with(py, |state| state.was_written = value);
+    }
+
+    /// How much uses the number without anybody who would wait.
+    #[getter]
+    fn watched(&self, py: Python<'_>) -> u32 {
+        self.state.with(py, |state| state.watched)
+    }
+
+    #[setter]
+    fn set_watched(&self, py: Python<'_>, count: u32) {
+        self.state.with(py, |state| state.watched = count);
+    }
+
+    /// Whether somebody has the turn.
+    #[getter]
+    fn is_taken(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |state| state.is_taken)
+    }
+
+    #[setter]
+    fn set_is_taken(&self, py: Python<'_>, value: bool) {
+        self.state.with(py, |state| state.is_taken = value);
+    }
+
+    /// Whether a cancelled operation has left a transfer under way.
+    #[getter]
+    fn has_flight(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |state| state.has_flight)
+    }
+
+    #[setter]
+    fn set_has_flight(&self, py: Python<'_>, value: bool) {
+        self.state.with(py, |state| state.has_flight = value);
+    }
+
+    /// Takes the turn. False, and nothing has changed, if the caller has to wait for it first, or for a later tick.
+    fn take_turn(&self, py: Python<'_>) -> bool {
+        if self.native.as_ref().is_some_and(|files| !files.get().may_work_in_memory(py)) {
+            return false;
+        }
+        self.state.with(py, |state| {
+            let is_free = !state.is_taken && !state.has_flight;
+            state.is_taken |= is_free;
+            is_free
+        })
+    }
+
+    /// Puts a future that waits for the turn behind the others.
+    fn enqueue(&self, py: Python<'_>, waiter: Py<PyAny>) {
+        self.state.with(py, |state| state.waiting.push_back(waiter));
+    }
+
+    /// It waits no more.
+    fn dequeue(&self, waiter: &Bound<'_, PyAny>) {
+        let removed = self.state.with(waiter.py(), |state| {
+            let index = state.waiting.iter().position(|waiting| waiting.is(waiter))?;
+            state.waiting.remove(index)
+        });
+        drop(removed);
+    }
+
+    /// Others know the number from here on: the cursor is its position in the kernel, once what is under way has ended.
+    fn share(&self, py: Python<'_>) -> PyResult<()> {
+        let is_free = self.state.with(py, |state| {
+            state.is_shared = true;
+            !state.is_taken && !state.has_flight
+        });
+        if is_free { self.give_out(py) } else { Ok(()) }
+    }
+
+    /// Gives the turn to who has waited longest, if anybody has.
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        self.pass_on(py)
+    }
+
+    /// How much is pending, in bytes.
+    #[getter]
+    fn pending(&self, py: Python<'_>) -> usize {
+        self.state.with(py, |state| state.pending.len())
+    }
+
+    /// Writes `data` behind. False if it does not fit.
+    fn buffer(&self, data: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = data.py();
+        with_bytes(data, |bytes| self.put(py, bytes))
+    }
+
+    /// Writes `data` behind, however much it is.
+    fn append(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = data.py();
+        with_bytes(data, |bytes| self.push(py, bytes))
+    }
+
+    /// What is pending, which is the caller's now.
+    fn take_pending<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let pending = self.state.with(py, |state| std::mem::take(&mut state.pending));
+        PyBytes::new(py, &pending)
+    }
+
+    /// Puts back what could not be written, before what is pending.
+    fn put_back(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = data.py();
+        with_bytes(data, |bytes| {
+            self.state.with(py, |state| {
+                state.pending.splice(0..0, bytes.iter().copied());
+            });
+        })
+    }
+
+    /// Hands what is pending to the kernel: None if that is done; a future of it; False where it is not done this way. What
+    /// could not be written is pending again afterwards.
+    fn send<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        Ok(match Self::ship(slf)? {
+            Sending::Done => py.None().into_bound(py),
+            Sending::Wait(future) => future,
+            Sending::No => pyo3::types::PyBool::new(py, false).to_owned().into_any(),
+        })
+    }
+
+    /// Writes what is pending and closes the file, in one trip to a thread; whatever becomes of the writing. None, and
+    /// nothing was done, if that cannot be: something is under way, or it is no file of ours.
+    fn close_written<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, this) = (slf.py(), slf.get());
+        let Some(files) = this.native(py) else { return Ok(None) };
+        let is_busy = |fd| files.get().descriptors.with(py, |descriptors| descriptors.is_busy(fd));
+        let number = this.state.with(py, |state| state.number);
+        if number < 0 || is_busy(number) {
+            return Ok(None);
+        }
+        files.get().owner.get().check_closed()?;
+        let taken = this.state.with(py, |state| {
+            if !state.is_owner || !state.is_file {
+                return None;
+            }
+            state.number = -1;
+            Some((state.offset, state.is_appending, std::mem::take(&mut state.pending)))
+        });
+        let Some((offset, is_appending, data)) = taken else { return Ok(None) };
+        let near = files.get().descriptors.with(py, |descriptors| descriptors.forget(number));
+        let lane = if near == Lane::Near && data.len() > LONG { Lane::Bulk } else { near };
+        let shipment = Shipment::new(Mutex::new(Sent { data, ..Sent::default() }));
+        let theirs = Arc::clone(&shipment);
+        let work = move || {
+            let written = write_out(number, offset, is_appending, &theirs);
+            stored::closed(number, written).map(|_| 0)
+        };
+        let begun = Files::begin(files, Way::Due(Box::new(work), lane), Want::Nothing);
+        if begun.is_err() {
+            // It was not begun: the number and what is pending are the file's again.
+            this.state.with(py, |state| state.number = number);
+            this.landed(py, &shipment)?;
+        }
+        begun.map(Some)
+    }
+
+    /// Has a future done once what was sent has been written, or could not be.
+    fn observe(&self, py: Python<'_>, observer: Py<PyAny>) {
+        self.state.with(py, |state| state.observers.push(observer));
+    }
+}

@@ -1,0 +1,365 @@
+//! `Operation`: a call of a file's method, to be awaited: what needs no waiting is done by the await itself; all else by
+//! the coroutine of the method's slow half, which this stands for then.
+//!
+//! It is a coroutine for all who ask (`collections.abc.Coroutine`), so that tasks can be made of it; nothing is done before
+//! it is awaited.
+
+use super::fast::FastFile;
+use crate::ffi::awaitable::{Step, Steps};
+use crate::ffi::recycled::{self, Pool, Recycled};
+use crate::ffi::{LoopCell, Object, call};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use pyo3::{IntoPyObjectExt, PyTraverseError, PyVisit, intern};
+use std::ffi::CString;
+
+/// What a method was asked for.
+pub enum Act {
+    Read(usize),
+    ReadLine,
+    Write(Object),
+    ReadAll,
+    ReadAt { size: usize, offset: i64 },
+    Flush,
+    Close,
+}
+
+/// What an attempt to do it without the slow half brought.
+pub enum Attempt {
+    Done(Object),
+    /// It has begun: what it waits for, and what comes then.
+    Wait(Object, Then),
+    /// The slow half is to do it.
+    Slow,
+}
+
+impl Attempt {
+    pub fn wait(future: &Bound<'_, PyAny>, then: Then) -> PyResult<Self> {
+        let steps = future.call_method0(intern!(future.py(), "__await__"))?;
+        Ok(Self::Wait(Object::new(steps), then))
+    }
+}
+
+/// What comes once an operation has waited.
+pub enum Then {
+    /// It has kept the turn until then; this is what it gives.
+    Leave(Object),
+    /// The same, and this is buffered before.
+    Put(Box<[u8]>, Object),
+    /// Bytes: what it gives, if they are as many, or none.
+    Read(usize),
+}
+
+impl Act {
+    /// The arguments of the slow half.
+    fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        match self {
+            Self::Read(size) => PyTuple::new(py, [*size]),
+            Self::ReadLine | Self::ReadAll | Self::Flush | Self::Close => Ok(PyTuple::empty(py)),
+            Self::Write(data) => PyTuple::new(py, [data.bind(py)]),
+            Self::ReadAt { size, offset } => {
+                PyTuple::new(py, [size.into_bound_py_any(py)?, offset.into_bound_py_any(py)?])
+            }
+        }
+    }
+}
+
+enum Course {
+    New(Act),
+    /// It has begun, and waits.
+    Waiting {
+        steps: Object,
+        then: Then,
+        act: Act,
+    },
+    /// The slow half is under way.
+    Slow(Object),
+    Ended,
+}
+
+impl Course {
+    /// It keeps the file's turn until it has ended.
+    fn has_turn(&self) -> bool {
+        matches!(self, Self::Waiting { then: Then::Leave(_) | Then::Put(..), .. })
+    }
+}
+
+#[pyclass(frozen, weakref, module = "oneloop._native")]
+pub struct Operation {
+    file: Py<FastFile>,
+    slow: &'static str,
+    course: LoopCell<Course>,
+}
+
+impl Operation {
+    pub fn new(file: Py<FastFile>, act: Act, slow: &'static str) -> Self {
+        Self { file, slow, course: LoopCell::new(Course::New(act)) }
+    }
+
+    fn set(&self, py: Python<'_>, course: Course) -> Course {
+        self.course.with(py, |now| std::mem::replace(now, course))
+    }
+
+    /// The slow half does it.
+    fn go_slow(slf: Borrowed<'_, '_, Self>, act: &Act, value: &Bound<'_, PyAny>) -> PyResult<Step> {
+        let (py, this) = (slf.py(), slf.get());
+        let method = this.file.bind(py).getattr(PyString::intern(py, this.slow))?;
+        let coroutine = method.call1(act.arguments(py)?)?;
+        this.set(py, Course::Slow(Object::new(coroutine.clone())));
+        recycled::track(py, &slf.to_owned().unbind());
+        call::send(&coroutine, value)
+    }
+
+    /// One step of what it waits for. Where the course is New afterwards, the slow half is to begin anew.
+    fn go_on(
+        &self,
+        py: Python<'_>,
+        steps: Object,
+        then: Then,
+        act: Act,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<Step> {
+        let stepped = call::send(steps.bind(py), value);
+        self.after(py, stepped, steps, then, act)
+    }
+
+    fn after(
+        &self,
+        py: Python<'_>,
+        stepped: PyResult<Step>,
+        steps: Object,
+        then: Then,
+        act: Act,
+    ) -> PyResult<Step> {
+        match (stepped, then) {
+            (Ok(Step::Yielded(object)), then) => {
+                self.set(py, Course::Waiting { steps, then, act });
+                Ok(Step::Yielded(object))
+            }
+            (Ok(Step::Returned(_)), Then::Leave(value)) => {
+                self.file.get().leave(py)?;
+                Ok(Step::Returned(value))
+            }
+            (Ok(Step::Returned(data)), Then::Read(size)) => {
+                let len = data.bind(py).len()?;
+                if len != size && len != 0 {
+                    self.set(py, Course::New(act));
+                }
+                Ok(Step::Returned(data))
+            }
+            (Ok(Step::Returned(_)), Then::Put(data, value)) => {
+                self.file.get().put(py, &data);
+                self.file.get().leave(py)?;
+                Ok(Step::Returned(value))
+            }
+            (Err(error), Then::Leave(_) | Then::Put(..)) => {
+                self.file.get().leave(py)?;
+                Err(error)
+            }
+            (Err(error), Then::Read(_)) => Err(error),
+        }
+    }
+
+    /// The slow half's coroutine.
+    fn slow<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.course.with(py, |course| match course {
+            Course::Slow(coroutine) => Some(coroutine.bind(py).clone()),
+            _ => None,
+        })
+    }
+
+    /// Nobody has awaited it.
+    #[cold]
+    fn warn(&self, py: Python<'_>) {
+        // What is being raised while this goes is not to be lost.
+        let raised = PyErr::take(py);
+        let name = self.__qualname__(py).unwrap_or_else(|_| self.name().to_owned());
+        let text = CString::new(format!("coroutine '{name}' was never awaited"));
+        let warned = text
+            .map_err(PyErr::from)
+            .and_then(|text| PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1));
+        if let Err(error) = warned {
+            error.write_unraisable(py, None);
+        }
+        if let Some(raised) = raised {
+            raised.restore(py);
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        self.slow.trim_start_matches('_')
+    }
+}
+
+impl Recycled for Operation {
+    const IS_COLLECTED: bool = true;
+
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+}
+
+impl Steps for Operation {
+    #[inline]
+    fn send<'py>(slf: Borrowed<'_, 'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Step> {
+        let (py, this) = (slf.py(), slf.get());
+        match this.set(py, Course::Ended) {
+            Course::New(act) => match this.file.get().attempt(py, &act)? {
+                Attempt::Done(done) => Ok(Step::Returned(done)),
+                Attempt::Wait(steps, then) => {
+                    recycled::track(py, &slf.to_owned().unbind());
+                    this.go_on(py, steps, then, act, value)
+                }
+                Attempt::Slow => Self::go_slow(slf, &act, value),
+            },
+            Course::Waiting { steps, then, act } => {
+                let step = this.go_on(py, steps, then, act, value);
+                match step {
+                    Ok(Step::Returned(_)) | Err(_) => {
+                        if let Course::New(act) = this.set(py, Course::Ended) {
+                            // It was not all: the slow half does it again.
+                            return Self::go_slow(slf, &act, value);
+                        }
+                        step
+                    }
+                    step => step,
+                }
+            }
+            Course::Slow(coroutine) => {
+                let coroutine = coroutine.bind(py).clone();
+                this.set(py, Course::Slow(Object::new(coroutine.clone())));
+                call::send(&coroutine, value)
+            }
+            Course::Ended => Err(PyRuntimeError::new_err("cannot reuse already awaited coroutine")),
+        }
+    }
+}
+
+#[pymethods]
+impl Operation {
+    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Self::sent(slf, &slf.py().None().into_bound(slf.py()))
+    }
+
+    /// As of coroutines.
+    #[pyo3(name = "send", signature = (value, /))]
+    fn sent(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        match <Self as Steps>::send(slf.as_borrowed(), value)? {
+            Step::Yielded(object) => Ok(object.bind(slf.py()).clone().unbind()),
+            Step::Returned(object) => Err(call::stop_iteration(object.bind(slf.py()))?),
+        }
+    }
+
+    /// As of coroutines.
+    #[pyo3(signature = (*args))]
+    fn throw<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(coroutine) = self.slow(py) {
+            return coroutine.call_method1(intern!(py, "throw"), args.clone());
+        }
+        if let Course::Waiting { steps, then, act } = self.set(py, Course::Ended) {
+            let thrown = steps.bind(py).call_method1(intern!(py, "throw"), args.clone());
+            let step = self.after(
+                py,
+                thrown.map(|object| Step::Yielded(Object::new(object))),
+                steps,
+                then,
+                act,
+            )?;
+            return match step {
+                Step::Yielded(object) | Step::Returned(object) => Ok(object.bind(py).clone()),
+            };
+        }
+        let first = args.get_item(0)?;
+        let error = if first.is_callable() { first.call0()? } else { first };
+        Err(PyErr::from_value(error))
+    }
+
+    /// As of coroutines.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        match self.set(py, Course::Ended) {
+            Course::Slow(coroutine) => {
+                coroutine.bind(py).call_method0(intern!(py, "close")).map(drop)
+            }
+            // What it has begun goes on; the turn does not wait for it.
+            Course::Waiting { then: Then::Leave(_) | Then::Put(..), .. } => {
+                self.file.get().leave(py)
+            }
+            Course::Waiting { .. } | Course::New(_) | Course::Ended => Ok(()),
+        }
+    }
+
+    #[getter]
+    fn __name__(&self) -> &'static str {
+        self.name()
+    }
+
+    #[getter]
+    fn __qualname__(&self, py: Python<'_>) -> PyResult<String> {
+        let class = self.file.bind(py).get_type();
+        Ok(format!("{}.{}", class.name()?, self.name()))
+    }
+
+    /// What the slow half waits for, as coroutines tell it.
+    #[getter]
+    fn cr_await<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.slow(py).map(|coroutine| coroutine.getattr(intern!(py, "cr_await"))).transpose()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<coroutine {}>", self.__qualname__(py)?))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.file)?;
+        let visited = self.course.peek(|course| match course {
+            Course::New(Act::Write(object)) | Course::Slow(object) => object.visit(&visit),
+            Course::Waiting { steps, then, act } => {
+                steps.visit(&visit)?;
+                if let Act::Write(object) = act {
+                    object.visit(&visit)?;
+                }
+                match then {
+                    Then::Leave(value) | Then::Put(_, value) => value.visit(&visit),
+                    Then::Read(_) => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        });
+        visited.unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        if let Err(error) = self.close(py) {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        match self.course.peek(|course| (matches!(course, Course::New(_)), course.has_turn())) {
+            Some((true, _)) => Python::attach(|py| self.warn(py)),
+            Some((_, true)) => Python::attach(|py| {
+                // As the `finally` of a coroutine that is not awaited to its end.
+                if let Err(error) = self.close(py) {
+                    error.write_unraisable(py, None);
+                }
+            }),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,574 @@
+"""Directories and trees of them: reading one, walking, finding by pattern, removing.
+
+They are read on the pool, many entries per trip. A walk reads ahead, in its own order, until it has a batch of
+entries: so a directory is shown as it was when its batch was read. A removal is one job, through descriptors, so
+that no symbolic link leads out of the tree.
+"""
+
+from __future__ import annotations
+
+import glob as patterns
+import os
+import stat as modes
+from itertools import islice
+from typing import TYPE_CHECKING, Any, AnyStr, Generic, NamedTuple, TypeVar, final, overload
+
+from oneloop.files.engine import bounded, current, run_job
+from oneloop.files.names import islink, status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from types import TracebackType
+
+    from oneloop.files.engine import AnyPath, FdOrPath, Job
+
+    Report = Callable[[Callable[..., Any], str, OSError], object]
+
+__all__ = ["DirEntry", "ScandirIterator", "batches", "glob", "listdir", "rmtree", "scandir", "walk", "walk_path"]
+
+T = TypeVar("T")
+
+BATCH = 1000
+"""How many entries one trip to the pool brings at most; of a walk, or one directory if that has more."""
+
+
+@bounded
+async def _trip(function: Callable[..., T], *args: Any, timeout: float | None = None) -> T:
+    """Await `function(job, ...)` on the pool."""
+    return await run_job(function, *args)
+
+
+@overload
+async def listdir(path: int | str | os.PathLike[str] | None = None, *, timeout: float | None = None) -> list[str]: ...
+@overload
+async def listdir(path: bytes | os.PathLike[bytes], *, timeout: float | None = None) -> list[bytes]: ...
+@bounded
+async def listdir(path: FdOrPath | None = None, *, timeout: float | None = None) -> Any:
+    """`os.listdir`: the names in a directory; bytes for a path in bytes.
+
+    Raises:
+        OSError: with `filename`.
+        TimeoutError: the time is up.
+    """
+    return await current().call(os.listdir, path)
+
+
+@overload
+def scandir(
+    path: int | str | os.PathLike[str] | None = None, *, timeout: float | None = None
+) -> ScandirIterator[str]: ...
+@overload
+def scandir(path: bytes | os.PathLike[bytes], *, timeout: float | None = None) -> ScandirIterator[bytes]: ...
+def scandir(path: Any = None, *, timeout: float | None = None) -> ScandirIterator[Any]:
+    """`os.scandir` as an async iterator and async context manager of `DirEntry`.
+
+    Its errors come when it is first iterated or entered.
+
+    Args:
+        path: str, bytes, PathLike, or a directory's descriptor; None is the current directory.
+        timeout: seconds that a trip for the next entries may take, or None.
+
+    Raises:
+        OSError: with `filename`.
+        TimeoutError: the time is up.
+    """
+    return ScandirIterator(path, timeout)
+
+
+@final
+class ScandirIterator(Generic[AnyStr]):
+    """The entries of one directory, read in batches.
+
+    A directory of less than a thousand entries is closed when the first one arrives. For others use
+    `async with` (or `close()`) if the iteration may end early; else a ResourceWarning tells.
+    """
+
+    __slots__ = ("_batch", "_is_busy", "_is_ended", "_path", "_source", "_timeout_s")
+
+    def __init__(self, path: FdOrPath | None, timeout_s: float | None) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+        self._batch: Iterator[os.DirEntry[Any]] = iter(())
+        # Made and read by the pool's thread while `_is_busy`, else ours.
+        self._source: Any = None
+        self._is_busy = False
+        self._is_ended = False
+
+    async def __aenter__(self) -> ScandirIterator[AnyStr]:
+        if self._source is None and not self._is_ended:
+            await self._fill()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> ScandirIterator[AnyStr]:
+        return self
+
+    async def __anext__(self) -> DirEntry[AnyStr]:
+        entry = next(self._batch, None)
+        while entry is None:
+            if self._is_ended:
+                raise StopAsyncIteration
+            await self._fill()
+            entry = next(self._batch, None)
+        return DirEntry(entry, self._path if isinstance(self._path, int) else None)
+
+    async def close(self) -> None:
+        """End the iteration and close the directory; idempotent."""
+        self._end()
+        self._batch = iter(())
+
+    async def _fill(self) -> None:
+        if self._is_busy:
+            raise RuntimeError("the directory is being read by another task")
+        self._is_busy = True
+        try:
+            batch = await _trip(self._read, timeout=self._timeout_s)
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            self._is_busy = False
+        self._batch = iter(batch)
+        if len(batch) < BATCH:
+            self._end()
+
+    def _read(self, job: Job) -> list[os.DirEntry[Any]]:
+        """The next batch; on the pool."""
+        job.check()
+        if self._source is None:
+            self._source = os.scandir(self._path)
+        batch = list(islice(self._source, BATCH))
+        for entry in batch:
+            # Where the directory does not tell the type, asks for it here, and not on the loop.
+            entry.is_symlink()
+        return batch
+
+    def _end(self) -> None:
+        self._is_ended = True
+        if self._source is not None:
+            self._source.close()
+
+
+async def glob(
+    pathname: AnyStr,
+    *,
+    root_dir: AnyPath | None = None,
+    dir_fd: int | None = None,
+    recursive: bool = False,
+    include_hidden: bool = False,
+    timeout: float | None = None,
+) -> AsyncIterator[AnyStr]:
+    """`glob.iglob` as an async iterator: the paths that match a pattern.
+
+    Args:
+        pathname: a pattern with `*`, `?`, `[…]`, and with `recursive` also `**`.
+        root_dir: where relative patterns start; the paths are relative to it then.
+        dir_fd: a descriptor of the directory where relative patterns start.
+        recursive: `**` matches any number of folders.
+        include_hidden: wildcards match names that begin with a dot.
+        timeout: seconds that a trip for the next paths may take, or None. Cancelling ends the
+            waiting at once; the pool's thread finishes its batch.
+
+    Raises:
+        TimeoutError: the time is up. What cannot be read is left out, as in glob.
+    """
+    found = patterns.iglob(
+        pathname, root_dir=root_dir, dir_fd=dir_fd, recursive=recursive, include_hidden=include_hidden
+    )
+    async for path in batches(found, timeout):
+        yield path
+
+
+async def batches(paths: Iterator[T], timeout_s: float | None) -> AsyncIterator[T]:
+    """What an iterator that asks the kernel gives, taken from it on the pool."""
+    while True:
+        batch = await _taken(paths, timeout=timeout_s)
+        for path in batch:
+            yield path
+        if len(batch) < BATCH:
+            return
+
+
+@bounded
+async def _taken(paths: Iterator[T], *, timeout: float | None = None) -> list[T]:
+    return await current().call(_take, paths)
+
+
+def _take(paths: Iterator[T]) -> list[T]:
+    return list(islice(paths, BATCH))
+
+
+@bounded
+async def rmtree(
+    path: AnyPath,
+    ignore_errors: bool = False,
+    onerror: Callable[[Callable[..., Any], str, Any], object] | None = None,
+    *,
+    onexc: Callable[[Callable[..., Any], str, BaseException], object] | None = None,
+    dir_fd: int | None = None,
+    timeout: float | None = None,
+) -> None:
+    """`shutil.rmtree`: removes a directory with all that is in it. One trip to the pool.
+
+    Args:
+        path: str, bytes or PathLike; not a symbolic link.
+        ignore_errors: go on whatever fails.
+        onerror: called with (function, path, exc_info) for what fails, on the pool's thread.
+        onexc: called with (function, path, exception) instead, on every Python version.
+        dir_fd: the directory that a relative path starts from.
+        timeout: seconds, or None; what was removed by then is gone.
+
+    Raises:
+        OSError: with `filename`, at the first failure.
+        TimeoutError: the time is up.
+    """
+    await run_job(remove_tree, path, dir_fd, reporter(ignore_errors, onerror, onexc))
+
+
+# -- entries ---------------------------------------------------------------------------------------
+
+
+@final
+class DirEntry(Generic[AnyStr]):
+    """A name in a directory, with what reading the directory has told of it.
+
+    As `os.DirEntry`, whose questions it answers from the same reading: `is_symlink` and `inode` never
+    ask the kernel. `is_dir`, `is_file` and `stat` are coroutines: the first two wait for symbolic
+    links only, and what was asked once is remembered.
+    """
+
+    __slots__ = ("_dir_fd", "_entry", "_lstat", "_stat", "name", "path")
+
+    def __init__(self, entry: os.DirEntry[AnyStr], dir_fd: int | None = None) -> None:
+        self._entry: os.DirEntry[AnyStr] = entry
+        self._dir_fd = dir_fd
+        self._stat: os.stat_result | None = None
+        self._lstat: os.stat_result | None = None
+        self.name: AnyStr = entry.name
+        self.path: AnyStr = entry.path
+
+    def __fspath__(self) -> AnyStr:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<DirEntry {self.name!r}>"
+
+    def inode(self) -> int:
+        """The inode number that the directory gives."""
+        return self._entry.inode()
+
+    def is_symlink(self) -> bool:
+        """True for a symbolic link, also a broken one."""
+        return self._entry.is_symlink()
+
+    def is_junction(self) -> bool:
+        """False: Linux has none."""
+        return False
+
+    async def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """True for a directory, or (followed) for a symbolic link to one."""
+        if not self._entry.is_symlink():
+            return self._entry.is_dir(follow_symlinks=False)
+        return follow_symlinks and await self._leads_to(modes.S_IFDIR)
+
+    async def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """True for a regular file, or (followed) for a symbolic link to one."""
+        if not self._entry.is_symlink():
+            return self._entry.is_file(follow_symlinks=False)
+        return follow_symlinks and await self._leads_to(modes.S_IFREG)
+
+    async def _leads_to(self, kind: int) -> bool:
+        try:
+            return modes.S_IFMT((await self.stat()).st_mode) == kind
+        except FileNotFoundError:
+            return False
+
+    async def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """The status of the file, or (not followed) of the symbolic link itself.
+
+        Raises:
+            OSError: with `filename`; ENOENT if the file has gone meanwhile.
+        """
+        if follow_symlinks and self._entry.is_symlink():
+            if self._stat is None:
+                self._stat = await status(self.path, self._dir_fd, True)
+            return self._stat
+        if self._lstat is None:
+            self._lstat = await status(self.path, self._dir_fd, False)
+        return self._lstat
+
+
+# -- walks -----------------------------------------------------------------------------------------
+
+
+class _Scan(NamedTuple):
+    """One directory: its folders, its other names, and which of the folders are symbolic links."""
+
+    folders: list[Any]
+    others: list[Any]
+    links: set[Any]
+
+    def below(self, path: Any, followlinks: bool) -> list[Any]:
+        """The paths of the folders to walk into, the last one first."""
+        return [os.path.join(path, name) for name in reversed(self.folders) if followlinks or name not in self.links]
+
+
+async def walk(
+    top: AnyStr | os.PathLike[AnyStr],
+    topdown: bool = True,
+    onerror: Callable[[OSError], object] | None = None,
+    followlinks: bool = False,
+    *,
+    timeout: float | None = None,
+) -> AsyncIterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
+    """`os.walk` as an async iterator of (folder, names of folders in it, other names in it).
+
+    With `topdown` the first list may be changed in place, which prunes and orders the walk. Unlike
+    os.walk, the walk reads up to a thousand entries ahead, and shows later changes of those folders
+    only when they are among what was added to the list.
+
+    Args:
+        top: str, bytes or PathLike.
+        topdown: folders before what is in them.
+        onerror: called with the OSError of a folder that cannot be read, which is then left out.
+        followlinks: walk into symbolic links to directories too.
+        timeout: seconds that a trip for the next folders may take, or None.
+
+    Raises:
+        TimeoutError: the time is up.
+    """
+    top = os.fspath(top)
+    steps = (_walk_down if topdown else _walk_up)(top, followlinks, False, timeout)
+    async for step in _told(steps, onerror):
+        yield step
+
+
+def walk_path(
+    top: str, topdown: bool, onerror: Callable[[OSError], object] | None, followlinks: bool, timeout_s: float | None
+) -> AsyncIterator[tuple[str, list[str], list[str]]]:
+    """`walk` as `pathlib.Path.walk` means it: links to directories that are not followed are no folders."""
+    steps = (_walk_down if topdown else _walk_up)(top, followlinks, not followlinks, timeout_s)
+    return _told(steps, onerror)
+
+
+async def _told(steps: AsyncIterator[Any], onerror: Callable[[OSError], object] | None) -> AsyncIterator[Any]:
+    async for step in steps:
+        if not isinstance(step, OSError):
+            yield step
+        elif onerror is not None:
+            onerror(step)
+
+
+async def _walk_down(top: Any, followlinks: bool, links_are_files: bool, timeout_s: float | None) -> AsyncIterator[Any]:
+    pending = [top]
+    ahead: dict[Any, _Scan | OSError] = {}
+    while pending:
+        path = pending.pop()
+        if path not in ahead:
+            ahead = await _trip(_scan_ahead, [*pending[-BATCH:], path], followlinks, links_are_files, timeout=timeout_s)
+        scan = ahead.pop(path)
+        if isinstance(scan, OSError):
+            yield scan
+            continue
+        known = frozenset(scan.folders)
+        yield path, scan.folders, scan.others
+        for name in reversed(scan.folders):
+            below = os.path.join(path, name)
+            if followlinks or not (name in scan.links if name in known else await islink(below)):
+                pending.append(below)
+
+
+def _scan_ahead(job: Job, pending: list[Any], followlinks: bool, links_are_files: bool) -> dict[Any, _Scan | OSError]:
+    """What the next directories hold, from the end of `pending` on; on the pool."""
+    found: dict[Any, _Scan | OSError] = {}
+    count = 0
+    while pending and count < BATCH:
+        job.check()
+        path = pending.pop()
+        try:
+            scan = found[path] = _scan(path, links_are_files)
+        except OSError as error:
+            found[path] = error
+            count += 1
+            continue
+        count += 1 + len(scan.folders) + len(scan.others)
+        pending.extend(scan.below(path, followlinks))
+    return found
+
+
+def _scan(path: Any, links_are_files: bool) -> _Scan:
+    scan = _Scan([], [], set())
+    with os.scandir(path) as entries:
+        for entry in entries:
+            try:
+                is_folder = entry.is_dir(follow_symlinks=not links_are_files)
+            except OSError:
+                # As in os.walk: what cannot be asked is no folder.
+                is_folder = False
+            if not is_folder:
+                scan.others.append(entry.name)
+                continue
+            scan.folders.append(entry.name)
+            if entry.is_symlink():
+                scan.links.add(entry.name)
+    return scan
+
+
+async def _walk_up(top: Any, followlinks: bool, links_are_files: bool, timeout_s: float | None) -> AsyncIterator[Any]:
+    walking = _bottom_up(top, followlinks, links_are_files)
+    is_ended = False
+    while not is_ended:
+        steps, is_ended = await _trip(_next_steps, walking, timeout=timeout_s)
+        for step in steps:
+            yield step
+
+
+def _next_steps(job: Job, walking: Iterator[Any]) -> tuple[list[Any], bool]:
+    """The next steps, and whether these were all; on the pool."""
+    steps: list[Any] = []
+    count = 0
+    for step in walking:
+        job.check()
+        steps.append(step)
+        count += 1 if isinstance(step, OSError) else 1 + len(step[1]) + len(step[2])
+        if count >= BATCH:
+            return steps, False
+    return steps, True
+
+
+def _bottom_up(top: Any, followlinks: bool, links_are_files: bool) -> Iterator[Any]:
+    """Nothing that the program does to the lists changes this order, so it can go ahead."""
+    pending: list[Any] = [top]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, tuple):
+            yield item
+            continue
+        try:
+            scan = _scan(item, links_are_files)
+        except OSError as error:
+            yield error
+            continue
+        pending.append((item, scan.folders, scan.others))
+        pending.extend(scan.below(item, followlinks))
+
+
+# -- removal ---------------------------------------------------------------------------------------
+
+# A FIFO that somebody put in a directory's place must not block the opening.
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def reporter(
+    ignore_errors: bool,
+    onerror: Callable[[Callable[..., Any], str, Any], object] | None,
+    onexc: Callable[[Callable[..., Any], str, BaseException], object] | None,
+) -> Report:
+    """What is to be done about an error, from `shutil.rmtree`'s three arguments."""
+
+    def report(function: Callable[..., Any], path: str, error: OSError) -> object:
+        if ignore_errors:
+            return None
+        if onexc is not None:
+            return onexc(function, path, error)
+        if onerror is not None:
+            return onerror(function, path, (type(error), error, error.__traceback__))
+        raise error
+
+    return report
+
+
+def remove_tree(job: Job, path: AnyPath, dir_fd: int | None, report: Report) -> None:
+    """Remove a directory and all below it; on the pool.
+
+    Raises:
+        AbandonedError: what was removed by then is gone.
+        OSError: what `report` raises.
+    """
+    top = os.fsdecode(path)
+    fd = _open(top, top, dir_fd, report)
+    if fd is None:
+        return
+    # From the top down to where the work is: an open directory, its path, and its folders still to do.
+    levels: list[tuple[int, str, list[str]]] = [(fd, top, [])]
+    try:
+        levels[0] = (fd, top, _remove_files(job, fd, top, report))
+        while levels:
+            job.check()
+            fd, folder, left = levels[-1]
+            if left:
+                name = left.pop()
+                below = os.path.join(folder, name)
+                child = _open(name, below, fd, report)
+                if child is not None:
+                    levels.append((child, below, []))
+                    levels[-1] = (child, below, _remove_files(job, child, below, report))
+                continue
+            levels.pop()
+            os.close(fd)
+            if levels:
+                _remove(os.rmdir, os.path.basename(folder), folder, levels[-1][0], report)
+            else:
+                _remove(os.rmdir, top, top, dir_fd, report)
+    finally:
+        for fd, _, _ in levels:
+            os.close(fd)
+
+
+def _open(name: str, path: str, dir_fd: int | None, report: Report) -> int | None:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=dir_fd)
+    except NotADirectoryError as error:
+        if _is_link(name, dir_fd):
+            report(os.path.islink, path, OSError("Cannot call rmtree on a symbolic link"))
+            return None
+        error.filename = path
+        report(os.open, path, error)
+    except OSError as error:
+        error.filename = path
+        report(os.open, path, error)
+    return None
+
+
+def _is_link(name: str, dir_fd: int | None) -> bool:
+    try:
+        os.readlink(name, dir_fd=dir_fd)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_files(job: Job, fd: int, path: str, report: Report) -> list[str]:
+    """Remove what is no directory; returns the names of the directories."""
+    try:
+        with os.scandir(fd) as reading:
+            entries = list(reading)
+    except OSError as error:
+        error.filename = path
+        report(os.scandir, path, error)
+        return []
+    folders = []
+    for entry in entries:
+        job.check()
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(entry.name)
+        else:
+            _remove(os.unlink, entry.name, os.path.join(path, entry.name), fd, report)
+    return folders
+
+
+def _remove(function: Callable[..., None], name: str, path: str, dir_fd: int | None, report: Report) -> None:
+    try:
+        function(name, dir_fd=dir_fd)
+    except FileNotFoundError as error:
+        # Somebody else has removed it; shutil says so of the top only.
+        if dir_fd is None or name == path:
+            error.filename = path
+            report(function, path, error)
+    except OSError as error:
+        error.filename = path
+        report(function, path, error)

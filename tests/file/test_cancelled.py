@@ -1,0 +1,144 @@
+"""What is cancelled has happened as a whole or not at all, and who comes next finds the file as it then is."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oneloop import files
+
+pytestmark = pytest.mark.usefixtures("loop")
+
+LONG = 1_000_000
+STEPS = range(12)
+
+
+async def cancelled_after(task: asyncio.Task[Any], steps: int) -> bool:
+    """Whether it was cancelled before it had ended."""
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    return task.cancelled()
+
+
+@pytest.mark.engines_only("the stand-in has neither budget nor threads")
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+async def test_a_long_text_is_written_whole_or_not_at_all(path: Path, encoding: str, steps: int) -> None:
+    async with files.open(path, "w", encoding=encoding) as file:
+        await cancelled_after(asyncio.ensure_future(file.write("a" * LONG)), steps)
+        await file.write("b")
+    assert path.read_text(encoding) in ("b", "a" * LONG + "b")
+    assert path.read_bytes()[:2] == "ab".encode(encoding)[:2] or encoding == "utf-8"
+
+
+@pytest.mark.engines_only("the stand-in has neither budget nor threads")
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "gb18030"])
+async def test_a_long_text_that_was_not_read_is_read_again(path: Path, encoding: str, steps: int) -> None:
+    text = "a漢字\n" * (LONG // 4)
+    path.write_text(text, encoding)
+    async with files.open(path, encoding=encoding) as file:
+        await cancelled_after(asyncio.ensure_future(file.read()), steps)
+        assert await file.read() in (text, "")
+
+
+@pytest.mark.engines_only("the stand-in has neither budget nor threads")
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize(("mode", "buffering"), [("r", -1), ("rb", -1), ("rb", 0)])
+async def test_lines_that_were_not_read_are_read_again(path: Path, mode: str, buffering: int, steps: int) -> None:
+    path.write_text("".join(f"{number:06}\n" for number in range(20_000)))
+    async with files.open(path, mode, buffering) as file:
+        was_cancelled = await cancelled_after(asyncio.ensure_future(file.readlines()), steps)
+        line = await file.readline()
+        assert line in ((b"000000\n", "000000\n") if was_cancelled else (b"", ""))
+
+
+@pytest.mark.engines_only("the stand-in has neither budget nor threads")
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_number_that_is_asked_for_while_a_flush_is_under_way(path: Path, is_cancelled: bool) -> None:
+    size = 8 << 20
+    async with files.open(path, "wb", buffering=2 * size) as file:
+        await file.write(b"A" * size)
+        flushing = asyncio.ensure_future(file.flush())
+        await asyncio.sleep(0)
+        if is_cancelled:
+            flushing.cancel()
+            await asyncio.wait([flushing])
+        number = file.fileno()
+        if is_cancelled:
+            await file.write(b"B" * 10)
+            await file.flush()
+        else:
+            await flushing
+            os.write(number, b"B" * 10)
+    assert path.read_bytes() == b"A" * size + b"B" * 10
+
+
+@pytest.mark.engines_only("the stand-in has neither budget nor threads")
+async def test_a_flush_that_is_dropped_in_the_middle_gives_the_turn_back(path: Path) -> None:
+    async with files.open(path, "wb", buffering=1 << 24) as file:
+        await file.write(b"x" * (6 << 20))
+        operation = file.flush()
+        operation.send(None)
+        del operation
+        gc.collect()
+        await asyncio.wait_for(file.write(b"y"), 10)
+    assert path.read_bytes() == b"x" * (6 << 20) + b"y"
+
+
+@pytest.mark.parametrize("call", ["read", "flush"])
+async def test_what_is_cancelled_before_it_begins_warns_of_nothing(path: Path, call: str) -> None:
+    path.write_bytes(b"x")
+    async with files.open(path, "r+b") as file:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            task = asyncio.ensure_future(getattr(file, call)(timeout=5))
+            task.cancel()
+            await asyncio.wait([task])
+            del task
+            gc.collect()
+
+
+async def test_what_nobody_awaits_is_told_and_does_nothing(path: Path) -> None:
+    path.write_bytes(b"one\ntwo\n")
+    async with files.open(path, "r+b") as file:
+        await file.peek()
+        with pytest.warns(RuntimeWarning, match=r"coroutine 'BinaryFile\.readline' was never awaited"):
+            # Nothing keeps it.
+            file.readline()  # type: ignore[unused-coroutine]
+        operation = file.readline()
+        assert asyncio.iscoroutine(operation)
+        assert await operation == b"one\n"
+        with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+            await operation
+        closed = file.readline()
+        closed.close()
+        assert await asyncio.create_task(file.readline()) == b"two\n"
+
+
+@pytest.mark.engines_only("the stand-in has neither budget nor threads")
+@pytest.mark.parametrize("call", ["flush", "close"])
+async def test_what_cannot_be_begun_stays_pending(path: Path, call: str) -> None:
+    """In a child of the process there are no threads, and the loop is not the child's."""
+    async with files.open(path, "wb") as file:
+        await file.write(b"kept")
+        child = os.fork()
+        if child == 0:
+            status = 2
+            try:
+                await getattr(file, call)()
+            except RuntimeError:
+                status = 0 if file.handle.pending == 4 and not file.handle.has_flight else 1
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
+        assert os.waitstatus_to_exitcode(status) == 0
+    assert path.read_bytes() == b"kept"
