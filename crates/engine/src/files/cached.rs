@@ -4,7 +4,7 @@
 use super::mount::{self, Nearness};
 use crate::sys::file;
 use crate::sys::statx::{self, Status};
-use crate::sys::transfer::{Transfer, read_cached, write_slice_at_once};
+use crate::sys::transfer::{self, Transfer, read_cached, read_slice};
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
@@ -75,8 +75,8 @@ pub fn look_up(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<Sta
 pub fn status(fd: RawFd) -> io::Result<AtOnce<Status>> {
     let status = statx::at_hand(fd)?;
     Ok(match mount::verdict(status.mount) {
-        Some(Nearness::Near | Nearness::NearToRead) => AtOnce::Done(status),
-        Some(Nearness::Far) => AtOnce::WouldBlock,
+        Some(nearness) if nearness.is_near() => AtOnce::Done(status),
+        Some(_) => AtOnce::WouldBlock,
         None => AtOnce::Unknown,
     })
 }
@@ -85,7 +85,7 @@ pub fn status(fd: RawFd) -> io::Result<AtOnce<Status>> {
 pub fn ask(fd: RawFd) -> io::Result<(Status, bool)> {
     let status = statx::asked(fd)?;
     let nearness = mount::learn(fd, &status)?;
-    Ok((status, nearness != Nearness::Far))
+    Ok((status, nearness.is_near()))
 }
 
 /// The flags with which a file that is there is opened without changing anything; None if that needs a change.
@@ -120,7 +120,7 @@ pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce
     }
     let is_read = flags & libc::O_ACCMODE == libc::O_RDONLY;
     match mount::verdict(status.mount) {
-        Some(Nearness::Near) => {}
+        Some(Nearness::Near | Nearness::Memory) => {}
         Some(Nearness::NearToRead) if is_read => {}
         Some(_) => return Ok(AtOnce::WouldBlock),
         None => return Ok(AtOnce::Unknown),
@@ -146,8 +146,7 @@ pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce
 /// opened.
 pub fn open_for_reading(path: &CStr) -> io::Result<AtOnce<(OwnedFd, Status)>> {
     let Some(status) = look(libc::AT_FDCWD, path, 0)? else { return Ok(AtOnce::Unknown) };
-    let nearness = mount::verdict(status.mount);
-    if !status.is_regular() || !matches!(nearness, Some(Nearness::Near | Nearness::NearToRead)) {
+    if !status.is_regular() || !mount::verdict(status.mount).is_some_and(Nearness::is_near) {
         return Ok(AtOnce::WouldBlock);
     }
     let opened = open_cached(libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_NONBLOCK)?;
@@ -185,11 +184,22 @@ pub fn is_long_to_close(fd: RawFd) -> bool {
     })
 }
 
+/// Whether an open file is memory: its filesystem cannot say that it would wait (EOPNOTSUPP), because it never does.
+#[cold]
+fn is_memory(fd: RawFd) -> bool {
+    let status = statx::at_hand(fd);
+    status.is_ok_and(|status| mount::verdict(status.mount) == Some(Nearness::Memory))
+}
+
 /// Reads what the page cache has from an offset on, as much as there is in one piece; `Done(0)` is
 /// the end of the file.
 #[inline]
 pub fn read(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<AtOnce<usize>> {
-    match read_cached(fd, room, offset) {
+    let mut result = read_cached(fd, room, offset);
+    if is_unsupported(&result) && is_memory(fd) {
+        result = read_slice(fd, room, offset);
+    }
+    match result {
         Ok(n) => Ok(AtOnce::Done(n)),
         Err(e) => match e.raw_os_error() {
             // EOPNOTSUPP, and EINVAL of older kernels: the file cannot say, such as those of /proc;
@@ -202,7 +212,18 @@ pub fn read(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<
     }
 }
 
-fn written_at_once(written: io::Result<usize>) -> io::Result<AtOnce<usize>> {
+fn is_unsupported(result: &io::Result<usize>) -> bool {
+    matches!(result, Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP))
+}
+
+fn written_at_once(
+    fd: RawFd,
+    mut written: io::Result<usize>,
+    plainly: impl FnOnce() -> io::Result<usize>,
+) -> io::Result<AtOnce<usize>> {
+    if is_unsupported(&written) && is_memory(fd) {
+        written = plainly();
+    }
     match written {
         Ok(n) => Ok(AtOnce::Done(n)),
         Err(e) => match e.raw_os_error() {
@@ -213,12 +234,13 @@ fn written_at_once(written: io::Result<usize>) -> io::Result<AtOnce<usize>> {
     }
 }
 
-/// Writes into the page cache if that needs no waiting (RWF_NOWAIT): xfs and btrfs can say so, ext4 and tmpfs cannot.
+/// Writes into the page cache if that needs no waiting: xfs and btrfs can say so (RWF_NOWAIT), tmpfs need not, ext4 cannot.
 pub fn write(transfer: &Transfer) -> io::Result<AtOnce<usize>> {
-    written_at_once(transfer.write_at_once())
+    written_at_once(transfer.fd, transfer.write_at_once(), || transfer.write())
 }
 
 /// The same of one slice.
 pub fn write_slice(fd: RawFd, data: &[u8], offset: i64) -> io::Result<AtOnce<usize>> {
-    written_at_once(write_slice_at_once(fd, data, offset))
+    let written = transfer::write_slice_at_once(fd, data, offset);
+    written_at_once(fd, written, || transfer::write_slice(fd, data, offset))
 }

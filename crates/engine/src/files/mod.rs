@@ -20,6 +20,7 @@ pub mod cached;
 mod direct;
 mod entry;
 mod fifo;
+mod handover;
 pub mod mount;
 pub mod operation;
 pub mod polled;

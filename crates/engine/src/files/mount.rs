@@ -18,6 +18,14 @@ pub enum Nearness {
     /// Nothing of what the kernel has in memory waits, but opening for writing may copy the whole file first.
     NearToRead,
     Near,
+    /// The files themselves are memory: reading and writing wait for nothing, but cannot be asked whether they would.
+    Memory,
+}
+
+impl Nearness {
+    pub fn is_near(self) -> bool {
+        self != Self::Far
+    }
 }
 
 /// Verdicts that are kept; with more mounts than that they are learnt again.
@@ -26,12 +34,10 @@ const KEPT: usize = 128;
 static VERDICTS: RwLock<Vec<(Mount, Nearness)>> = RwLock::new(Vec::new());
 
 /// linux/magic.h and the filesystems' own headers.
-const NEAR: [u32; 20] = [
+const NEAR: [u32; 18] = [
     0x0000_ef53, // ext2, ext3, ext4
     0x5846_5342, // xfs
     0x9123_683e, // btrfs
-    0x0102_1994, // tmpfs, devtmpfs
-    0x8584_58f6, // ramfs
     0xf2f5_2010, // f2fs
     0x2fc1_2fc1, // zfs
     0xca45_1a4e, // bcachefs
@@ -48,11 +54,14 @@ const NEAR: [u32; 20] = [
     0x534f_434b, // sockets
     0x0904_1934, // eventfd and its kin
 ];
+const TMPFS: u32 = 0x0102_1994;
+const RAMFS: u32 = 0x8584_58f6;
 const OVERLAY: u32 = 0x794c_7630;
 
 fn of_type(magic: u32) -> Nearness {
     match magic {
         OVERLAY => Nearness::NearToRead,
+        TMPFS | RAMFS => Nearness::Memory,
         magic if NEAR.contains(&magic) => Nearness::Near,
         _ => Nearness::Far,
     }
@@ -93,6 +102,7 @@ mod tests {
         assert_eq!(verdict(status.mount), Some(Nearness::Near));
         assert_eq!(of_type(0x6573_5546), Nearness::Far, "FUSE");
         assert_eq!(of_type(0x6969), Nearness::Far, "NFS");
+        assert_eq!(of_type(TMPFS), Nearness::Memory);
         assert_eq!(of_type(OVERLAY), Nearness::NearToRead);
     }
 }

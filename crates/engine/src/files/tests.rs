@@ -1,8 +1,13 @@
 use super::cached::{self, AtOnce};
 use super::*;
+use crate::sys::transfer::Transfer;
 use std::ffi::CString;
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 struct Folder(PathBuf);
@@ -258,5 +263,32 @@ fn what_kernel_aio_refuses_is_answered_by_a_thread() -> io::Result<()> {
     let closed = Transfer::new(-1, 0, true, &[memory.segment(16)]);
     let error = run(&mut engines, Request::Read(closed)).expect_err("no such file");
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+    Ok(())
+}
+
+fn in_shared_memory() -> io::Result<File> {
+    let path = format!("/dev/shm/oneloop-{}", std::process::id());
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Memory cannot be asked whether it would wait, and never does.
+#[test]
+fn memory_is_read_and_written_at_once() -> io::Result<()> {
+    let Ok(file) = in_shared_memory() else {
+        eprintln!("left out: /dev/shm cannot be written to");
+        return Ok(());
+    };
+    let fd = file.as_raw_fd();
+    let mut room = [MaybeUninit::uninit(); 8];
+    assert!(matches!(cached::write_slice(fd, b"12345", 0)?, AtOnce::Unknown), "not learnt yet");
+    assert!(cached::ask(fd)?.1);
+    assert!(matches!(cached::write_slice(fd, b"12345", 0)?, AtOnce::Done(5)));
+    let (memory, _owner) = fixtures::owned(1, &Arc::default());
+    let transfer = Transfer { fd, offset: 5, direct: false, waits: false, memory };
+    assert!(matches!(cached::write(&transfer)?, AtOnce::Done(1)));
+    assert!(matches!(cached::read(fd, &mut room, 2)?, AtOnce::Done(4)));
+    assert!(matches!(cached::read(fd, &mut room, 6)?, AtOnce::Done(0)));
     Ok(())
 }

@@ -8,6 +8,7 @@
 //! submitted → taken by a thread → done → reaped; `cancel` works on what no thread has taken yet.
 
 use super::blocking;
+use super::handover::{MOMENT, Sleeper, Wait};
 use super::request::Request;
 use super::slots::{Key, Slots};
 use super::{Completion, Outcome};
@@ -15,9 +16,8 @@ use crate::sys::{eventfd, file};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Builder, Thread};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Threads for what may wait for ever; more wait in the queue of the others.
@@ -80,63 +80,9 @@ impl Work {
     }
 }
 
-/// A wait for a piece of work that is short: whoever comes second, the thread or the end of the wait, knows of the other.
-struct Wait {
-    state: AtomicU8,
-    outcome: Mutex<Option<Outcome>>,
-    waiter: Thread,
-}
-
-const WAITED_FOR: u8 = 0;
-const DONE: u8 = 1;
-const GIVEN_UP: u8 = 2;
-
-impl Wait {
-    fn new() -> Self {
-        Self {
-            state: AtomicU8::new(WAITED_FOR),
-            outcome: Mutex::new(None),
-            waiter: thread::current(),
-        }
-    }
-
-    fn moves(&self, to: u8) -> bool {
-        let moved =
-            self.state.compare_exchange(WAITED_FOR, to, Ordering::AcqRel, Ordering::Acquire);
-        moved.is_ok()
-    }
-
-    fn put(&self, outcome: Option<Outcome>) -> Option<Outcome> {
-        let mut slot = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *slot, outcome)
-    }
-
-    /// By the thread. The outcome comes back if nobody waits for it any more.
-    fn finish(&self, outcome: Outcome) -> Option<Outcome> {
-        self.put(Some(outcome));
-        if self.moves(DONE) {
-            self.waiter.unpark();
-            return None;
-        }
-        self.put(None)
-    }
-
-    /// None: it takes longer, and will be reaped.
-    fn wait(&self, patience: Duration) -> Option<Outcome> {
-        let deadline = Instant::now() + patience;
-        while self.state.load(Ordering::Acquire) == WAITED_FOR {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() && self.moves(GIVEN_UP) {
-                return None;
-            }
-            thread::park_timeout(left);
-        }
-        self.put(None)
-    }
-}
-
 struct Job {
     key: Key,
+    at: Instant,
     work: Work,
     wait: Option<Arc<Wait>>,
     /// It is done even if nobody waits any more: a file is being closed.
@@ -149,7 +95,7 @@ struct Row {
     queue: VecDeque<Job>,
     threads: usize,
     /// Those without work; the one that had some last is the first to get some again.
-    idle: Vec<Thread>,
+    idle: Vec<Arc<Sleeper>>,
 }
 
 #[derive(Default)]
@@ -214,12 +160,15 @@ impl Shared {
     /// A thread's life. It counts as idle before it tells that it has done something, so that what comes at once in
     /// answer is its own to do.
     fn work(&self, lane: Lane) {
-        let me = thread::current();
+        let me = Arc::new(Sleeper::new());
+        let mut idle_since = Instant::now();
+        let mut is_busy = false;
         let mut state = self.lock();
         loop {
             let mut done = None;
-            if let Some(Job { key, work, wait, .. }) = state.row(lane).queue.pop_front() {
+            if let Some(Job { key, at, work, wait, .. }) = state.row(lane).queue.pop_front() {
                 drop(state);
+                is_busy = at.saturating_duration_since(idle_since) < MOMENT;
                 done = Some((key, work.done(), wait));
                 state = self.lock();
             }
@@ -229,16 +178,17 @@ impl Shared {
                 return self.hand_over(state, done);
             }
             if is_over {
-                state.row(lane).idle.push(me.clone());
+                state.row(lane).idle.push(Arc::clone(&me));
             }
             self.hand_over(state, done);
             if is_over {
-                thread::park_timeout(IDLE);
+                idle_since = Instant::now();
+                me.sleep(is_busy, IDLE);
             }
             state = self.lock();
             let row = state.row(lane);
             // Whoever has work takes the thread off the list, and wakes it.
-            let listed = row.idle.iter().position(|idle| idle.id() == me.id());
+            let listed = row.idle.iter().position(|idle| Arc::ptr_eq(idle, &me));
             if let Some(index) = listed {
                 row.idle.remove(index);
                 if row.queue.is_empty() {
@@ -377,10 +327,10 @@ impl<T> Pool<T> {
             }
         }
         let key = self.owners.insert(owner);
-        row.queue.push_back(Job { key, work, wait, is_due });
+        row.queue.push_back(Job { key, at: Instant::now(), work, wait, is_due });
         drop(state);
         if let Some(idle) = idle {
-            idle.unpark();
+            idle.call();
         }
         Ok(key)
     }
@@ -494,7 +444,7 @@ impl<T> Pool<T> {
                 .0;
         }
         let bell = state.bell.take();
-        state.rows.iter().flat_map(|row| &row.idle).for_each(Thread::unpark);
+        state.rows.iter().flat_map(|row| &row.idle).for_each(|idle| idle.call());
         drop(state);
         drop(bell);
         self.take_done(completions);

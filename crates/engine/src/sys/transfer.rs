@@ -150,7 +150,22 @@ fn write_flagged(fd: RawFd, data: &[u8], offset: i64, flags: libc::c_int) -> io:
 /// The bytes written are the first `n` of `room`.
 #[inline]
 pub fn read_cached(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<usize> {
+    read_flagged(fd, room, offset, libc::RWF_NOWAIT)
+}
+
+/// The same, which may wait.
+pub fn read_slice(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<usize> {
+    read_flagged(fd, room, offset, 0)
+}
+
+#[inline]
+fn read_flagged(
+    fd: RawFd,
+    room: &mut [MaybeUninit<u8>],
+    offset: i64,
+    flags: libc::c_int,
+) -> io::Result<usize> {
     let vector = IoVec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
     // SAFETY: the kernel writes at most `room.len()` bytes into live memory during the call.
-    checked_len(unsafe { libc::preadv2(fd, &raw const vector, 1, offset, libc::RWF_NOWAIT) })
+    checked_len(unsafe { libc::preadv2(fd, &raw const vector, 1, offset, flags) })
 }
