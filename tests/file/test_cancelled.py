@@ -124,6 +124,46 @@ async def test_what_nobody_awaits_is_told_and_does_nothing(path: Path) -> None:
         assert await asyncio.create_task(file.readline()) == b"two\n"
 
 
+@pytest.mark.parametrize("mode", ["rb", "r"])
+@pytest.mark.parametrize("is_read_ahead", [False, True])
+async def test_no_line_is_lost_with_an_awaitable_of_it(path: Path, mode: str, is_read_ahead: bool) -> None:
+    path.write_bytes(b"one\ntwo\nthree\n")
+    async with files.open(path, mode) as file:
+        lines: Any = aiter(file)
+        found = [await anext(lines)] if is_read_ahead else []
+
+        async def next_line() -> Any:
+            return await anext(lines)
+
+        # One that nobody awaits; one whose task never began, made of the awaitable itself, and of a coroutine.
+        unawaited = lines.__anext__()
+        del unawaited
+        for awaitable in (lines.__anext__, next_line):
+            task = asyncio.ensure_future(awaitable())
+            task.cancel()
+            await asyncio.wait([task])
+        found += await asyncio.gather(lines.__anext__(), next_line())
+        found += [line async for line in lines]
+        assert b"".join(line if isinstance(line, bytes) else line.encode() for line in found) == path.read_bytes()
+
+
+@pytest.mark.engines_only("the stand-in waits for nothing")
+async def test_lines_that_wait(path: Path) -> None:
+    """Of a pipe: one await waits, others beside it wait on their own, and one of them is cancelled."""
+    os.mkfifo(path)
+    async with files.open(path, "r+b", buffering=0) as writer, files.open(path, "rb") as reader:
+        lines: Any = aiter(reader)
+        first = asyncio.ensure_future(lines.__anext__())
+        await asyncio.sleep(0.01)
+        second = asyncio.ensure_future(lines.__anext__())
+        await asyncio.sleep(0.01)
+        first.cancel()
+        await asyncio.wait([first])
+        await writer.write(b"one\ntwo\n")
+        assert await second == b"one\n"
+        assert await anext(lines) == b"two\n"
+
+
 # Python 3.12 and later warn of it where they count threads, of earlier tests among them.
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.engines_only("the stand-in has neither budget nor threads")

@@ -110,7 +110,7 @@ def test_lines_are_those_of_a_file(pieces: list[str], newline: str | None, buffe
 
 
 def test_awaitables_that_cross(tmp_path: Path) -> None:
-    """Each awaitable has its own line, whichever is awaited first, and only once."""
+    """A line is taken when it is awaited, as from a generator; none twice."""
     path = tmp_path / "lines"
     path.write_text("a\nb\nc\nd\n")
 
@@ -119,9 +119,9 @@ def test_awaitables_that_cross(tmp_path: Path) -> None:
             there = aiter(file)
             assert await anext(there) == "a\n"
             second, third, fourth = anext(there), anext(there), anext(there)
-            assert [await fourth, await second, await third] == ["d\n", "b\n", "c\n"]
-            for used in (second, third):
-                with pytest.raises(RuntimeError, match="already awaited line"):
+            assert [await fourth, await second, await third] == ["b\n", "c\n", "d\n"]
+            for used in (third, fourth):
+                with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
                     await used
             with pytest.raises(StopAsyncIteration):
                 await anext(there)

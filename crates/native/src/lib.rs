@@ -19,11 +19,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ffi::socket_object::check_layout(module.py())?;
     ffi::recycled::install::<event_loop::Handle>(module.py());
     ffi::recycled::install::<event_loop::TimerHandle>(module.py());
-    ffi::recycled::install::<file::Line>(module.py());
     ffi::recycled::install::<file::Operation>(module.py());
     ffi::awaitable::install_steps::<file::Operation>(module.py());
-    ffi::awaitable::install_ready::<file::Line>(module.py());
-    ffi::awaitable::install_ready::<file::Lines>(module.py());
+    ffi::awaitable::install_steps::<file::Lines>(module.py());
     ffi::awaitable::install_iterate::<file::Lines>(module.py());
     module.add_class::<event_loop::LoopCore>()?;
     module.add_class::<event_loop::Handle>()?;

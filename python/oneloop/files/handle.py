@@ -461,10 +461,11 @@ class Handle(Descriptor):
         """What is to be waited for; None if that was all."""
         flight = self._flight
         if not self.has_flight and not self.is_taken and not self._flying:
-            is_written = bool(self.pending)
-            closing = self.close_written() if is_written else self.close_number()
-            if closing is not None or not is_written:
-                self.ahead.clear()
+            self.ahead.clear()
+            if not self.pending:
+                return self.close_number()
+            closing = self.close_written()
+            if closing is not False:
                 return closing
         elif flight is not None and flight.views is None:
             flight.future.cancel()
@@ -518,8 +519,9 @@ class Handle(Descriptor):
             if self.pending and not opened.is_near and opened.is_owner and running_loop() is self.loop:
                 # A server is not waited for.
                 closing = self.close_written()
-                if closing is not None:
-                    closing.add_done_callback(_tell_late)
+                if closing is not False:
+                    if closing is not None:
+                        closing.add_done_callback(_tell_late)
                     return
             self.rescue()
         finally:

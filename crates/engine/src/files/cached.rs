@@ -17,6 +17,8 @@ pub enum AtOnce<T> {
     Done(T),
     /// It may have to wait: an engine's work.
     WouldBlock,
+    /// Likewise, but as a rule for some microseconds only: it changes a file of a filesystem that answers at once.
+    Brief,
     /// A FIFO or a character device: opening it may wait for ever.
     Alone,
     /// Nothing is known of it: a thread is to look first.
@@ -125,9 +127,10 @@ pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce
         Some(_) => return Ok(AtOnce::WouldBlock),
         None => return Ok(AtOnce::Unknown),
     }
-    let Some(flags) = unchanging(flags, &status).filter(|_| status.is_file_or_folder()) else {
+    if !status.is_file_or_folder() {
         return Ok(AtOnce::WouldBlock);
-    };
+    }
+    let Some(flags) = unchanging(flags, &status) else { return Ok(AtOnce::Brief) };
     // Without O_NONBLOCK somebody's lease on the file would be waited for.
     let opened = match open_cached(dir_fd, path, flags | libc::O_NONBLOCK) {
         // It has gone since it was looked at: open(2) makes it, if that was wanted, or says so.

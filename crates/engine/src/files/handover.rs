@@ -18,14 +18,39 @@ fn is_alone() -> bool {
     *ALONE.get_or_init(|| thread::available_parallelism().map_or(true, |count| count.get() < 2))
 }
 
-/// Returns when it is so, at the latest after `MOMENT`.
-fn look_for(is_so: impl Fn() -> bool) {
-    if is_alone() {
-        return;
-    }
+/// Returns when it is so, at the latest after `MOMENT`: whether it is.
+fn look_for(is_so: impl Fn() -> bool) -> bool {
     let began = Instant::now();
-    while !is_so() && began.elapsed() < MOMENT {
+    while !is_so() {
+        if is_alone() || began.elapsed() >= MOMENT {
+            return false;
+        }
         hint::spin_loop();
+    }
+    true
+}
+
+/// Whether looking was worth it: where it was not (the other processor is busy, the calls take long), ever more waits go
+/// without.
+#[derive(Default)]
+pub struct Looks {
+    in_vain: u32,
+    skipped: u32,
+}
+
+impl Looks {
+    /// In a row, at most.
+    const MOST_IN_VAIN: u32 = 6;
+
+    fn look_for(&mut self, is_so: impl Fn() -> bool) {
+        if self.skipped > 0 {
+            self.skipped -= 1;
+        } else if look_for(is_so) {
+            self.in_vain = 0;
+        } else {
+            self.in_vain = (self.in_vain + 1).min(Self::MOST_IN_VAIN);
+            self.skipped = (1 << self.in_vain) - 1;
+        }
     }
 }
 
@@ -71,8 +96,8 @@ impl Wait {
     }
 
     /// None: it takes longer, and will be reaped.
-    pub fn wait(&self, patience: Duration) -> Option<Outcome> {
-        look_for(|| self.state.load(Ordering::Acquire) != WAITED_FOR);
+    pub fn wait(&self, patience: Duration, looks: &mut Looks) -> Option<Outcome> {
+        looks.look_for(|| self.state.load(Ordering::Acquire) != WAITED_FOR);
         let deadline = Instant::now() + patience;
         while self.state.load(Ordering::Acquire) == WAITED_FOR {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -120,5 +145,29 @@ impl Sleeper {
             thread::park_timeout(left);
         }
         self.is_called.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn looks_in_vain_become_rare_until_one_is_not() {
+        let mut looks = Looks::default();
+        let looked = Cell::new(0);
+        let mut wait = |is_seen: bool| {
+            let before = looked.get();
+            looks.look_for(|| {
+                looked.set(looked.get() + 1);
+                is_seen
+            });
+            looked.get() > before
+        };
+        let in_vain = (0..1000).filter(|_| wait(false)).count();
+        assert!((10..30).contains(&in_vain), "{in_vain}");
+        assert!((0..64).any(|_| wait(true)));
+        assert!((0..100).all(|_| wait(true)));
     }
 }

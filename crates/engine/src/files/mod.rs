@@ -195,18 +195,20 @@ impl<T> Engines<T> {
         self.pool.submit_due(lane, Work::Call(call), owner).map(Ticket::Threads)
     }
 
-    /// The same, and waits for its end, at most for `patience`, if a thread is there to do it at once.
-    pub fn call_and_wait(
+    /// Something for a thread, and waits for its end, at most for `patience`, if one is there to do it at once. `is_due`: as
+    /// for `call_due`.
+    pub fn work_and_wait(
         &mut self,
-        call: Call,
+        work: Work,
         lane: Lane,
+        is_due: bool,
         owner: T,
         patience: Duration,
     ) -> Result<Brief<T>, Refused<T>> {
-        self.pool.submit_and_wait(lane, Work::Call(call), owner, patience)
+        self.pool.submit_and_wait(lane, work, is_due, owner, patience)
     }
 
-    /// The owner of what `call_and_wait` has not seen the end of.
+    /// The owner of what `work_and_wait` has not seen the end of.
     pub fn owner(&mut self, key: Key) -> Option<&mut T> {
         self.pool.owner(key)
     }

@@ -8,7 +8,7 @@
 //! submitted → taken by a thread → done → reaped; `cancel` works on what no thread has taken yet.
 
 use super::blocking;
-use super::handover::{MOMENT, Sleeper, Wait};
+use super::handover::{Looks, MOMENT, Sleeper, Wait};
 use super::request::Request;
 use super::slots::{Key, Slots};
 use super::{Completion, Outcome};
@@ -250,6 +250,7 @@ pub struct Pool<T> {
     owners: Slots<T>,
     /// Written to stop an operation with a thread of its own.
     stops: HashMap<Key, Arc<OwnedFd>>,
+    looks: Looks,
 }
 
 impl<T> Pool<T> {
@@ -262,7 +263,7 @@ impl<T> Pool<T> {
             finished: Condvar::new(),
         };
         let (shared, owners) = (Arc::new(shared), Slots::default());
-        Ok(Self { shared, bell_fd, owners, stops: HashMap::new() })
+        Ok(Self { shared, bell_fd, owners, stops: HashMap::new(), looks: Looks::default() })
     }
 
     /// Has an edge whenever there is something to reap; never read.
@@ -285,15 +286,18 @@ impl<T> Pool<T> {
         &mut self,
         lane: Lane,
         work: Work,
+        is_due: bool,
         owner: T,
         patience: Duration,
     ) -> Result<Brief<T>, (io::Error, T)> {
         if self.shared.lock().row(lane).idle.is_empty() {
-            return self.submit(lane, work, owner).map(Brief::Later);
+            return self.enqueue(lane, work, None, is_due, owner).map(Brief::Later);
         }
         let wait = Arc::new(Wait::new());
-        let key = self.enqueue(lane, work, Some(Arc::clone(&wait)), false, owner)?;
-        let Some(outcome) = wait.wait(patience) else { return Ok(Brief::Later(key)) };
+        let key = self.enqueue(lane, work, Some(Arc::clone(&wait)), is_due, owner)?;
+        let Some(outcome) = wait.wait(patience, &mut self.looks) else {
+            return Ok(Brief::Later(key));
+        };
         let owner = self.owners.remove(key).expect("inserted above, and reaped by nobody");
         Ok(Brief::Done(Completion { owner, outcome }))
     }

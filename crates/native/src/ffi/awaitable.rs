@@ -1,4 +1,4 @@
-//! Awaitables whose value is there already, and the async iterators that give them.
+//! Coroutines of our own, most of whose values are there already, and the async iterators that give them.
 //!
 //! `async for` over lines in memory costs three calls of slots and a StopIteration a line. PyO3's slots
 //! and a new exception each time cost more than the line itself (470 ns against 150 for blocking
@@ -11,12 +11,6 @@ use super::Object;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// An awaitable that does not wait.
-pub trait Ready: pyo3::PyClass {
-    /// The value, once: bytes or str.
-    fn take(slf: Borrowed<'_, '_, Self>) -> PyResult<Object>;
-}
 
 /// Py_TPFLAGS_HAVE_AM_SEND, object.h.
 const HAVE_AM_SEND: std::ffi::c_ulong = 1 << 21;
@@ -68,15 +62,6 @@ unsafe fn serve<T: pyo3::PyClass>(
 unsafe extern "C" fn itself(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the object is alive through the call.
     unsafe { ffi::Py_NewRef(object) }
-}
-
-unsafe extern "C" fn iternext<T: Ready>(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    let finish = |slf: Borrowed<'_, '_, T>| {
-        raise_stop_iteration(slf.py(), T::take(slf)?);
-        Ok(std::ptr::null_mut())
-    };
-    // SAFETY: this is a slot of `T`.
-    unsafe { serve::<T>(object, finish) }
 }
 
 unsafe extern "C" fn next_step<T: Steps>(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
@@ -196,18 +181,20 @@ fn is_unused(exception: &Object) -> bool {
 }
 
 /// Gives a class its slots. Called once, when the module is loaded.
-pub fn install_ready<T: Ready>(py: Python<'_>) {
+pub fn install_steps<T: Steps>(py: Python<'_>) {
     let class = T::type_object_raw(py);
     // SAFETY: the type is alive, and no other thread knows it yet.
     let class = unsafe { &mut *class };
     class.tp_iter = Some(itself);
-    class.tp_iternext = Some(iternext::<T>);
+    class.tp_iternext = Some(next_step::<T>);
+    class.tp_flags |= HAVE_AM_SEND;
     // SAFETY: heap types have this table, and this one's `__await__` fills it.
     let table = unsafe { &mut *class.tp_as_async };
     table.am_await = Some(itself);
+    table.am_send = Some(send_step::<T>);
 }
 
-/// As `install_ready`.
+/// As `install_steps`, and after it.
 pub fn install_iterate<T: Iterate>(py: Python<'_>) {
     let class = T::type_object_raw(py);
     // SAFETY: as above.
@@ -216,18 +203,4 @@ pub fn install_iterate<T: Iterate>(py: Python<'_>) {
     let table = unsafe { &mut *class.tp_as_async };
     table.am_aiter = Some(itself);
     table.am_anext = Some(anext::<T>);
-}
-
-/// As `install_ready`.
-pub fn install_steps<T: Steps>(py: Python<'_>) {
-    let class = T::type_object_raw(py);
-    // SAFETY: as above.
-    let class = unsafe { &mut *class };
-    class.tp_iter = Some(itself);
-    class.tp_iternext = Some(next_step::<T>);
-    class.tp_flags |= HAVE_AM_SEND;
-    // SAFETY: as above; `__await__` fills it.
-    let table = unsafe { &mut *class.tp_as_async };
-    table.am_await = Some(itself);
-    table.am_send = Some(send_step::<T>);
 }

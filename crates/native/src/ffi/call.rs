@@ -2,9 +2,10 @@
 
 use super::Object;
 use super::awaitable::Step;
-use pyo3::exceptions::PyStopIteration;
+use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
 
 /// The result of a call: the object, or the exception that it raised.
 #[inline]
@@ -81,4 +82,13 @@ pub fn send<'py>(coroutine: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> Py
 pub fn stop_iteration(value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     let class = value.py().get_type::<PyStopIteration>();
     Ok(PyErr::from_value(call1(class.as_any(), value)?))
+}
+
+/// What `throw(*args)` of a coroutine raises: an exception or its class. The other two arguments are of the past.
+pub fn raised(args: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
+    let Ok(first) = args.get_item(0) else {
+        return Err(PyTypeError::new_err("throw expected at least 1 argument, got 0"));
+    };
+    let error = if first.is_instance_of::<PyType>() { first.call0()? } else { first };
+    Ok(PyErr::from_value(error))
 }

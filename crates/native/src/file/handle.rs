@@ -4,7 +4,7 @@
 //! Here is what the operations in memory look at; most of what waits is Python's.
 
 use super::Files;
-use super::operations::{LONG, Way};
+use super::operations::{Begun, LONG, Way};
 use super::pending::Want;
 use super::stored;
 use crate::errors;
@@ -14,7 +14,7 @@ use oneloop_engine::files::Lane;
 use oneloop_engine::files::cached::{self, AtOnce};
 use oneloop_engine::sys::{file, transfer};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::VecDeque;
 use std::io;
@@ -226,7 +226,7 @@ impl FileHandle {
                     files.get().descriptors.with(py, |descriptors| descriptors.is_mute(fd));
                 }
                 // The thread says what is wrong.
-                Ok(AtOnce::WouldBlock | AtOnce::Alone) | Err(_) => {}
+                Ok(AtOnce::WouldBlock | AtOnce::Brief | AtOnce::Alone) | Err(_) => {}
             }
         }
         this.state.with(py, |state| state.has_flight = true);
@@ -239,9 +239,9 @@ impl FileHandle {
         let work = move || write_out(fd, offset, is_appending, &theirs);
         let sent = Arc::clone(&shipment);
         let want = Want::Sent { handle: slf.clone().unbind(), shipment, fd };
-        match Files::begin_briefly(files, Box::new(work), lane, want) {
-            Ok(None) => Ok(Sending::Done),
-            Ok(Some(future)) => Ok(Sending::Wait(future)),
+        match Files::begin_briefly(files, Way::Call(Box::new(work), lane), want) {
+            Ok(Begun::Done(done)) => done.map(|_| Sending::Done),
+            Ok(Begun::Later((future, _))) => Ok(Sending::Wait(future)),
             Err(error) => {
                 // Nobody else has it: it could not be begun (there is no thread to be had, the process was forked).
                 if Arc::strong_count(&sent) == 1 && this.state.with(py, |state| state.has_flight) {
@@ -517,19 +517,24 @@ impl FileHandle {
         Ok(match Self::ship(slf)? {
             Sending::Done => py.None().into_bound(py),
             Sending::Wait(future) => future,
-            Sending::No => pyo3::types::PyBool::new(py, false).to_owned().into_any(),
+            Sending::No => PyBool::new(py, false).to_owned().into_any(),
         })
     }
 
-    /// Writes what is pending and closes the file, in one trip to a thread; whatever becomes of the writing. None, and
-    /// nothing was done, if that cannot be: something is under way, or it is no file of ours.
-    fn close_written<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Writes what is pending and closes the file, in one trip to a thread; whatever becomes of the writing. None if that is
+    /// done; a future of it; False, and nothing was done, if that cannot be: something is under way, or it is no file of
+    /// ours.
+    ///
+    /// Raises:
+    ///     OSError: what is pending could not be written, or the kernel says so; the file is closed nevertheless.
+    fn close_written<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        let Some(files) = this.native(py) else { return Ok(None) };
+        let refused = || Ok(PyBool::new(py, false).to_owned().into_any());
+        let Some(files) = this.native(py) else { return refused() };
         let is_busy = |fd| files.get().descriptors.with(py, |descriptors| descriptors.is_busy(fd));
         let number = this.state.with(py, |state| state.number);
         if number < 0 || is_busy(number) {
-            return Ok(None);
+            return refused();
         }
         files.get().owner.get().check_closed()?;
         let taken = this.state.with(py, |state| {
@@ -539,7 +544,7 @@ impl FileHandle {
             state.number = -1;
             Some((state.offset, state.is_appending, std::mem::take(&mut state.pending)))
         });
-        let Some((offset, is_appending, data)) = taken else { return Ok(None) };
+        let Some((offset, is_appending, data)) = taken else { return refused() };
         let near = files.get().descriptors.with(py, |descriptors| descriptors.forget(number));
         let lane = if near == Lane::Near && data.len() > LONG { Lane::Bulk } else { near };
         let shipment = Shipment::new(Mutex::new(Sent { data, ..Sent::default() }));
@@ -548,13 +553,16 @@ impl FileHandle {
             let written = write_out(number, offset, is_appending, &theirs);
             stored::closed(number, written).map(|_| 0)
         };
-        let begun = Files::begin(files, Way::Due(Box::new(work), lane), Want::Nothing);
-        if begun.is_err() {
-            // It was not begun: the number and what is pending are the file's again.
-            this.state.with(py, |state| state.number = number);
-            this.landed(py, &shipment)?;
+        match Files::begin_briefly(files, Way::Due(Box::new(work), lane), Want::Nothing) {
+            Ok(Begun::Done(done)) => done.map(|_| py.None().into_bound(py)),
+            Ok(Begun::Later((future, _))) => Ok(future),
+            Err(error) => {
+                // The number and what is pending are the file's again.
+                this.state.with(py, |state| state.number = number);
+                this.landed(py, &shipment)?;
+                Err(error)
+            }
         }
-        begun.map(Some)
     }
 
     /// Has a future done once what was sent has been written, or could not be.

@@ -1,52 +1,16 @@
 //! `Lines`: iterates over the lines of a file, most of them straight out of what was read ahead.
 
 use super::fast::FastFile;
-use crate::ffi::awaitable::{Iterate, Ready};
-use crate::ffi::recycled::{self, Pool, Recycled};
+use crate::ffi::awaitable::{Iterate, Step, Steps};
 use crate::ffi::{LoopCell, Object, call};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::{PyTraverseError, PyVisit};
-
-/// A line that was there: awaiting it does not wait.
-#[pyclass(frozen, module = "oneloop._native")]
-pub struct Line(LoopCell<Option<Object>>);
-
-impl Recycled for Line {
-    const IS_COLLECTED: bool = false;
-
-    fn pool() -> &'static Pool {
-        static POOL: Pool = Pool::new();
-        &POOL
-    }
-}
-
-impl Ready for Line {
-    fn take(slf: Borrowed<'_, '_, Self>) -> PyResult<Object> {
-        let line = slf.get().0.take(slf.py());
-        line.ok_or_else(|| PyRuntimeError::new_err("cannot reuse already awaited line"))
-    }
-}
-
-#[pymethods]
-impl Line {
-    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        let line = Self::take(slf.as_borrowed())?;
-        Err(call::stop_iteration(line.bind(slf.py()))?)
-    }
-}
+use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit, intern};
 
 /// The lines of a file.
 ///
-/// It is the awaitable of its next line itself, unless that of the line before was not awaited yet.
+/// It is the awaitable of its next line itself: a line is taken when it is awaited, so that none is lost with an awaitable
+/// that nobody awaits. From when it is given until it has ended, others get an awaitable of their own.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct Lines {
     /// Called when there is no line: an awaitable of the next, or of StopAsyncIteration.
@@ -54,39 +18,60 @@ pub struct Lines {
     file: Py<FastFile>,
     /// Lines that may be given before the time is looked at again.
     credit: LoopCell<u32>,
-    /// What awaiting this object gives.
-    next: LoopCell<Option<Object>>,
+    /// Given as an awaitable that has not begun.
+    is_given: LoopCell<bool>,
+    /// What the await of this object waits for.
+    waiting: LoopCell<Option<Object>>,
+}
+
+impl Lines {
+    fn line(&self, py: Python<'_>) -> PyResult<Option<Object>> {
+        let mut credit = self.credit.get(py);
+        let line = self.file.get().next_line(py, &mut credit);
+        self.credit.set(py, credit);
+        line
+    }
+
+    /// Keeps the rest of an await that goes on.
+    fn after(&self, py: Python<'_>, steps: Object, step: PyResult<Step>) -> PyResult<Step> {
+        if let Ok(Step::Yielded(_)) = step {
+            self.waiting.with(py, |waiting| *waiting = Some(steps));
+        }
+        step
+    }
+
+    fn more<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.more.bind(py).call0()
+    }
 }
 
 impl Iterate for Lines {
     #[inline]
     fn next<'py>(slf: Borrowed<'_, 'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        let mut credit = this.credit.get(py);
-        let line = this.file.get().next_line(py, &mut credit);
-        this.credit.set(py, credit);
-        let Some(line) = line? else {
-            return this.more.bind(py).call0();
-        };
-        let crossed = this.next.with(py, |next| match next {
-            None => {
-                *next = Some(line);
-                None
-            }
-            Some(_) => Some(line),
-        });
-        match crossed {
-            None => Ok(slf.to_owned().into_any()),
-            Some(line) => Ok(recycled::make(py, Line(LoopCell::new(Some(line))))?.into_any()),
+        let is_free = !this.is_given.get(py) && this.waiting.with(py, |waiting| waiting.is_none());
+        if !is_free {
+            return this.more(py);
         }
+        this.is_given.set(py, true);
+        Ok(slf.to_owned().into_any())
     }
 }
 
-impl Ready for Lines {
+impl Steps for Lines {
     #[inline]
-    fn take(slf: Borrowed<'_, '_, Self>) -> PyResult<Object> {
-        let line = slf.get().next.take(slf.py());
-        line.ok_or_else(|| PyRuntimeError::new_err("cannot reuse already awaited line"))
+    fn send<'py>(slf: Borrowed<'_, 'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Step> {
+        let (py, this) = (slf.py(), slf.get());
+        this.is_given.set(py, false);
+        let steps = match this.waiting.take(py) {
+            Some(steps) => steps,
+            None => match this.line(py)? {
+                Some(line) => return Ok(Step::Returned(line)),
+                None => Object::new(this.more(py)?.call_method0(intern!(py, "__await__"))?),
+            },
+        };
+        let step = call::send(steps.bind(py), value);
+        this.after(py, steps, step)
     }
 }
 
@@ -94,7 +79,13 @@ impl Ready for Lines {
 impl Lines {
     #[new]
     fn new(more: Py<PyAny>, file: Py<FastFile>) -> Self {
-        Self { more, file, credit: LoopCell::default(), next: LoopCell::new(None) }
+        Self {
+            more,
+            file,
+            credit: LoopCell::default(),
+            is_given: LoopCell::default(),
+            waiting: LoopCell::new(None),
+        }
     }
 
     fn __aiter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -114,12 +105,52 @@ impl Lines {
     }
 
     fn __next__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        let line = Self::take(slf.as_borrowed())?;
-        Err(call::stop_iteration(line.bind(slf.py()))?)
+        Self::sent(slf, &slf.py().None().into_bound(slf.py()))
+    }
+
+    /// As of coroutines.
+    #[pyo3(name = "send", signature = (value, /))]
+    fn sent(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        match <Self as Steps>::send(slf.as_borrowed(), value)? {
+            Step::Yielded(object) => Ok(object.bind(slf.py()).clone().unbind()),
+            Step::Returned(object) => Err(call::stop_iteration(object.bind(slf.py()))?),
+        }
+    }
+
+    /// As of coroutines: what the await waits for gets it.
+    #[pyo3(signature = (*args))]
+    fn throw<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.is_given.set(py, false);
+        let Some(steps) = self.waiting.take(py) else {
+            return Err(call::raised(args)?);
+        };
+        let thrown = steps.bind(py).call_method1(intern!(py, "throw"), args.clone());
+        let step = thrown.map(|object| Step::Yielded(Object::new(object)));
+        match self.after(py, steps, step)? {
+            Step::Yielded(object) | Step::Returned(object) => Ok(object.bind(py).clone()),
+        }
+    }
+
+    /// As of coroutines: of the await that waits.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.is_given.set(py, false);
+        match self.waiting.take(py) {
+            Some(steps) => steps.bind(py).call_method0(intern!(py, "close")).map(drop),
+            None => Ok(()),
+        }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.more)?;
-        visit.call(&self.file)
+        visit.call(&self.file)?;
+        let visited = self.waiting.peek(|waiting| match waiting {
+            Some(steps) => steps.visit(&visit),
+            None => Ok(()),
+        });
+        visited.unwrap_or(Ok(()))
     }
 }

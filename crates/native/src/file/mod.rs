@@ -32,7 +32,7 @@ pub use exit::wait_for_file_calls;
 pub use fast::{FastFile, add_methods};
 pub use files::Files;
 pub use handle::FileHandle;
-pub use lines::{Line, Lines};
+pub use lines::Lines;
 pub use look::learn_filesystem;
 pub use operation::Operation;
 pub use read_ahead::ReadAhead;

@@ -283,9 +283,7 @@ impl Operation {
                 Step::Yielded(object) | Step::Returned(object) => Ok(object.bind(py).clone()),
             };
         }
-        let first = args.get_item(0)?;
-        let error = if first.is_callable() { first.call0()? } else { first };
-        Err(PyErr::from_value(error))
+        Err(call::raised(args)?)
     }
 
     /// As of coroutines.

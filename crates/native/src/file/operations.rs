@@ -12,6 +12,7 @@ use super::reaping;
 use super::stored::Abandoned;
 use crate::errors;
 use crate::ffi::Object;
+use oneloop_engine::files::threads::Work;
 use oneloop_engine::files::{Brief, Call, Completion, Engines, Lane, Request, Ticket, cached};
 use oneloop_engine::sys::file;
 use pyo3::exceptions::PyRuntimeError;
@@ -37,6 +38,14 @@ pub enum Way {
     Call(Call, Lane),
     /// The same, whether or not anybody waits: a file is being closed.
     Due(Call, Lane),
+}
+
+/// What became of a wait for a short operation.
+pub enum Begun<'py> {
+    /// It is done: a descriptor, a number of bytes, or 0; or it failed.
+    Done(PyResult<usize>),
+    /// It takes longer.
+    Later((Bound<'py, PyAny>, Ticket)),
 }
 
 impl Files {
@@ -86,27 +95,37 @@ impl Files {
     }
 
     /// Begins what is as a rule over in a few microseconds, and waits that long for it: a trip through the poller and a
-    /// task's wake-up would cost more than it does itself (design 0014). None: it is done; a future, if it takes longer.
+    /// task's wake-up would cost more than it does itself (design 0014). On an error it was not begun.
     pub(super) fn begin_briefly<'py>(
         slf: &Bound<'py, Self>,
-        call: Call,
-        lane: Lane,
+        way: Way,
         want: Want,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    ) -> PyResult<Begun<'py>> {
         let (py, this) = (slf.py(), slf.get());
-        if lane != Lane::Near || !this.budget.with(py, Budget::may_wait) {
-            return Self::begin(slf, Way::Call(call, lane), want).map(Some);
-        }
+        let (work, lane, is_due) = match way {
+            _ if !this.budget.with(py, Budget::may_wait) || !this.may_work(py) => {
+                return Self::begin_ticketed(slf, way, want).map(Begun::Later);
+            }
+            Way::Call(call, Lane::Near) => (Work::Call(call), Lane::Near, false),
+            Way::Due(call, Lane::Near) => (Work::Call(call), Lane::Near, true),
+            Way::Engine(request) if request.fd().is_none() => {
+                (Work::Request(request), Lane::Near, false)
+            }
+            way => return Self::begin_ticketed(slf, way, want).map(Begun::Later),
+        };
         // What would keep a future from being made, should one be needed: nothing is begun then.
         this.owner.get().check_closed()?;
         this.owner.get()._check_process(py)?;
         let pending = Pending { future: None, want };
         let submitted = this.engines.with(py, |engines| match engines {
-            Some(engines) => Ok(engines.call_and_wait(call, lane, pending, PATIENCE)),
+            Some(engines) => Ok(engines.work_and_wait(work, lane, is_due, pending, PATIENCE)),
             None => Err(pending),
         });
         match submitted {
-            Ok(Ok(Brief::Done(completion))) => Pending::settle(completion, slf).map(|()| None),
+            Ok(Ok(Brief::Done(completion))) => {
+                let result = *completion.outcome.result.as_ref().unwrap_or(&0);
+                Ok(Begun::Done(Pending::settle(completion, slf).map(|()| result)))
+            }
             Ok(Ok(Brief::Later(key))) => {
                 this.budget.with(py, Budget::has_waited_in_vain);
                 let future = this.make_future(py)?;
@@ -116,7 +135,7 @@ impl Files {
                         owner.future = Some(told);
                     }
                 });
-                Ok(Some(future))
+                Ok(Begun::Later((future, Ticket::Threads(key))))
             }
             Ok(Err((error, pending))) => {
                 drop(pending);
