@@ -1,56 +1,68 @@
 //! The hand-over of short work between the loop's thread and one of a pool.
 //!
-//! Waking a thread that sleeps costs several times what most calls cost. Where another processor is there to do so, the
-//! two sides look for each other's word for a moment before they sleep: the loop's thread whenever it waits, a pool's
-//! thread where the work that it got last came as fast.
+//! Waking a thread costs several times what most calls cost: 3 us on one processor, 5 to 80 where a sleeping processor, or
+//! a virtual one, is woken first. So a pool's thread whose work comes fast looks for more before it sleeps, for about
+//! as long as waking it takes: at worst that doubles what the wake-up costs, at best there is none. The loop's thread
+//! waits for short work where a thread is looking, and goes on where none is (design 0014).
 
 use super::Outcome;
 use std::hint;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-pub const MOMENT: Duration = Duration::from_micros(10);
+/// How long the loop's thread looks for the end of short work, before it sleeps until then.
+const LOOK: Duration = Duration::from_micros(10);
 
-fn is_alone() -> bool {
-    static ALONE: OnceLock<bool> = OnceLock::new();
-    *ALONE.get_or_init(|| thread::available_parallelism().map_or(true, |count| count.get() < 2))
+/// On one processor both sides cannot run at a time: they sleep at once, and waking is cheap.
+pub fn is_one_processor() -> bool {
+    static ONE: OnceLock<bool> = OnceLock::new();
+    *ONE.get_or_init(|| thread::available_parallelism().map_or(true, |count| count.get() < 2))
 }
 
-/// Returns when it is so, at the latest after `MOMENT`: whether it is.
-fn look_for(is_so: impl Fn() -> bool) -> bool {
+/// Returns when it is so, at the latest after `longest`.
+fn look_for(longest: Duration, is_so: impl Fn() -> bool) {
     let began = Instant::now();
-    while !is_so() {
-        if is_alone() || began.elapsed() >= MOMENT {
-            return false;
-        }
+    while !is_so() && began.elapsed() < longest {
         hint::spin_loop();
     }
-    true
 }
 
-/// Whether looking was worth it: where it was not (the other processor is busy, the calls take long), ever more waits go
-/// without.
-#[derive(Default)]
-pub struct Looks {
-    in_vain: u32,
-    skipped: u32,
+/// How a pool's thread spends the time between two pieces of work.
+pub struct Pace {
+    /// Twice as long as it takes to be woken.
+    moment: Duration,
+    taken: Instant,
+    idle_since: Instant,
+    is_fast: bool,
 }
 
-impl Looks {
-    /// In a row, at most.
-    const MOST_IN_VAIN: u32 = 6;
+impl Pace {
+    const SHORTEST: Duration = Duration::from_micros(10);
+    const LONGEST: Duration = Duration::from_micros(100);
+    const SHORT: Duration = Duration::from_micros(50);
 
-    fn look_for(&mut self, is_so: impl Fn() -> bool) {
-        if self.skipped > 0 {
-            self.skipped -= 1;
-        } else if look_for(is_so) {
-            self.in_vain = 0;
-        } else {
-            self.in_vain = (self.in_vain + 1).min(Self::MOST_IN_VAIN);
-            self.skipped = (1 << self.in_vain) - 1;
+    pub fn new() -> Self {
+        let now = Instant::now();
+        Self { moment: Self::SHORTEST, taken: now, idle_since: now, is_fast: false }
+    }
+
+    /// Work that was handed over at this time is taken now.
+    pub fn take(&mut self, at: Instant, was_asleep: bool) {
+        self.taken = Instant::now();
+        if was_asleep {
+            let wake_up = self.taken.saturating_duration_since(at);
+            self.moment = (wake_up * 2).clamp(Self::SHORTEST, Self::LONGEST);
         }
+        self.is_fast = at.saturating_duration_since(self.idle_since) < self.moment;
+    }
+
+    /// The work is done, and there is no more: for how long to look for some. Beside long work, a wake-up counts for little.
+    pub fn idle(&mut self) -> Option<Duration> {
+        self.idle_since = Instant::now();
+        let was_short = self.idle_since - self.taken < Self::SHORT;
+        (self.is_fast && was_short && !is_one_processor()).then_some(self.moment)
     }
 }
 
@@ -96,8 +108,10 @@ impl Wait {
     }
 
     /// None: it takes longer, and will be reaped.
-    pub fn wait(&self, patience: Duration, looks: &mut Looks) -> Option<Outcome> {
-        looks.look_for(|| self.state.load(Ordering::Acquire) != WAITED_FOR);
+    pub fn wait(&self, patience: Duration) -> Option<Outcome> {
+        if !is_one_processor() {
+            look_for(LOOK, || self.state.load(Ordering::Acquire) != WAITED_FOR);
+        }
         let deadline = Instant::now() + patience;
         while self.state.load(Ordering::Acquire) == WAITED_FOR {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -111,63 +125,102 @@ impl Wait {
 }
 
 /// A pool's thread while it has no work.
+///
+/// ```text
+/// looking → asleep
+///       ↘ called ↙
+/// ```
 pub struct Sleeper {
     thread: Thread,
-    is_called: AtomicBool,
+    state: AtomicU8,
 }
+
+const LOOKING: u8 = 0;
+const ASLEEP: u8 = 1;
+const CALLED: u8 = 2;
 
 impl Sleeper {
     /// Of the thread that calls it.
     pub fn new() -> Self {
-        Self { thread: thread::current(), is_called: AtomicBool::new(false) }
+        Self { thread: thread::current(), state: AtomicU8::new(ASLEEP) }
+    }
+
+    /// By the thread, before others can find it.
+    pub fn begin(&self, looks: bool) {
+        self.state.store(if looks { LOOKING } else { ASLEEP }, Ordering::Release);
+    }
+
+    /// It has it at once, if it is called now.
+    pub fn is_looking(&self) -> bool {
+        self.state.load(Ordering::Acquire) == LOOKING
     }
 
     fn is_called(&self) -> bool {
-        self.is_called.load(Ordering::Acquire)
+        self.state.load(Ordering::Acquire) == CALLED
     }
 
     pub fn call(&self) {
-        self.is_called.store(true, Ordering::Release);
-        self.thread.unpark();
+        if self.state.swap(CALLED, Ordering::AcqRel) == ASLEEP {
+            self.thread.unpark();
+        }
     }
 
-    /// Until it is called, or so long.
-    pub fn sleep(&self, looks_first: bool, longest: Duration) {
-        if looks_first {
-            look_for(|| self.is_called());
+    /// Until it is called, at most for `longest`. True if it was asleep.
+    pub fn sleep(&self, look: Option<Duration>, longest: Duration) -> bool {
+        if let Some(look) = look {
+            look_for(look, || self.is_called());
+            let slept =
+                self.state.compare_exchange(LOOKING, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+            if slept.is_err() {
+                return false;
+            }
         }
         let deadline = Instant::now() + longest;
         while !self.is_called() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                break;
             }
             thread::park_timeout(left);
         }
-        self.is_called.store(false, Ordering::Relaxed);
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
 
     #[test]
-    fn looks_in_vain_become_rare_until_one_is_not() {
-        let mut looks = Looks::default();
-        let looked = Cell::new(0);
-        let mut wait = |is_seen: bool| {
-            let before = looked.get();
-            looks.look_for(|| {
-                looked.set(looked.get() + 1);
-                is_seen
-            });
-            looked.get() > before
-        };
-        let in_vain = (0..1000).filter(|_| wait(false)).count();
-        assert!((10..30).contains(&in_vain), "{in_vain}");
-        assert!((0..64).any(|_| wait(true)));
-        assert!((0..100).all(|_| wait(true)));
+    fn a_thread_looks_for_more_where_work_comes_fast() {
+        let mut pace = Pace::new();
+        assert_eq!(pace.idle(), None, "nothing has come yet");
+        pace.take(Instant::now(), false);
+        assert_eq!(pace.idle().is_some(), !is_one_processor());
+        pace.take(Instant::now() + Pace::LONGEST, false);
+        assert_eq!(pace.idle(), None, "it came late");
+        pace.take(Instant::now(), false);
+        thread::sleep(Pace::SHORT);
+        assert_eq!(pace.idle(), None, "it was long");
+        let slow =
+            Instant::now().checked_sub(Duration::from_micros(30)).expect("a clock that runs");
+        pace.take(slow, true);
+        assert!(pace.moment >= Duration::from_micros(60), "as long as the wake-up took, and more");
+        assert!(pace.moment <= Pace::LONGEST);
+    }
+
+    #[test]
+    fn who_is_called_does_not_sleep() {
+        let sleeper = Sleeper::new();
+        for looks in [false, true] {
+            sleeper.begin(looks);
+            assert_eq!(sleeper.is_looking(), looks);
+            sleeper.call();
+            let look = looks.then_some(Duration::from_secs(10));
+            assert_eq!(sleeper.sleep(look, Duration::from_secs(10)), !looks);
+        }
+        sleeper.begin(true);
+        assert!(sleeper.sleep(Some(Duration::ZERO), Duration::ZERO), "nobody called");
+        assert!(!sleeper.is_looking());
     }
 }

@@ -8,7 +8,7 @@
 //! submitted → taken by a thread → done → reaped; `cancel` works on what no thread has taken yet.
 
 use super::blocking;
-use super::handover::{Looks, MOMENT, Sleeper, Wait};
+use super::handover::{Pace, Sleeper, Wait, is_one_processor};
 use super::request::Request;
 use super::slots::{Key, Slots};
 use super::{Completion, Outcome};
@@ -161,14 +161,14 @@ impl Shared {
     /// answer is its own to do.
     fn work(&self, lane: Lane) {
         let me = Arc::new(Sleeper::new());
-        let mut idle_since = Instant::now();
-        let mut is_busy = false;
+        let mut pace = Pace::new();
+        let mut was_asleep = false;
         let mut state = self.lock();
         loop {
             let mut done = None;
             if let Some(Job { key, at, work, wait, .. }) = state.row(lane).queue.pop_front() {
                 drop(state);
-                is_busy = at.saturating_duration_since(idle_since) < MOMENT;
+                pace.take(at, std::mem::take(&mut was_asleep));
                 done = Some((key, work.done(), wait));
                 state = self.lock();
             }
@@ -178,12 +178,13 @@ impl Shared {
                 return self.hand_over(state, done);
             }
             if is_over {
+                let look = pace.idle();
+                me.begin(look.is_some());
                 state.row(lane).idle.push(Arc::clone(&me));
-            }
-            self.hand_over(state, done);
-            if is_over {
-                idle_since = Instant::now();
-                me.sleep(is_busy, IDLE);
+                self.hand_over(state, done);
+                was_asleep = me.sleep(look, IDLE);
+            } else {
+                self.hand_over(state, done);
             }
             state = self.lock();
             let row = state.row(lane);
@@ -240,8 +241,10 @@ fn close_late(outcome: &Outcome) {
 /// What a short wait has brought.
 pub enum Brief<T> {
     Done(Completion<T>),
-    /// It takes longer, and will be reaped.
+    /// Nobody does it at once: it will be reaped.
     Later(Key),
+    /// The same, after a wait in vain.
+    Late(Key),
 }
 
 pub struct Pool<T> {
@@ -250,7 +253,6 @@ pub struct Pool<T> {
     owners: Slots<T>,
     /// Written to stop an operation with a thread of its own.
     stops: HashMap<Key, Arc<OwnedFd>>,
-    looks: Looks,
 }
 
 impl<T> Pool<T> {
@@ -263,7 +265,7 @@ impl<T> Pool<T> {
             finished: Condvar::new(),
         };
         let (shared, owners) = (Arc::new(shared), Slots::default());
-        Ok(Self { shared, bell_fd, owners, stops: HashMap::new(), looks: Looks::default() })
+        Ok(Self { shared, bell_fd, owners, stops: HashMap::new() })
     }
 
     /// Has an edge whenever there is something to reap; never read.
@@ -281,7 +283,7 @@ impl<T> Pool<T> {
         self.enqueue(lane, work, None, true, owner)
     }
 
-    /// The same, and waits for the work's end, at most for `patience`, if a thread is there to do it at once.
+    /// The same, and waits for the work's end, at most for `patience`, if a thread is there that does it at once.
     pub fn submit_and_wait(
         &mut self,
         lane: Lane,
@@ -290,13 +292,14 @@ impl<T> Pool<T> {
         owner: T,
         patience: Duration,
     ) -> Result<Brief<T>, (io::Error, T)> {
-        if self.shared.lock().row(lane).idle.is_empty() {
+        let is_brief = |idle: &Arc<Sleeper>| is_one_processor() || idle.is_looking();
+        if !self.shared.lock().row(lane).idle.last().is_some_and(is_brief) {
             return self.enqueue(lane, work, None, is_due, owner).map(Brief::Later);
         }
         let wait = Arc::new(Wait::new());
         let key = self.enqueue(lane, work, Some(Arc::clone(&wait)), is_due, owner)?;
-        let Some(outcome) = wait.wait(patience, &mut self.looks) else {
-            return Ok(Brief::Later(key));
+        let Some(outcome) = wait.wait(patience) else {
+            return Ok(Brief::Late(key));
         };
         let owner = self.owners.remove(key).expect("inserted above, and reaped by nobody");
         Ok(Brief::Done(Completion { owner, outcome }))

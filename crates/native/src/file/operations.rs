@@ -126,8 +126,10 @@ impl Files {
                 let result = *completion.outcome.result.as_ref().unwrap_or(&0);
                 Ok(Begun::Done(Pending::settle(completion, slf).map(|()| result)))
             }
-            Ok(Ok(Brief::Later(key))) => {
-                this.budget.with(py, Budget::has_waited_in_vain);
+            Ok(Ok(late @ (Brief::Later(key) | Brief::Late(key)))) => {
+                if matches!(late, Brief::Late(_)) {
+                    this.budget.with(py, Budget::has_waited_in_vain);
+                }
                 let future = this.make_future(py)?;
                 let told = future.clone().unbind();
                 this.engines.with(py, |engines| {
