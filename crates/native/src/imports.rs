@@ -50,6 +50,7 @@ imports! {
     fsdecode = "os", "fsdecode";
     fstat = "os", "fstat";
     set_blocking = "os", "set_blocking";
+    set_running_loop = "asyncio.events", "_set_running_loop";
 }
 
 /// `asyncio.BaseEventLoop.create_task`

@@ -6,6 +6,7 @@ mod errors;
 mod event_loop;
 mod ffi;
 mod file;
+mod green;
 mod imports;
 mod sockets;
 mod transport;
@@ -49,6 +50,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ffi::utf8::join_text, module)?)?;
     module.add_function(wrap_pyfunction!(ffi::utf8::join_bytes, module)?)?;
     aio::add_classes(module)?;
+    green::add_classes(module)?;
+    module.add_function(wrap_pyfunction!(green::active_hub, module)?)?;
     transport::add_methods(module.py())?;
     event_loop::add_methods(module.py())
 }

@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct LoopCore {
     /// Any thread pushes (the cell serialises them); only the tick pops.
     pub(super) ready: LoopCell<VecDeque<Ready>>,
+    /// So many of them are this tick's.
+    pub(super) turns: LoopCell<usize>,
     pub(super) timers: LoopCell<Timers<Timer>>,
     /// Addresses of cancelled stock handles that are in the heap.
     pub(super) cancelled_stock: LoopCell<HashSet<usize>>,
@@ -228,6 +230,7 @@ impl LoopCore {
         let (poller, waker) = make().map_err(|e| errors::os_error("event loop", &e))?;
         Ok(Self {
             ready: LoopCell::new(VecDeque::new()),
+            turns: LoopCell::new(0),
             timers: LoopCell::new(Timers::default()),
             cancelled_stock: LoopCell::new(HashSet::new()),
             due: LoopCell::new(VecDeque::new()),
@@ -264,7 +267,7 @@ impl LoopCore {
         self.stopping.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.thread.load(Ordering::Relaxed) != 0
     }
 

@@ -1,7 +1,6 @@
 //! The kinds of what may wait in the ready queue and in the heap of timers.
 //!
-//! A further kind, a green thread with the value that resumes it, joins here when green threads
-//! come: the tick treats each kind in one match and holds no borrow while it runs (S2).
+//! The tick treats each kind in one match and holds no borrow while it runs (S2).
 
 use super::work::report_native;
 use super::{Handle, LoopCore, TimerHandle};
@@ -20,6 +19,8 @@ pub enum Ready {
     Stock(Py<PyAny>),
     /// A native completion: a transport's start or end, for instance.
     Native(Py<PyAny>, Run),
+    /// A green thread's turn, to which another one may switch straight.
+    Green(Py<PyAny>, Run),
     /// What a tick that an exception has ended had still to serve, and that tick's number.
     Event(Event, u64),
     /// And to run.
@@ -33,7 +34,7 @@ impl Ready {
         match self {
             Self::Handle(handle) => Handle::run(handle.bind(py), owner),
             Self::Stock(handle) => run_stock(owner, handle.bind(py)),
-            Self::Native(object, run) => {
+            Self::Native(object, run) | Self::Green(object, run) => {
                 let object = object.bind(py);
                 run(owner, object).or_else(|error| report_native(owner, object, error))
             }
@@ -49,7 +50,7 @@ impl Ready {
         match self {
             Self::Handle(handle) => handle.get().work.forget(py),
             Self::Timer(timer) => timer.forget(py),
-            Self::Stock(_) | Self::Native(..) | Self::Event(..) => {}
+            Self::Stock(_) | Self::Native(..) | Self::Green(..) | Self::Event(..) => {}
         }
     }
 
@@ -58,14 +59,16 @@ impl Ready {
         match self {
             Self::Handle(handle) => recycled::track(py, handle),
             Self::Timer(timer) => timer.track(py),
-            Self::Stock(_) | Self::Native(..) | Self::Event(..) => {}
+            Self::Stock(_) | Self::Native(..) | Self::Green(..) | Self::Event(..) => {}
         }
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
             Self::Handle(handle) => visit.call(handle),
-            Self::Stock(object) | Self::Native(object, _) => visit.call(object),
+            Self::Stock(object) | Self::Native(object, _) | Self::Green(object, _) => {
+                visit.call(object)
+            }
             Self::Timer(timer) => timer.visit(visit),
             Self::Event(..) => Ok(()),
         }

@@ -244,10 +244,37 @@ impl LoopCore {
         if self.is_closed_now() {
             return;
         }
-        self.ready.with(py, |ready| ready.push_back(super::Ready::Native(object, run)));
+        self.push(py, super::Ready::Native(object, run));
+    }
+
+    /// The same for a green thread's turn: others may switch straight to it.
+    pub fn run_green_soon(&self, py: Python<'_>, object: Py<PyAny>, run: super::Run) {
+        if self.is_closed_now() {
+            return;
+        }
+        self.push(py, super::Ready::Green(object, run));
+    }
+
+    fn push(&self, py: Python<'_>, ready: super::Ready) {
+        self.ready.with(py, |queue| queue.push_back(ready));
         if let Err(error) = self.wake() {
             error.write_unraisable(py, None);
         }
+    }
+
+    /// The next turn of this tick, taken out of the queue, if it is a green thread's.
+    pub fn next_green(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let turns = self.turns.get(py);
+        if turns == 0 {
+            return None;
+        }
+        let next = self.ready.with(py, |ready| match ready.front() {
+            Some(super::Ready::Green(..)) => ready.pop_front(),
+            _ => None,
+        });
+        let Some(super::Ready::Green(object, _)) = next else { return None };
+        self.turns.set(py, turns - 1);
+        Some(object)
     }
 }
 

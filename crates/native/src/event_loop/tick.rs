@@ -167,14 +167,16 @@ impl LoopCore {
         if !may_skip {
             burst.began = began;
         }
-        let count = self.ready.with(py, |ready| ready.len());
-        for ran in 1..=count {
+        self.turns.set(py, self.ready.with(py, |ready| ready.len()));
+        while self.turns.get(py) > 0 {
             // Fewer may be left: a nested close clears the queue.
             let Some(ready) = self.ready.with(py, std::collections::VecDeque::pop_front) else {
                 break;
             };
-            ready.run(owner).inspect_err(|_| self.keep_order(py, count - ran))?;
+            self.turns.set(py, self.turns.get(py) - 1);
+            ready.run(owner).inspect_err(|_| self.keep_order(py, self.turns.get(py)))?;
         }
+        self.turns.set(py, 0);
         if !may_skip {
             self.serve_events(owner).inspect_err(|_| self.keep_order(py, 0))?;
         }

@@ -14,6 +14,7 @@ pub mod cell;
 pub mod class;
 pub mod context;
 pub mod detach;
+pub mod greenlet;
 pub mod method;
 pub mod object;
 pub mod pinned;

@@ -1,0 +1,194 @@
+//! `HubCore`: the greenlet that runs a loop, and the way to and from green threads.
+//!
+//! A green thread that waits switches straight to the next one that is ready, else to the hub, whose tick goes on. The
+//! loop counts as not running for the code of green threads: what looks for a running loop (asyncio's functions, Django)
+//! finds none there. Upholds S2: nothing is borrowed across a switch.
+
+use super::waiter::{self, Turn, Waiter};
+use crate::event_loop::LoopCore;
+use crate::ffi::{LoopCell, Object, greenlet};
+use crate::imports;
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit, intern};
+use std::cell::RefCell;
+
+thread_local! {
+    /// Whose green threads run.
+    static ACTIVE: RefCell<Option<Py<HubCore>>> = const { RefCell::new(None) };
+}
+
+/// The hub whose green threads run in this thread now; None if none do.
+#[pyfunction]
+pub fn active_hub(py: Python<'_>) -> Option<Py<HubCore>> {
+    ACTIVE.with_borrow(|hub| hub.as_ref().map(|hub| hub.clone_ref(py)))
+}
+
+/// A loop's way to green threads and back; base class of `oneloop.green.hub.Hub`.
+#[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
+pub struct HubCore {
+    owner: Py<LoopCore>,
+    /// Runs the loop, or will.
+    greenlet: LoopCell<Option<Object>>,
+    /// The loop's own greenlet is suspended: a green thread runs.
+    is_away: LoopCell<bool>,
+}
+
+impl HubCore {
+    fn hub_greenlet(slf: &Bound<'_, Self>) -> Option<Object> {
+        let py = slf.py();
+        slf.get().greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.clone_ref(py)))
+    }
+
+    /// Any thread: a green thread goes on soon.
+    pub fn queue(&self, waiter: &Bound<'_, Waiter>) {
+        let py = waiter.py();
+        self.owner.get().run_green_soon(py, waiter.clone().into_any().unbind(), waiter::run);
+    }
+
+    /// RuntimeError for the hub: who would go on meanwhile?
+    pub fn check_may_park(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        if this.owner.get().is_running() && !this.is_away.get(py) {
+            return Err(slf
+                .call_method0(intern!(py, "_parking_refused"))
+                .map_or_else(|error| error, PyErr::from_value));
+        }
+        Ok(())
+    }
+
+    /// Lets others go on until somebody switches back here; an error is what they have thrown.
+    pub fn park(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let owner = this.owner.bind(py);
+        if this.is_away.get(py)
+            && let Some(hub) = Self::hub_greenlet(slf)
+        {
+            owner.get().lap(owner, current)?;
+            while let Some(next) = owner.get().next_green(py) {
+                let next = next.bind(py).cast::<Waiter>()?;
+                let Some(turn) = next.get().leave_queue(py) else { continue };
+                if turn.target.as_ref().is(current) {
+                    return turn
+                        .error
+                        .map_or(Ok(()), |error| Err(PyErr::from_value(error.bind(py).clone())));
+                }
+                return turn.take(hub.bind(py)).map(drop);
+            }
+        }
+        let hub = match Self::hub_greenlet(slf).filter(|_| owner.get().is_running()) {
+            Some(hub) => hub,
+            None => Object::new(slf.call_method0(intern!(py, "_make_greenlet"))?),
+        };
+        greenlet::switch(hub.bind(py)).map(drop)
+    }
+
+    /// By the loop's tick: a green thread has its turn, and those that it switches to.
+    pub fn resume(slf: &Bound<'_, Self>, turn: &Turn) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let owner = this.owner.bind(py);
+        let current = Object::new(greenlet::current(py)?);
+        let hub = current.clone_ref(py);
+        let old = this.greenlet.with(py, |slot| slot.replace(hub));
+        drop(old);
+        let set_running_loop = imports::set_running_loop(py)?;
+        set_running_loop.call1((py.None(),))?;
+        this.is_away.set(py, true);
+        let outer = ACTIVE.replace(Some(slf.clone().unbind()));
+        let switched = turn.take(current.bind(py));
+        drop(ACTIVE.replace(outer));
+        this.is_away.set(py, false);
+        set_running_loop.call1((owner,))?;
+        let reported = match switched {
+            Ok(_) => Ok(()),
+            // A greenlet has ended with it; those of `oneloop.green` report theirs.
+            Err(error) => slf
+                .call_method1(
+                    intern!(py, "_handle_uncaught"),
+                    (turn.target.bind(py), error.value(py)),
+                )
+                .map(drop),
+        };
+        owner.get().lap(owner, turn.target.bind(py))?;
+        reported
+    }
+}
+
+#[pymethods]
+impl HubCore {
+    #[new]
+    #[pyo3(signature = (owner, *_args, **_kwargs))]
+    fn new(
+        py: Python<'_>,
+        owner: Py<LoopCore>,
+        _args: &Bound<'_, pyo3::types::PyTuple>,
+        _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
+    ) -> PyResult<Self> {
+        greenlet::load(py)?;
+        imports::set_running_loop(py)?;
+        Ok(Self { owner, greenlet: LoopCell::new(None), is_away: LoopCell::new(false) })
+    }
+
+    /// The greenlet that runs the loop, or will; None before the first green thread.
+    #[getter]
+    fn greenlet(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.as_ref().clone_ref(py)))
+    }
+
+    #[setter]
+    fn set_greenlet(&self, py: Python<'_>, hub: Option<Py<PyAny>>) {
+        let old = self.greenlet.with(py, |slot| std::mem::replace(slot, hub.map(Object::from)));
+        drop(old);
+    }
+
+    /// Whether a green thread runs, and the loop waits for it.
+    #[getter]
+    fn is_away(&self, py: Python<'_>) -> bool {
+        self.is_away.get(py)
+    }
+
+    /// Have a greenlet of this thread, which has not begun, begin in the loop's next tick. Returns what `cancel_start` takes.
+    fn start<'py>(
+        slf: &Bound<'py, Self>,
+        greenlet: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Waiter>> {
+        let waiter = Waiter::of(slf, greenlet, true)?;
+        Waiter::resume_soon(&waiter);
+        Ok(waiter)
+    }
+
+    /// Let the others that are ready go first.
+    fn pause(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let current = greenlet::current(py)?;
+        Self::check_may_park(slf)?;
+        let waiter = Waiter::of(slf, &current, false)?;
+        Waiter::resume_soon(&waiter);
+        Waiter::await_turn(&waiter, &current)
+    }
+
+    /// Have an exception raised in a greenlet of this thread, where it waits, in the loop's next tick; nothing if it has
+    /// ended by then.
+    fn throw_soon<'py>(
+        slf: &Bound<'py, Self>,
+        greenlet: &Bound<'py, PyAny>,
+        error: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Waiter>> {
+        let waiter = Waiter::of(slf, greenlet, false)?;
+        Waiter::throw_soon(&waiter, error);
+        Ok(waiter)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.owner)?;
+        self.greenlet
+            .peek(|hub| hub.as_ref().map_or(Ok(()), |hub| hub.visit(&visit)))
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.greenlet.take(py));
+    }
+}

@@ -1,0 +1,14 @@
+//! Green threads: greenlets that the loop's tick resumes, and that switch to one another when they wait.
+
+mod hub;
+mod waiter;
+
+pub use hub::{HubCore, active_hub};
+pub use waiter::Waiter;
+
+use pyo3::prelude::*;
+
+pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<HubCore>()?;
+    module.add_class::<Waiter>()
+}

@@ -1,0 +1,38 @@
+"""Green threads: code that looks blocking, beside coroutines, on one event loop; gevent's names.
+
+Needs the greenlet package: `pip install oneloop[green]`. Under construction: the primitives are here, sockets and
+patching are not yet.
+"""
+
+from __future__ import annotations
+
+try:
+    import greenlet as _greenlet  # noqa: F401 - asked for before anything else, for a clear error
+except ImportError as _missing:
+    raise ImportError("oneloop.green needs the greenlet package: pip install 'oneloop[green]'") from _missing
+
+from oneloop.green.bridge import await_
+from oneloop.green.exceptions import GreenletExit
+from oneloop.green.greenlet import Greenlet, iwait, joinall, kill, killall, spawn, spawn_later, spawn_raw, wait
+from oneloop.green.hub import get_hub, getcurrent, idle, sleep
+from oneloop.green.timeout import Timeout, with_timeout
+
+__all__ = [
+    "Greenlet",
+    "GreenletExit",
+    "Timeout",
+    "await_",
+    "get_hub",
+    "getcurrent",
+    "idle",
+    "iwait",
+    "joinall",
+    "kill",
+    "killall",
+    "sleep",
+    "spawn",
+    "spawn_later",
+    "spawn_raw",
+    "wait",
+    "with_timeout",
+]

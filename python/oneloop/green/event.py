@@ -1,0 +1,223 @@
+"""`Event` and `AsyncResult`: what green threads and coroutines wait for, and any thread may set.
+
+Methods that block return an awaitable where they are called in a coroutine: `event.wait()` in a green thread,
+`await event.wait()` in a coroutine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.line import TIMED_OUT, Line
+from oneloop.green.timeout import Timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+__all__ = ["AsyncResult", "Event"]
+
+T = TypeVar("T")
+
+
+class _Linked:
+    """Has callbacks that are called on the hub, once each, when it is ready."""
+
+    def __init__(self) -> None:
+        self._line = Line()
+        self._links: deque[Callable[[Any], object]] = deque()
+        self._hub: Any = None
+
+    def ready(self) -> bool:
+        raise NotImplementedError
+
+    def rawlink(self, callback: Callable[[Any], object]) -> None:
+        """Have the hub call `callback(self)` when it is ready; the callback may not block."""
+        if not callable(callback):
+            raise TypeError(f"Expected callable: {callback!r}")
+        self._links.append(callback)
+        if self._hub is None:
+            self._hub = get_hub()
+        if self.ready():
+            self._hub.run_callback_threadsafe(self._notify)
+
+    def unlink(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback` no more."""
+        for index, link in enumerate(self._links):
+            if link == callback:
+                del self._links[index]
+                return
+
+    def _notify(self) -> None:
+        for _ in range(len(self._links)):
+            if not self._links or not self.ready():
+                return
+            link = self._links.popleft()
+            try:
+                link(self)
+            except BaseException as error:  # noqa: BLE001 - it is reported
+                self._hub.handle_error((link, self), type(error), error, error.__traceback__)
+
+    def _tell(self, value: Any) -> None:
+        self._line.wake_all(value)
+        if self._links:
+            self._hub.run_callback_threadsafe(self._notify)
+
+
+class Event(_Linked):
+    """A flag that is waited for; see `threading.Event`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._flag = False
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._flag
+
+    isSet = ready = is_set  # noqa: N815 - threading's name
+
+    def set(self) -> None:
+        """Set it, and wake all who wait. Any thread."""
+        self._flag = True
+        self._tell(True)
+
+    def clear(self) -> None:
+        """Who waits from now on, waits until it is set again."""
+        self._flag = False
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait until it is set, for at most so many seconds: whether it was. In a coroutine: an awaitable of that."""
+        if not is_in_green_thread():
+            return self._waited(timeout)
+        return self._flag or self._line.wait(timeout) is not TIMED_OUT or self._flag
+
+    async def _waited(self, timeout: float | None) -> bool:
+        return self._flag or await self._line.waited(timeout) is not TIMED_OUT or self._flag
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} at {hex(id(self))} {'set' if self._flag else 'clear'} waiting={len(self._line)}>"
+        )
+
+
+class AsyncResult(_Linked, Generic[T]):
+    """A value or an exception that comes later, once; a coroutine may await it.
+
+    It can be linked to a green thread (`greenlet.link(result)`), whose outcome it has then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_set = False
+        self._value: T | None = None
+        self._exception: BaseException | None = None
+
+    def ready(self) -> bool:
+        """Whether it has come."""
+        return self._is_set
+
+    done = ready
+
+    def successful(self) -> bool:
+        """Whether a value has come."""
+        return self._is_set and self._exception is None
+
+    @property
+    def value(self) -> T | None:
+        """The value; None if there is none."""
+        return self._value
+
+    @property
+    def exception(self) -> BaseException | None:
+        """The exception; None if there is none."""
+        return self._exception
+
+    @property
+    def exc_info(self) -> tuple[Any, Any, Any]:
+        """The exception as `sys.exc_info` would tell it; an empty tuple's worth of None otherwise."""
+        raised = self._exception
+        return (None, None, None) if raised is None else (type(raised), raised, raised.__traceback__)
+
+    def set(self, value: T | None = None) -> None:
+        """Set the value, and wake all who wait. Any thread."""
+        self._is_set, self._value, self._exception = True, value, None
+        self._tell(None)
+
+    set_result = set  # noqa: A003 - a future's name for it
+
+    def set_exception(self, exception: BaseException, exc_info: tuple[Any, Any, Any] | None = None) -> None:
+        """Set an exception, with the traceback of `exc_info` if it is given, and wake all who wait. Any thread."""
+        if exc_info is not None and exc_info[2] is not None:
+            exception = exception.with_traceback(exc_info[2])
+        self._is_set, self._value, self._exception = True, None, exception
+        self._tell(None)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """The value. In a coroutine: an awaitable of it.
+
+        Raises:
+            Timeout: nothing has come, and `block` is false or the time is up.
+            BaseException: the exception that has come.
+        """
+        if block and not is_in_green_thread():
+            return self._got(timeout)
+        if not self._is_set:
+            if not block:
+                raise Timeout
+            if self._line.wait(timeout) is TIMED_OUT and not self._is_set:
+                raise Timeout(timeout)
+        return self._outcome()
+
+    result = get
+
+    async def _got(self, timeout: float | None) -> Any:
+        if not self._is_set and await self._line.waited(timeout) is TIMED_OUT and not self._is_set:
+            raise Timeout(timeout)
+        return self._outcome()
+
+    def _outcome(self) -> Any:
+        if self._exception is not None:
+            raise self._exception
+        return self._value
+
+    def get_nowait(self) -> Any:
+        """The value, at once. As `get(block=False)`."""
+        return self.get(block=False)
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait for so many seconds at most; the value, None if there is none. In a coroutine: an awaitable of that."""
+        if not is_in_green_thread():
+            return self._waited(timeout)
+        if not self._is_set:
+            self._line.wait(timeout)
+        return self._value
+
+    async def _waited(self, timeout: float | None) -> Any:
+        if not self._is_set:
+            await self._line.waited(timeout)
+        return self._value
+
+    def cancel(self) -> bool:
+        """For code that expects a future: it cannot be cancelled."""
+        return False
+
+    def cancelled(self) -> bool:
+        """Whether its exception says so."""
+        return isinstance(self._exception, CancelledError)
+
+    def __call__(self, source: Any) -> None:
+        """As a link: has the outcome of what it is linked to."""
+        if source.successful():
+            self.set(source.value)
+        else:
+            self.set_exception(source.exception, getattr(source, "exc_info", None))
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._got(None).__await__()
+
+    def __repr__(self) -> str:
+        state = f"value={self._value!r}" if self.successful() else f"exception={self._exception!r}"
+        return f"<{type(self).__name__} at {hex(id(self))} {state if self._is_set else 'unset'}>"

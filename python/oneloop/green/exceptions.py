@@ -1,0 +1,43 @@
+"""Exceptions of green threads, under gevent's names."""
+
+from __future__ import annotations
+
+from greenlet import GreenletExit
+
+__all__ = [
+    "BlockingSwitchOutError",
+    "ConcurrentObjectUseError",
+    "GreenletExit",
+    "HubDestroyed",
+    "InvalidSwitchError",
+    "InvalidThreadUseError",
+    "LoopExit",
+]
+
+
+class LoopExit(Exception):  # noqa: N818 - gevent's name
+    """Nothing is left that could wake the green thread that waits."""
+
+
+class BlockingSwitchOutError(AssertionError):
+    """A blocking call on the event loop itself: in a coroutine, or in a callback."""
+
+
+class InvalidSwitchError(AssertionError):
+    """A switch to a greenlet that cannot go on."""
+
+
+class ConcurrentObjectUseError(AssertionError):
+    """Two green threads use an object that is for one at a time."""
+
+
+class InvalidThreadUseError(RuntimeError):
+    """An object is used in another thread than its own."""
+
+
+class HubDestroyed(GreenletExit):
+    """Ends the greenlet of a hub that is destroyed."""
+
+    def __init__(self, destroy_loop: bool = True) -> None:
+        super().__init__(destroy_loop)
+        self.destroy_loop = destroy_loop

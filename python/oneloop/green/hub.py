@@ -1,0 +1,268 @@
+"""`Hub`: runs a thread's event loop in a greenlet, and lets green threads wait.
+
+There are two ways to a hub. Where a oneloop loop runs already (`oneloop.run`), its hub is the greenlet that runs it,
+and green threads live beside its coroutines. In a plain script, the first green thread that waits, which may be the
+script itself, starts a hub with a loop of its own; each thread has its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import sys
+import threading
+import traceback
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+from greenlet import GreenletExit, getcurrent
+from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
+
+from oneloop import _native
+from oneloop._native import Waiter
+from oneloop.green.exceptions import BlockingSwitchOutError, HubDestroyed, LoopExit
+from oneloop.loop import Loop
+
+if TYPE_CHECKING:
+    from asyncio import Handle, TimerHandle
+    from collections.abc import Callable
+
+__all__ = [
+    "GreenletExit",
+    "Hub",
+    "Waiter",
+    "get_hub",
+    "getcurrent",
+    "idle",
+    "is_in_green_thread",
+    "sleep",
+    "wait_for",
+]
+
+TIMED_OUT: Any = object()
+"""What `wait_for` gives when the time is up."""
+
+
+class _Threads(threading.local):
+    hub: Hub | None = None
+
+
+_threads = _Threads()
+_hubs: weakref.WeakKeyDictionary[Loop, Hub] = weakref.WeakKeyDictionary()
+
+
+class Hub(_native.HubCore):
+    """The hub of a loop. Made by `get_hub()`; for the loop's thread alone, unless a method says otherwise."""
+
+    NOT_ERROR: tuple[type[BaseException], ...] = (GreenletExit, SystemExit)
+    """What a green thread may end with without a report."""
+    SYSTEM_ERROR: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, SystemError)
+    """What ends the program: it is raised in the main greenlet, or leaves the loop that a program runs itself."""
+
+    def __new__(cls, loop: Loop) -> Self:
+        return super().__new__(cls, loop)
+
+    def __init__(self, loop: Loop) -> None:
+        self.asyncio_loop = loop
+        """The loop that it runs."""
+        self.is_owner = False
+        """The loop is the hub's own: it ends with it."""
+
+    def __repr__(self) -> str:
+        state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
+        return f"<{type(self).__name__} of {self.asyncio_loop!r}, {state}>"
+
+    # -- the greenlet that runs the loop --------------------------------------------------------------
+
+    @property
+    def main(self) -> RawGreenlet:
+        """The thread's main greenlet."""
+        return _root(getcurrent())
+
+    @property
+    def parent(self) -> RawGreenlet:
+        """Of green threads: where they return to."""
+        hub: RawGreenlet | None = self.greenlet
+        if hub is None or hub.dead:
+            return self._make_greenlet()
+        return hub
+
+    def _make_greenlet(self) -> RawGreenlet:
+        """A greenlet that runs the loop, begun or not. Called natively where the loop does not run."""
+        hub: RawGreenlet | None = self.greenlet
+        if hub is None or hub.dead or hub.parent is None:
+            hub = RawGreenlet(self._run, self.main)
+            self.greenlet = hub
+        return hub
+
+    def _run(self) -> None:
+        try:
+            self.asyncio_loop.run_forever()
+        except HubDestroyed as destroyed:
+            if destroyed.destroy_loop:
+                self.asyncio_loop.close()
+
+    def destroy(self, destroy_loop: bool = True) -> None:
+        """End the greenlet that runs the loop; with `destroy_loop`, close the loop. From outside of it only."""
+        hub = self.greenlet
+        if self.is_away or not self.is_owner:
+            raise RuntimeError("a hub cannot be destroyed by its green threads, nor that of a loop that others run")
+        if hub is not None and not hub.dead and self.asyncio_loop.is_running():
+            hub.throw(HubDestroyed(destroy_loop))
+        elif destroy_loop:
+            self.asyncio_loop.close()
+        if _threads.hub is self:
+            _threads.hub = None
+
+    # -- callbacks -----------------------------------------------------------------------------------
+
+    def run_callback(self, function: Callable[..., object], *args: Any) -> Handle:
+        """Call a function on the hub, in the loop's next tick; it may not block."""
+        return self.asyncio_loop.call_soon(function, *args)
+
+    def run_callback_threadsafe(self, function: Callable[..., object], *args: Any) -> Handle:
+        """The same from any thread."""
+        return self.asyncio_loop.call_soon_threadsafe(function, *args)
+
+    def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> TimerHandle:
+        """Call a function on the hub after so long; it may not block."""
+        return self.asyncio_loop.call_later(seconds, function, *args)
+
+    # -- errors --------------------------------------------------------------------------------------
+
+    def handle_error(
+        self, context: object, kind: type[BaseException] | None, value: BaseException | None, trace: Any
+    ) -> None:
+        """What becomes of an exception that nobody has caught: a report on stderr, or the end of the program."""
+        if kind is None or value is None:
+            return
+        if not issubclass(kind, self.NOT_ERROR):
+            self.print_exception(context, kind, value, trace)
+        if context is None or issubclass(kind, self.SYSTEM_ERROR):
+            self.handle_system_error(kind, value, trace)
+
+    def handle_system_error(self, kind: type[BaseException], value: BaseException, trace: Any = None) -> None:
+        """Raise it in the main greenlet, or, where that runs the loop, out of the loop."""
+        main = self.main
+        if main is self.greenlet:
+            raise value.with_traceback(trace)
+        self.throw_soon(main, value)
+
+    def print_exception(
+        self, context: object, kind: type[BaseException] | None, value: BaseException | None, trace: Any
+    ) -> None:
+        """The report of an exception: its traceback, and whose it was."""
+        if sys.stderr is None or kind is None:
+            return
+        traceback.print_exception(kind, value, trace)
+        if context is not None:
+            print(f"{_described(context)} failed with {kind.__name__}\n", file=sys.stderr)
+
+    def _handle_uncaught(self, context: object, error: BaseException) -> None:
+        """A greenlet has ended with an exception, which has reached the hub."""
+        self.handle_error(context, type(error), error, error.__traceback__)
+
+    def _parking_refused(self) -> BaseException:
+        """Why a blocking call cannot be made here: the call is named, and what to do instead."""
+        frame = sys._getframe(1)
+        called = frame
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oneloop.green"):
+            called, frame = frame, frame.f_back
+        name = called.f_code.co_qualname
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+        return BlockingSwitchOutError(
+            f"{name}() would block the event loop itself ({place}): a coroutine or a callback cannot wait this way. "
+            "Call it in a green thread, await loop.run_green(function), or await what the object has for coroutines"
+        )
+
+    def _nothing_to_wait_for(self) -> None:
+        """The loop would sleep for ever. Called natively.
+
+        Raises:
+            LoopExit: in the main greenlet, which waits.
+        """
+        raise LoopExit(f"this operation would block forever: nothing is left that could wake it\n{self!r}")
+
+
+def _described(context: object) -> str:
+    try:
+        return str(context)
+    except Exception:  # noqa: BLE001 - a report must not fail for a broken repr
+        return object.__repr__(context)
+
+
+def _root(greenlet: RawGreenlet) -> RawGreenlet:
+    while greenlet.parent is not None:
+        greenlet = greenlet.parent
+    return greenlet
+
+
+def get_hub() -> Hub:
+    """The hub whose green thread calls, that of the loop that runs here, or the thread's own, made at its first use."""
+    loop = asyncio._get_running_loop()
+    if isinstance(loop, Loop):
+        return _hub_of(loop)
+    active = _native.active_hub()
+    if active is not None:
+        return active  # type: ignore[return-value]
+    hub = _threads.hub
+    if hub is None or hub.asyncio_loop.is_closed():
+        hub = _threads.hub = _hub_of(Loop())
+        hub.is_owner = True
+        if threading.current_thread() is threading.main_thread():
+            atexit.register(_end, weakref.ref(hub))
+    return hub
+
+
+def _hub_of(loop: Loop) -> Hub:
+    hub = _hubs.get(loop)
+    if hub is None:
+        hub = _hubs[loop] = Hub(loop)
+        if loop.is_running():
+            hub.greenlet = _root(getcurrent())
+    return hub
+
+
+def _end(reference: weakref.ref[Hub]) -> None:
+    hub = reference()
+    if hub is not None and not hub.is_away and not hub.asyncio_loop.is_closed():
+        hub.destroy()
+
+
+def is_in_green_thread() -> bool:
+    """Whether the caller may block: it is no coroutine or callback of a running loop."""
+    return asyncio._get_running_loop() is None
+
+
+def wait_for(waiter: Waiter, hub: Hub, timeout_s: float | None) -> Any:
+    """What ends the wait; `TIMED_OUT` after so many seconds."""
+    if timeout_s is None:
+        return waiter.get()
+    timer = hub.asyncio_loop.call_later(max(timeout_s, 0), waiter.wake, TIMED_OUT)
+    try:
+        return waiter.get()
+    finally:
+        timer.cancel()
+
+
+def sleep(seconds: float = 0, ref: bool = True) -> None:
+    """Let other green threads and coroutines go on, for at least so many seconds.
+
+    Raises:
+        BlockingSwitchOutError: in a coroutine, which awaits `asyncio.sleep` instead.
+    """
+    hub = get_hub()
+    if seconds <= 0:
+        hub.pause()
+        return
+    waiter = Waiter(hub)
+    timer = hub.asyncio_loop.call_later(seconds, waiter.wake)
+    try:
+        waiter.get()
+    finally:
+        timer.cancel()
+
+
+def idle(priority: int = 0) -> None:
+    """Let all that are ready go first."""
+    get_hub().pause()

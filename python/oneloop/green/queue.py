@@ -1,0 +1,378 @@
+"""Queues between green threads, coroutines and threads.
+
+`get` and `put` block in a green thread; in a coroutine they return awaitables. An item goes straight to who has waited
+longest for one; who is killed with an item in hand gives it back.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from queue import Empty, Full
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from oneloop.green.event import Event
+from oneloop.green.hub import is_in_green_thread
+from oneloop.green.line import TIMED_OUT, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+try:
+    from queue import ShutDown
+except ImportError:  # before Python 3.13
+
+    class ShutDown(Exception):  # type: ignore[no-redef]  # noqa: N818 - the standard library's name
+        """The queue was shut down."""
+
+
+__all__ = [
+    "Channel",
+    "Empty",
+    "Full",
+    "JoinableQueue",
+    "LifoQueue",
+    "PriorityQueue",
+    "Queue",
+    "ShutDown",
+    "SimpleQueue",
+]
+
+T = TypeVar("T")
+
+_SHUT: Any = object()
+
+
+class SimpleQueue(Generic[T]):
+    """A queue of at most `maxsize` items, of any number if that is None or not more than 0."""
+
+    def __init__(self, maxsize: int | None = None, items: Iterable[T] = ()) -> None:
+        self.maxsize = maxsize if maxsize is not None and maxsize > 0 else None
+        self.queue: Any = self._init(items)
+        self._getters = Line()
+        self._putters = Line()
+        self.is_shutdown = False
+
+    # Subclasses order their items in other ways.
+
+    def _init(self, items: Iterable[T]) -> Any:
+        return deque(items)
+
+    def _put(self, item: T) -> None:
+        self.queue.append(item)
+
+    def _get(self) -> T:
+        item: T = self.queue.popleft()
+        return item
+
+    def _put_back(self, item: T) -> None:
+        self.queue.appendleft(item)
+
+    def _peek(self) -> T:
+        item: T = self.queue[0]
+        return item
+
+    # -- how full it is ------------------------------------------------------------------------------
+
+    def qsize(self) -> int:
+        """How many items there are."""
+        return len(self.queue)
+
+    __len__ = qsize
+
+    def __bool__(self) -> bool:
+        return True
+
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return not self.queue
+
+    def full(self) -> bool:
+        """Whether there is no room for another."""
+        return self.maxsize is not None and len(self.queue) >= self.maxsize
+
+    # -- putting -------------------------------------------------------------------------------------
+
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:
+        """Put an item in, waiting for room for at most so many seconds. In a coroutine, if blocking: an awaitable.
+
+        Raises:
+            Full: there is no room, and `block` is false or the time is up.
+            ShutDown: the queue was shut down.
+        """
+        if block and not is_in_green_thread():
+            return self._placed(item, timeout)
+        if self._put_at_once(item):
+            return None
+        if not block:
+            raise Full
+        while True:
+            woken = self._putters.wait(timeout, self._room_given_back)
+            if woken is TIMED_OUT:
+                raise Full
+            if self._put_at_once(item):
+                return None
+
+    async def _placed(self, item: T, timeout: float | None) -> None:
+        while not self._put_at_once(item):
+            if await self._putters.waited(timeout, self._room_given_back) is TIMED_OUT:
+                raise Full
+
+    def _put_at_once(self, item: T) -> bool:
+        if self.is_shutdown:
+            raise ShutDown
+        if not self.queue and self._getters.wake(item):
+            self._has_put()
+            return True
+        if self.full():
+            return False
+        self._put(item)
+        self._has_put()
+        return True
+
+    def _has_put(self) -> None:
+        """An item has come."""
+
+    def _room_given_back(self, _: Any) -> None:
+        self._putters.wake()
+
+    def put_nowait(self, item: T) -> None:
+        """Put an item in at once. As `put(item, block=False)`."""
+        self.put(item, block=False)
+
+    # -- getting -------------------------------------------------------------------------------------
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """An item, waited for for at most so many seconds. In a coroutine, if blocking: an awaitable of it.
+
+        Raises:
+            Empty: there is none, and `block` is false or the time is up.
+            ShutDown: the queue was shut down, and is empty.
+        """
+        if block and not is_in_green_thread():
+            return self._gotten(timeout)
+        if self.queue:
+            return self._get_at_once()
+        self._check_shut()
+        if not block:
+            raise Empty
+        return self._given(self._getters.wait(timeout, self._item_given_back))
+
+    async def _gotten(self, timeout: float | None) -> T:
+        if self.queue:
+            return self._get_at_once()
+        self._check_shut()
+        return self._given(await self._getters.waited(timeout, self._item_given_back))
+
+    def _get_at_once(self) -> T:
+        item = self._get()
+        if self.maxsize is not None:
+            self._putters.wake()
+        return item
+
+    def _check_shut(self) -> None:
+        if self.is_shutdown:
+            raise ShutDown
+
+    def _given(self, item: Any) -> T:
+        if item is TIMED_OUT:
+            raise Empty
+        if item is _SHUT:
+            raise ShutDown
+        given: T = item
+        return given
+
+    def _item_given_back(self, item: Any) -> None:
+        """Who has got it was killed before it could go on."""
+        if item is not _SHUT and not self._getters.wake(item):
+            self._put_back(item)
+
+    def get_nowait(self) -> T:
+        """An item, at once. As `get(block=False)`."""
+        item: T = self.get(block=False)
+        return item
+
+    def peek(self, block: bool = True, timeout: float | None = None) -> T:
+        """The next item, which stays. As `get`."""
+        if not self.queue:
+            item: T = self.get(block, timeout)
+            self._item_given_back(item)
+            return item
+        return self._peek()
+
+    def peek_nowait(self) -> T:
+        """The next item, which stays, at once."""
+        return self.peek(block=False)
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def shutdown(self, immediate: bool = False) -> None:
+        """Take no more items; with `immediate`, drop those that there are. Who waits gets ShutDown. Any thread."""
+        self.is_shutdown = True
+        if immediate:
+            self._drop_all()
+        self._getters.wake_all(_SHUT)
+        self._putters.wake_all()
+
+    def _drop_all(self) -> None:
+        self.queue.clear()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        item = self.get()
+        if item is StopIteration:
+            raise StopIteration
+        got: T = item
+        return got
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} at {hex(id(self))} maxsize={self.maxsize} items={len(self.queue)} "
+            f"getters={len(self._getters)} putters={len(self._putters)}>"
+        )
+
+
+class Queue(SimpleQueue[T]):
+    """A queue that also counts the items whose work is not done; see `queue.Queue`."""
+
+    def __init__(
+        self, maxsize: int | None = None, items: Iterable[T] = (), unfinished_tasks: int | None = None
+    ) -> None:
+        super().__init__(maxsize, items)
+        self.unfinished_tasks = len(self.queue) if unfinished_tasks is None else unfinished_tasks
+        self._is_finished = Event()
+        if self.unfinished_tasks == 0:
+            self._is_finished.set()
+
+    def _has_put(self) -> None:
+        self.unfinished_tasks += 1
+        self._is_finished.clear()
+
+    def task_done(self) -> None:
+        """The work of an item is done.
+
+        Raises:
+            ValueError: called more often than there were items.
+        """
+        self._tasks_done(1)
+
+    def _tasks_done(self, count: int) -> None:
+        if self.unfinished_tasks < count:
+            raise ValueError("task_done() called too many times")
+        self.unfinished_tasks -= count
+        if self.unfinished_tasks == 0:
+            self._is_finished.set()
+
+    def join(self, timeout: float | None = None) -> Any:
+        """Wait until the work of all items is done: whether it is. In a coroutine: an awaitable of that."""
+        return self._is_finished.wait(timeout)
+
+    def _drop_all(self) -> None:
+        dropped = len(self.queue)
+        super()._drop_all()
+        self._tasks_done(min(dropped, self.unfinished_tasks))
+
+
+JoinableQueue = Queue
+
+
+class LifoQueue(Queue[T]):
+    """A queue whose newest item is the first to leave."""
+
+    def _init(self, items: Iterable[T]) -> list[T]:
+        return list(items)
+
+    def _get(self) -> T:
+        item: T = self.queue.pop()
+        return item
+
+    def _put_back(self, item: T) -> None:
+        self.queue.append(item)
+
+    def _peek(self) -> T:
+        item: T = self.queue[-1]
+        return item
+
+
+class PriorityQueue(Queue[T]):
+    """A queue whose smallest item is the first to leave."""
+
+    def _init(self, items: Iterable[T]) -> list[T]:
+        heap: list[Any] = list(items)
+        heapq.heapify(heap)
+        return heap
+
+    def _put(self, item: T) -> None:
+        heapq.heappush(self.queue, item)
+
+    _put_back = _put
+
+    def _get(self) -> T:
+        item: T = heapq.heappop(self.queue)
+        return item
+
+
+class Channel(SimpleQueue[T]):
+    """A queue without room: who puts waits until somebody gets."""
+
+    def __init__(self, maxsize: int = 1) -> None:
+        if maxsize != 1:
+            raise ValueError("a channel has no other size than 1")
+        super().__init__()
+        self._offers: deque[list[Any]] = deque()
+
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:
+        """Hand an item over, waiting for who takes it for at most so many seconds. As `Queue.put`."""
+        if block and not is_in_green_thread():
+            return self._placed(item, timeout)
+        if self._put_at_once(item):
+            return None
+        if not block:
+            raise Full
+        offer = self._offer(item)
+        try:
+            if self._putters.wait(timeout) is TIMED_OUT and offer in self._offers:
+                raise Full
+        finally:
+            self._withdraw(offer)
+        return None
+
+    async def _placed(self, item: T, timeout: float | None) -> None:
+        if self._put_at_once(item):
+            return
+        offer = self._offer(item)
+        try:
+            if await self._putters.waited(timeout) is TIMED_OUT and offer in self._offers:
+                raise Full
+        finally:
+            self._withdraw(offer)
+
+    def _put_at_once(self, item: T) -> bool:
+        self._check_shut()
+        return self._getters.wake(item)
+
+    def _offer(self, item: T) -> list[Any]:
+        offer = [item]
+        self._offers.append(offer)
+        self.queue.append(item)
+        return offer
+
+    def _withdraw(self, offer: list[Any]) -> None:
+        for index, other in enumerate(self._offers):
+            if other is offer:
+                del self._offers[index]
+                del self.queue[index]
+                return
+
+    def _get_at_once(self) -> T:
+        self._offers.popleft()
+        item = self._get()
+        self._putters.wake()
+        return item
+
+    def _put_back(self, item: T) -> None:
+        # Nobody waits with it any more: it is the next one's.
+        self._offers.appendleft([item])
+        super()._put_back(item)
