@@ -14,7 +14,7 @@ import ssl
 import sys
 import weakref
 from asyncio import base_events, constants, events, protocols, sslproto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop import _native, daemons
 from oneloop.debug import DebugMixin
@@ -28,8 +28,10 @@ from oneloop.transports import send_gathered
 from oneloop.unix import UnixMixin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from contextvars import Context
+
+T = TypeVar("T")
 
 # A server that ran out of descriptors rests this long (asyncio's own delay, in seconds).
 ACCEPT_RETRY_DELAY_S = constants.ACCEPT_RETRY_DELAY
@@ -139,6 +141,26 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self._clear()
         super().close()
         self._close_poller()
+
+    def run_green(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, T]:
+        """Call a function in a green thread beside this loop's coroutines; an awaitable of what it returns.
+
+        The function may use what blocks in `oneloop.green`, and has a copy of the caller's context. A cancellation
+        raises CancelledError where it waits, and waits for its end.
+
+        Raises:
+            ImportError: the greenlet package is missing.
+            BaseException: what the function raises.
+        """
+        from oneloop.green.bridge import run_green
+
+        return run_green(function, *args, **kwargs)
+
+    def _nothing_to_wait_for(self) -> None:
+        """Called natively, on a hub's own loop."""
+        from oneloop.green.hub import get_hub
+
+        get_hub().refuse_to_sleep()
 
     def statistics(self) -> Statistics:
         """What the loop has done since it was made; cheap, always on."""

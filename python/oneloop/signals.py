@@ -45,6 +45,7 @@ class SignalMixin:
             self._ssock.setblocking(False)
             self._csock.setblocking(False)
             self._add_reader(self._ssock.fileno(), self._read_signals)
+            self._note_signal_fd(self._ssock.fileno())
         csock: socket.socket = self._csock
         return csock
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import itertools
+import mmap
 import os
 import stat
 import sys
@@ -19,7 +20,7 @@ import threading
 import time
 from typing import Any
 
-from tests.file.slow_filesystem import CANNOT_MOUNT, MNT_DETACH
+from tests.file.slow_filesystem import CANNOT_MOUNT, HELD_S, MNT_DETACH
 
 # libfuse2, which would be taken first, cannot be told not to keep attributes in the same way.
 os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
@@ -42,22 +43,52 @@ class Node:
 
 
 class MemoryFilesystem(mfusepy.Operations):
-    """One folder of files. Every call that the kernel makes waits for `delay_s` first."""
+    """One folder of files. Every call of the kernel's waits for `delay_s` first, and for a tick of the tests' loop."""
 
     use_ns = True
 
-    def __init__(self) -> None:
+    def __init__(self, ticks: mmap.mmap) -> None:
         self.delay_s = 0.0
+        # Since the last order.
+        self.calls = 0
+        self.held = 0
+        self.under_way = 0
+        self._ticks = ticks
+        self._counts = threading.Lock()
         self._numbers = itertools.count(1)
         self._files = {"/": Node(next(self._numbers), stat.S_IFDIR | 0o755)}
 
     def _node(self, path: str) -> Node:
         """Waits as every call does, and finds the file."""
-        time.sleep(self.delay_s)
+        if self.delay_s:
+            self._take_time()
         try:
             return self._files[path]
         except KeyError:
             raise mfusepy.FuseOSError(errno.ENOENT) from None
+
+    def _take_time(self) -> None:
+        with self._counts:
+            self.calls += 1
+            self.under_way += 1
+        before = self._ticks[:]
+        end_s = time.monotonic() + self.delay_s
+        while time.monotonic() < end_s and self.delay_s:
+            time.sleep(0.001)
+        # A loop that waits for this call has no tick until it ends.
+        limit_s = time.monotonic() + HELD_S
+        while self._ticks[:] == before and self.delay_s and time.monotonic() < limit_s:
+            time.sleep(0.001)
+        with self._counts:
+            self.under_way -= 1
+            self.held += time.monotonic() >= limit_s
+
+    def tell(self) -> str:
+        """Counts since the last order, and how many calls are under way."""
+        with self._counts:
+            told = f"{self.calls} {self.held} {self.under_way}"
+            self.calls = self.held = 0
+        return told
 
     # -- of names ----------------------------------------------------------------------------------
 
@@ -163,16 +194,18 @@ class MemoryFilesystem(mfusepy.Operations):
 def obey(filesystem: MemoryFilesystem, folder: str) -> None:
     """Follow standard input. At its end the tests are over, however they ended: unmount and exit."""
     for line in sys.stdin:
+        told = filesystem.tell()
         filesystem.delay_s = float(line)
-        print("understood", flush=True)
+        print(told, flush=True)
     # Calls that are under way end with an error.
     ctypes.CDLL(None).umount2(os.fsencode(folder), MNT_DETACH)
     os._exit(0)
 
 
 def main() -> None:
-    folder = sys.argv[1]
-    filesystem = MemoryFilesystem()
+    folder, ticks = sys.argv[1:]
+    with open(ticks, "r+b") as file:
+        filesystem = MemoryFilesystem(mmap.mmap(file.fileno(), 0))
     threading.Thread(target=obey, args=(filesystem, folder), daemon=True).start()
     try:
         # Zero: the kernel asks each time.

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import select
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-DELAY_S = 0.2
+DELAY_S = 0.1
+# A call that the loop waits for lasts so much longer: until then, a tick of the loop ends it.
+HELD_S = 4.0
 # For the server to mount, and to follow an order.
 LIMIT_S = 20.0
 CANNOT_MOUNT = 77
@@ -27,27 +31,49 @@ MNT_DETACH = 2
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@dataclass
+class Calls:
+    """What became of the calls inside of `slow()`; filled in at its end."""
+
+    made: int = 0
+    held: int = 0
+    """Of those, during which the loop had no tick."""
+    under_way: int = 0
+    """At the end."""
+
+
 class SlowFilesystem:
     """A mounted folder. Calls take time only inside of `slow()`."""
 
-    def __init__(self, folder: Path, server: subprocess.Popen[str]) -> None:
+    def __init__(self, folder: Path, server: subprocess.Popen[str], ticks: mmap.mmap) -> None:
         self.folder = folder
         self._server = server
+        self._ticks = ticks
+
+    def tick(self) -> None:
+        """The loop goes on."""
+        self._ticks[:] = (int.from_bytes(self._ticks[:], "little") + 1).to_bytes(len(self._ticks), "little")
 
     @contextlib.contextmanager
-    def slow(self) -> Iterator[None]:
-        """Each call that the kernel makes takes `DELAY_S`: a lookup, a getattr, an open, a read, a flush, ..."""
-        self._order(DELAY_S)
-        try:
-            yield
-        finally:
-            self._order(0)
+    def slow(self, delay_s: float = DELAY_S) -> Iterator[Calls]:
+        """Each call that the kernel makes takes so long: a lookup, a getattr, an open, a read, a flush, ...
 
-    def _order(self, delay_s: float) -> None:
+        They end with the block.
+        """
+        calls = Calls()
+        self._order(delay_s)
+        try:
+            yield calls
+        finally:
+            calls.made, calls.held, calls.under_way = self._order(0)
+
+    def _order(self, delay_s: float) -> list[int]:
         assert self._server.stdin is not None
         self._server.stdin.write(f"{delay_s}\n")
         self._server.stdin.flush()
-        assert _answer(self._server), f"the server of {self.folder} has ended"
+        answer = _answer(self._server)
+        assert answer, f"the server of {self.folder} has ended"
+        return [int(count) for count in answer.split()]
 
 
 def _answer(server: subprocess.Popen[str]) -> str:
@@ -70,7 +96,9 @@ def _unmount(folder: Path) -> None:
 @contextlib.contextmanager
 def mounted(folder: Path) -> Iterator[SlowFilesystem]:
     """Mount on an empty folder; skips the test, with the reason, where that is impossible."""
-    command = [sys.executable, "-m", "tests.file.memory_filesystem", str(folder)]
+    ticks_path = folder.parent / f"{folder.name}.ticks"
+    ticks_path.write_bytes(bytes(8))
+    command = [sys.executable, "-m", "tests.file.memory_filesystem", str(folder), str(ticks_path)]
     with (folder.parent / f"{folder.name}.log").open("w+") as log:
         # A session of its own: Ctrl-C is for the tests, which end it.
         server = subprocess.Popen(
@@ -90,7 +118,8 @@ def mounted(folder: Path) -> Iterator[SlowFilesystem]:
                 if status == CANNOT_MOUNT:
                     pytest.skip(f"no FUSE filesystem can be mounted here: {said.splitlines()[-1]}")
                 pytest.fail(f"the filesystem's server ended with status {status}:\n{said}")
-            yield SlowFilesystem(folder, server)
+            with ticks_path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as ticks:
+                yield SlowFilesystem(folder, server, ticks)
         finally:
             # What still waits for the server gets an error now.
             server.kill()

@@ -1,7 +1,7 @@
-"""A slow filesystem, as of a network, does not hold the loop: each call to it takes `DELAY_S`, the loop's ticks do not.
+"""A slow filesystem, as of a network, does not hold the loop: each call to it takes `DELAY_S`, and then until a tick.
 
-The bound is half of one call. What runs on the loop is late by a whole call at least, so that a loaded machine and a
-blocked loop are told apart.
+A call that the loop itself makes, or waits for, sees no tick: after `HELD_S` the filesystem ends it, and tells of it.
+So a loaded machine and a loop that is held are told apart.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from oneloop import files
 from tests import descriptors
-from tests.file.slow_filesystem import DELAY_S, SlowFilesystem
+from tests.file.slow_filesystem import DELAY_S, Calls, SlowFilesystem
 
 pytestmark = [
     pytest.mark.usefixtures("loop"),
@@ -25,7 +25,6 @@ pytestmark = [
 ]
 
 TICK_S = 0.005
-BOUND_S = DELAY_S / 2
 TEXT = "".join(f"line {number}\n" for number in range(2000))
 CONTENT = TEXT.encode()
 
@@ -34,43 +33,35 @@ UseOfFile = Callable[[files.BinaryFile], Coroutine[Any, Any, object]]
 
 
 class Ticker:
-    """Ticks while its block runs; `worst_s` is the latest tick, `elapsed_s` how long the block took."""
+    """Ticks while its block runs; each slow call waits for a tick."""
 
-    def __init__(self) -> None:
-        self.worst_s = self.elapsed_s = 0.0
+    def __init__(self, filesystem: SlowFilesystem) -> None:
+        self._filesystem = filesystem
 
     async def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            due_s = loop.time() + TICK_S
-            try:
-                await asyncio.sleep(TICK_S)
-            finally:
-                # The last one is ended early, but counts if it was late.
-                self.worst_s = max(self.worst_s, loop.time() - due_s)
+            self._filesystem.tick()
+            await asyncio.sleep(TICK_S)
 
-    async def __aenter__(self) -> Self:
-        self._began_s = asyncio.get_running_loop().time()
+    async def __aenter__(self) -> None:
         self._ticking = asyncio.ensure_future(self._tick())
-        await asyncio.sleep(0)
-        return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        self.elapsed_s = asyncio.get_running_loop().time() - self._began_s
         self._ticking.cancel()
         await asyncio.wait([self._ticking])
 
-    def check(self) -> None:
-        assert self.worst_s < BOUND_S, f"the loop was held for {self.worst_s:.3f} s; a call takes {DELAY_S} s"
+
+def check(calls: Calls) -> None:
+    assert calls.made > 0, "no slow call was made"
+    assert calls.held == 0, f"the loop was held during {calls.held} of {calls.made} calls"
 
 
 async def watched(filesystem: SlowFilesystem, using: Awaitable[object]) -> object:
     """Await on the slow filesystem; the loop may not be held meanwhile, and at least one slow call must be made."""
-    with filesystem.slow():
-        async with Ticker() as ticker:
+    with filesystem.slow() as calls:
+        async with Ticker(filesystem):
             result = await using
-    ticker.check()
-    assert ticker.elapsed_s > DELAY_S * 0.9, "no slow call was made"
+    check(calls)
     return result
 
 
@@ -82,6 +73,15 @@ def path(slow_filesystem: SlowFilesystem) -> Path:
     path = slow_filesystem.folder / "file"
     path.write_bytes(CONTENT)
     return path
+
+
+async def test_a_loop_that_is_held_is_told_of(slow_filesystem: SlowFilesystem, path: Path) -> None:
+    with slow_filesystem.slow() as calls:
+        async with Ticker(slow_filesystem):
+            await asyncio.sleep(0)
+            path.stat()
+    with pytest.raises(AssertionError, match="the loop was held during"):
+        check(calls)
 
 
 # -- functions and whole files -----------------------------------------------------------------------
@@ -195,12 +195,11 @@ async def test_more_than_one_call_reads_at_once(slow_filesystem: SlowFilesystem,
 
 
 async def test_a_timeout_is_kept(slow_filesystem: SlowFilesystem, path: Path) -> None:
-    with slow_filesystem.slow():
-        async with Ticker() as ticker:
+    with slow_filesystem.slow(delay_s=30) as calls:
+        async with Ticker(slow_filesystem):
             with pytest.raises(TimeoutError):
-                await files.stat(path, timeout=DELAY_S / 3)
-        ticker.check()
-        assert ticker.elapsed_s < DELAY_S * 0.9
+                await files.stat(path, timeout=DELAY_S)
+    assert (calls.made, calls.under_way) == (1, 1)
 
 
 # -- open files ----------------------------------------------------------------------------------------
@@ -251,43 +250,43 @@ async def closed_late(path: Path) -> None:
 @pytest.mark.parametrize("mode", ["rb", "r+b", "r"])
 async def test_a_file_that_is_left_open(slow_filesystem: SlowFilesystem, path: Path, mode: str) -> None:
     file: object = await files.open(path, mode)
-    with slow_filesystem.slow():
-        async with Ticker() as ticker:
+    with slow_filesystem.slow() as calls:
+        async with Ticker(slow_filesystem):
             left = weakref.ref(file)
             with pytest.warns(ResourceWarning, match="unclosed"):
                 del file
             assert left() is None
             await closed_late(path)
-        ticker.check()
+    check(calls)
 
 
-@pytest.mark.parametrize("calls", [0.5, 1.5, 2.5])
-async def test_an_opening_that_is_cancelled(slow_filesystem: SlowFilesystem, path: Path, calls: float) -> None:
+@pytest.mark.parametrize("after_calls", [0.5, 1.5, 2.5])
+async def test_an_opening_that_is_cancelled(slow_filesystem: SlowFilesystem, path: Path, after_calls: float) -> None:
     """In its first call, in its second, and in what follows: its late close holds nobody."""
 
     async def opened() -> files.BinaryFile:
         return await files.open(path, "rb")
 
-    with slow_filesystem.slow():
-        async with Ticker() as ticker:
+    with slow_filesystem.slow() as calls:
+        async with Ticker(slow_filesystem):
             opening = asyncio.ensure_future(opened())
-            await asyncio.wait([opening], timeout=calls * DELAY_S)
+            await asyncio.wait([opening], timeout=after_calls * DELAY_S)
             if not opening.cancel():
                 await (await opening).close()
             await asyncio.wait([opening])
             # The opening ends after so long at most, and its close after one call more.
             await asyncio.sleep(3 * DELAY_S)
             await closed_late(path)
-        ticker.check()
+    check(calls)
 
 
 async def test_a_reading_that_is_cancelled(slow_filesystem: SlowFilesystem, path: Path) -> None:
-    with slow_filesystem.slow():
-        async with Ticker() as ticker:
+    with slow_filesystem.slow() as calls:
+        async with Ticker(slow_filesystem):
             reading = asyncio.ensure_future(files.read_file(path))
             await asyncio.wait([reading], timeout=2.5 * DELAY_S)
             reading.cancel()
             await asyncio.wait([reading])
             await asyncio.sleep(3 * DELAY_S)
             await closed_late(path)
-        ticker.check()
+    check(calls)

@@ -50,6 +50,7 @@ imports! {
     fsdecode = "os", "fsdecode";
     fstat = "os", "fstat";
     set_blocking = "os", "set_blocking";
+    get_hub = "oneloop.green.hub", "get_hub";
     set_running_loop = "asyncio.events", "_set_running_loop";
 }
 

@@ -51,7 +51,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ffi::utf8::join_bytes, module)?)?;
     aio::add_classes(module)?;
     green::add_classes(module)?;
-    module.add_function(wrap_pyfunction!(green::active_hub, module)?)?;
     transport::add_methods(module.py())?;
     event_loop::add_methods(module.py())
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import gc
 import sys
 import threading
 import traceback
@@ -175,13 +176,18 @@ class Hub(_native.HubCore):
             "Call it in a green thread, await loop.run_green(function), or await what the object has for coroutines"
         )
 
-    def _nothing_to_wait_for(self) -> None:
-        """The loop would sleep for ever. Called natively.
+    def refuse_to_sleep(self) -> None:
+        """The loop would sleep for ever: who waits is told, and for what.
 
         Raises:
-            LoopExit: in the main greenlet, which waits.
+            LoopExit: it leaves the loop, and is raised in the main greenlet, which waits as well.
         """
-        raise LoopExit(f"this operation would block forever: nothing is left that could wake it\n{self!r}")
+        waiting = [f"  {greenlet!r} in {_place(greenlet)}" for greenlet in _parked(self)]
+        told = "\n".join(waiting) or "  no green thread"
+        raise LoopExit(
+            "this operation would block forever: no timer, descriptor or thread is left that could wake what waits:\n"
+            f"{told}"
+        )
 
 
 def _described(context: object) -> str:
@@ -189,6 +195,21 @@ def _described(context: object) -> str:
         return str(context)
     except Exception:  # noqa: BLE001 - a report must not fail for a broken repr
         return object.__repr__(context)
+
+
+def _parked(hub: Hub) -> list[RawGreenlet]:
+    """The greenlets of the thread that wait."""
+    known = (one for one in gc.get_objects() if isinstance(one, RawGreenlet))
+    return [one for one in known if one.gr_frame is not None and one is not hub.greenlet and not one.dead]
+
+
+def _place(greenlet: RawGreenlet) -> str:
+    """Where a parked greenlet was called from last, outside of this package."""
+    frame: Any = greenlet.gr_frame
+    called = frame
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oneloop."):
+        called, frame = frame, frame.f_back
+    return f"{called.f_code.co_qualname}(), {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _root(greenlet: RawGreenlet) -> RawGreenlet:
@@ -209,6 +230,7 @@ def get_hub() -> Hub:
     if hub is None or hub.asyncio_loop.is_closed():
         hub = _threads.hub = _hub_of(Loop())
         hub.is_owner = True
+        hub.asyncio_loop._serve_green_threads_only()
         if threading.current_thread() is threading.main_thread():
             atexit.register(_end, weakref.ref(hub))
     return hub

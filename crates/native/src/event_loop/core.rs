@@ -17,7 +17,7 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// Native base class of `oneloop.Loop`: not to be used by itself.
 #[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
@@ -65,6 +65,10 @@ pub struct LoopCore {
     pub(super) has_sent: AtomicBool,
     /// The loop's thread is in a wait that may sleep. Any thread may ask.
     pub(super) asleep: AtomicBool,
+    /// Nobody but green threads uses the loop: where nothing is left that could wake them, it does not sleep for ever.
+    pub(super) has_only_green: AtomicBool,
+    /// What signals arrive through; -1 before its first use.
+    pub(super) signal_fd: AtomicI32,
 }
 
 impl LoopCore {
@@ -253,6 +257,8 @@ impl LoopCore {
             event_tick: AtomicU64::new(0),
             has_sent: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
+            has_only_green: AtomicBool::new(false),
+            signal_fd: AtomicI32::new(-1),
         })
     }
 
@@ -280,6 +286,16 @@ impl LoopCore {
 
     fn is_closed(&self) -> bool {
         self.is_closed_now()
+    }
+
+    /// The loop is a hub's own: instead of sleeping for ever it calls `_nothing_to_wait_for()`.
+    fn _serve_green_threads_only(&self) {
+        self.has_only_green.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the descriptor that signals arrive through.
+    fn _note_signal_fd(&self, fd: i32) {
+        self.signal_fd.store(fd, Ordering::Relaxed);
     }
 
     fn get_debug(&self) -> bool {

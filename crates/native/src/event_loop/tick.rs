@@ -53,6 +53,16 @@ impl LoopCore {
         deadline.map(|deadline| deadline.saturating_sub(self.now_ns(py)))
     }
 
+    /// Nothing is ready or will be: no timer, no descriptor, no other thread that might call.
+    fn would_sleep_for_ever(&self, py: Python<'_>) -> bool {
+        self.timeout_ns(py).is_none()
+            && self.sources.with(py, |sources| {
+                let signals = usize::try_from(self.signal_fd.load(Ordering::Relaxed));
+                sources.iter().enumerate().all(|(fd, source)| source.is_none() || Ok(fd) == signals)
+            })
+            && is_only_thread(py)
+    }
+
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
         let idle = self.ready.with(py, |ready| ready.is_empty());
         let more = idle && self.sweep_when_idle(py)?;
@@ -156,6 +166,9 @@ impl LoopCore {
                 .with_poller(py, |poller| poller.has_pending())
                 .map_err(|e| errors::os_error("epoll_wait", &e))?;
             if !pending {
+                if self.has_only_green.load(Ordering::Relaxed) && self.would_sleep_for_ever(py) {
+                    owner.call_method0(intern!(py, "_nothing_to_wait_for"))?;
+                }
                 self.poll(py)?;
             }
             burst.ticks_left = BURST_TICKS;

@@ -19,8 +19,8 @@ thread_local! {
 
 /// The hub whose green threads run in this thread now; None if none do.
 #[pyfunction]
-pub fn active_hub(py: Python<'_>) -> Option<Py<HubCore>> {
-    ACTIVE.with_borrow(|hub| hub.as_ref().map(|hub| hub.clone_ref(py)))
+pub fn active_hub(py: Python<'_>) -> Option<Bound<'_, HubCore>> {
+    ACTIVE.with_borrow(|hub| hub.as_ref().map(|hub| hub.bind(py).clone()))
 }
 
 /// A loop's way to green threads and back; base class of `oneloop.green.hub.Hub`.
@@ -34,6 +34,18 @@ pub struct HubCore {
 }
 
 impl HubCore {
+    /// That of the green thread that calls, or of the thread.
+    pub fn here(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        match active_hub(py).filter(|hub| hub.get().is_away.get(py)) {
+            Some(hub) => Ok(hub),
+            None => Ok(imports::get_hub(py)?.call0()?.cast_into()?),
+        }
+    }
+
+    pub fn owner<'py>(&self, py: Python<'py>) -> &Bound<'py, LoopCore> {
+        self.owner.bind(py)
+    }
+
     fn hub_greenlet(slf: &Bound<'_, Self>) -> Option<Object> {
         let py = slf.py();
         slf.get().greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.clone_ref(py)))

@@ -1,14 +1,16 @@
 //! Green threads: greenlets that the loop's tick resumes, and that switch to one another when they wait.
 
 mod hub;
+mod io;
 mod waiter;
 
-pub use hub::{HubCore, active_hub};
+pub use hub::HubCore;
 pub use waiter::Waiter;
 
 use pyo3::prelude::*;
 
 pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HubCore>()?;
-    module.add_class::<Waiter>()
+    module.add_class::<Waiter>()?;
+    io::add_functions(module)
 }

@@ -258,6 +258,12 @@ impl Waiter {
     }
 }
 
+/// As `Waiter.wake()`, for those that know objects alone.
+pub fn wake(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    Waiter::resume_soon(object.cast::<Waiter>()?);
+    Ok(())
+}
+
 /// The loop's turn for a green thread.
 pub fn run(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let waiter = object.cast::<Waiter>()?;

@@ -8,8 +8,9 @@ mod socket_file;
 mod waiters;
 mod watch;
 
-pub use operation::SockOperation;
+pub use operation::{SockOperation, receive};
 pub use socket_file::remove_socket_file;
+pub use watch::Watch;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {

@@ -99,18 +99,10 @@ impl SockOperation {
             Work::ReceiveInto(view) if view.len() == 0 => {
                 Ok(Ok(Attempt::Finished(0.into_bound_py_any(py)?)))
             }
-            Work::Receive { capacity } => {
-                let received = if *capacity > SHARED_MAX {
-                    memory::keep_large_blocks();
-                    bytes::filled(py, *capacity, &mut [], |room, _| socket::recv(fd, room))?
-                } else {
-                    receive_shared(py, self.owner.get(), fd, *capacity)
-                };
-                Ok(match received {
-                    Ok(data) => Ok(Attempt::Finished(data.into_any())),
-                    Err(e) => blocked_or(e, Side::Read),
-                })
-            }
+            Work::Receive { capacity } => Ok(match receive(py, self.owner.get(), fd, *capacity)? {
+                Ok(data) => Ok(Attempt::Finished(data.into_any())),
+                Err(e) => blocked_or(e, Side::Read),
+            }),
             Work::ReceiveInto(view) => Ok(match socket::recv(fd, view.as_mut_slice(py)) {
                 Ok(len) => Ok(Attempt::Finished(len.into_bound_py_any(py)?)),
                 Err(e) => blocked_or(e, Side::Read),
@@ -197,6 +189,20 @@ fn writable(buf: &Bound<'_, PyAny>) -> PyResult<View> {
 
 /// Receives up to this length share the loop's buffer and are cut to size by copying.
 const SHARED_MAX: usize = 64 * 1024;
+
+/// What there is to receive, up to so many bytes.
+pub fn receive<'py>(
+    py: Python<'py>,
+    owner: &LoopCore,
+    fd: i32,
+    capacity: usize,
+) -> PyResult<io::Result<Bound<'py, PyBytes>>> {
+    if capacity > SHARED_MAX {
+        memory::keep_large_blocks();
+        return bytes::filled(py, capacity, &mut [], |room, _| socket::recv(fd, room));
+    }
+    Ok(receive_shared(py, owner, fd, capacity))
+}
 
 fn receive_shared<'py>(
     py: Python<'py>,

@@ -50,18 +50,34 @@ impl Identity {
     }
 }
 
+/// What tells a waiter that its descriptor may be ready.
+pub type Wake = fn(&Bound<'_, PyAny>) -> PyResult<()>;
+
+/// Somebody who waits.
+pub struct Waiting {
+    pub object: Py<PyAny>,
+    pub wake: Wake,
+}
+
+fn wake_future(future: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = future.py();
+    if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        future.call_method1(intern!(py, "set_result"), (py.None(),))?;
+    }
+    Ok(())
+}
+
 #[derive(Default)]
 pub struct Waiters {
-    /// Futures.
-    read: Vec<Py<PyAny>>,
-    write: Vec<Py<PyAny>>,
+    read: Vec<Waiting>,
+    write: Vec<Waiting>,
     socket: Option<Identity>,
     /// An operation has waited for writability: keep hearing of it until it is no longer wanted.
     wants_write: bool,
 }
 
 impl Waiters {
-    pub fn on(&mut self, side: Side) -> &mut Vec<Py<PyAny>> {
+    pub fn on(&mut self, side: Side) -> &mut Vec<Waiting> {
         match side {
             Side::Read => &mut self.read,
             Side::Write => &mut self.write,
@@ -91,7 +107,7 @@ impl Waiters {
         if let Some(Identity::Weak(weak)) = &self.socket {
             visit.call(weak)?;
         }
-        self.read.iter().chain(&self.write).try_for_each(|waiter| visit.call(waiter))
+        self.read.iter().chain(&self.write).try_for_each(|waiting| visit.call(&waiting.object))
     }
 }
 
@@ -103,6 +119,20 @@ impl Watch {
         fd: RawFd,
         side: Side,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, Self>)> {
+        let future = owner.call_method0(intern!(owner.py(), "create_future"))?;
+        let watch = Self::enlist(owner, socket, fd, side, &future, wake_future)?;
+        Ok((future, watch))
+    }
+
+    /// Has `wake(waiter)` called, once, when `socket` may be ready on `side`.
+    pub fn enlist<'py>(
+        owner: &Bound<'py, LoopCore>,
+        socket: &Bound<'py, PyAny>,
+        fd: RawFd,
+        side: Side,
+        waiter: &Bound<'py, PyAny>,
+        wake: Wake,
+    ) -> PyResult<Bound<'py, Self>> {
         let py = owner.py();
         let mut watch = Self::on(owner, fd)?;
         let known =
@@ -127,24 +157,28 @@ impl Watch {
             let old = watch.get().with(py, |s| s.waiters.socket.replace(identity));
             drop(old);
         }
-        let future = owner.call_method0(intern!(py, "create_future"))?;
-        let kept = future.clone().unbind();
+        let waiting = Waiting { object: waiter.clone().unbind(), wake };
         watch.get().with(py, |s| {
-            s.waiters.on(side).push(kept);
+            s.waiters.on(side).push(waiting);
             s.waiters.wants_write |= side == Side::Write;
         });
         if let Err(e) = Self::update(&watch, owner, fd) {
-            watch.get().forget(py, side, future.as_unbound());
+            watch.get().forget(py, side, waiter.as_unbound());
             return Err(errors::os_error("epoll_ctl", &e));
         }
-        Ok((future, watch))
+        Ok(watch)
     }
 
-    /// Forgets a waiting future.
-    pub fn forget(&self, py: Python<'_>, side: Side, future: &Py<PyAny>) {
+    /// Those who wait.
+    pub fn waiting(&self, py: Python<'_>, side: Side) -> Vec<Py<PyAny>> {
+        self.with(py, |s| s.waiters.on(side).iter().map(|w| w.object.clone_ref(py)).collect())
+    }
+
+    /// Forgets who waits.
+    pub fn forget(&self, py: Python<'_>, side: Side, waiter: &Py<PyAny>) {
         let removed = self.with(py, |s| {
             let waiters = s.waiters.on(side);
-            let index = waiters.iter().position(|waiter| waiter.is(future))?;
+            let index = waiters.iter().position(|waiting| waiting.object.is(waiter))?;
             Some(waiters.swap_remove(index))
         });
         drop(removed);

@@ -147,11 +147,8 @@ impl Watch {
             let callback = callback.map(|c| c.handle.clone_ref(py));
             (std::mem::take(s.waiters.on(side)), callback)
         });
-        for waiter in waiters {
-            let waiter = waiter.bind(py);
-            if !waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
-                waiter.call_method1(intern!(py, "set_result"), (py.None(),))?;
-            }
+        for waiting in waiters {
+            (waiting.wake)(waiting.object.bind(py))?;
         }
         if let Some(handle) = callback {
             let handle = handle.bind(py);

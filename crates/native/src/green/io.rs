@@ -1,0 +1,216 @@
+//! What green threads do with sockets: try, and wait where the kernel says EAGAIN.
+//!
+//! The descriptors are non-blocking, whatever timeout their objects tell. Memory that the kernel is given is a buffer that
+//! is held (S1), never the stack (S3).
+
+use super::hub::{HubCore, active_hub};
+use super::waiter::{self, Waiter};
+use crate::errors;
+use crate::ffi::buffer::View;
+use crate::ffi::socket_object;
+use crate::sockets::{self, Side, Watch};
+use oneloop_engine::sys::socket;
+use pyo3::exceptions::{PyTimeoutError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// When an operation's time is up. `None`: never; `Some(None)`: it does not wait at all.
+struct Patience {
+    deadline: Option<Instant>,
+    never_waits: bool,
+}
+
+impl Patience {
+    fn of(timeout_s: Option<f64>) -> PyResult<Self> {
+        let Some(timeout_s) = timeout_s else {
+            return Ok(Self { deadline: None, never_waits: false });
+        };
+        let timeout = Duration::try_from_secs_f64(timeout_s)
+            .map_err(|_| PyValueError::new_err("Timeout value out of range"))?;
+        // Longer than the clock can tell is for ever.
+        Ok(Self { deadline: Instant::now().checked_add(timeout), never_waits: timeout.is_zero() })
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Waits until a socket may be ready.
+fn wait<'py>(
+    hub: &Bound<'py, HubCore>,
+    sock: &Bound<'py, PyAny>,
+    fd: RawFd,
+    side: Side,
+    patience: &Patience,
+) -> PyResult<()> {
+    let py = hub.py();
+    HubCore::check_may_park(hub)?;
+    let owner = hub.get().owner(py);
+    let waiter = Bound::new(py, Waiter::make(hub))?;
+    let timer =
+        match patience.left() {
+            Some(left) if left.is_zero() => return Err(PyTimeoutError::new_err("timed out")),
+            Some(left) => {
+                let too_late = PyTimeoutError::new_err("timed out").into_value(py);
+                let fail = waiter.getattr(intern!(py, "fail"))?;
+                Some(owner.call_method1(
+                    intern!(py, "call_later"),
+                    (left.as_secs_f64(), fail, too_late),
+                )?)
+            }
+            None => None,
+        };
+    let watch = Watch::enlist(owner, sock, fd, side, waiter.as_any(), waiter::wake)?;
+    let waited = Waiter::get(&waiter);
+    if let Some(timer) = timer {
+        timer.call_method0(intern!(py, "cancel"))?;
+    }
+    if waited.is_err() {
+        watch.get().forget(py, side, waiter.as_any().as_unbound());
+    }
+    waited.map(drop)
+}
+
+/// Tries until it is done, waiting in between.
+fn persist<'py, T>(
+    sock: &Bound<'py, PyAny>,
+    operation: &'static str,
+    side: Side,
+    patience: &Patience,
+    mut attempt: impl FnMut(&Bound<'py, HubCore>, RawFd) -> PyResult<io::Result<T>>,
+) -> PyResult<T> {
+    let hub = HubCore::here(sock.py())?;
+    loop {
+        // Somebody may have closed it meanwhile: the number is asked for each time.
+        let fd = socket_object::fileno(sock)?;
+        match attempt(&hub, fd)? {
+            Ok(done) => return Ok(done),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => sock.py().check_signals()?,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && !patience.never_waits => {
+                wait(&hub, sock, fd, side, patience)?;
+            }
+            Err(e) => return Err(errors::os_error_on(operation, Ok(fd), &e)),
+        }
+    }
+}
+
+/// `socket.recv` of a green thread.
+#[pyfunction]
+#[pyo3(signature = (sock, capacity, timeout, /))]
+fn green_recv<'py>(
+    sock: &Bound<'py, PyAny>,
+    capacity: isize,
+    timeout: Option<f64>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let capacity = usize::try_from(capacity)
+        .map_err(|_| PyValueError::new_err("negative buffersize in recv"))?;
+    let patience = Patience::of(timeout)?;
+    persist(sock, "recv", Side::Read, &patience, |hub, fd| {
+        let received = sockets::receive(sock.py(), hub.get().owner(sock.py()).get(), fd, capacity)?;
+        Ok(received.map(Bound::into_any))
+    })
+}
+
+/// `socket.recv_into` of a green thread, into all of a buffer.
+#[pyfunction]
+#[pyo3(signature = (sock, buffer, timeout, /))]
+fn green_recv_into(
+    sock: &Bound<'_, PyAny>,
+    buffer: &Bound<'_, PyAny>,
+    timeout: Option<f64>,
+) -> PyResult<usize> {
+    let patience = Patience::of(timeout)?;
+    let mut view = View::writable(buffer)?;
+    if view.len() == 0 {
+        return Ok(0);
+    }
+    persist(sock, "recv_into", Side::Read, &patience, |_, fd| {
+        Ok(socket::recv(fd, view.as_mut_slice(sock.py())))
+    })
+}
+
+/// `socket.send` of a green thread.
+#[pyfunction]
+#[pyo3(signature = (sock, data, timeout, /))]
+fn green_send(
+    sock: &Bound<'_, PyAny>,
+    data: &Bound<'_, PyAny>,
+    timeout: Option<f64>,
+) -> PyResult<usize> {
+    let patience = Patience::of(timeout)?;
+    let view = View::of(data)?;
+    persist(sock, "send", Side::Write, &patience, |hub, fd| {
+        let sent = socket::send(fd, view.as_slice(sock.py()));
+        hub.get().owner(sock.py()).get().note_sent(sock.py(), 0);
+        Ok(sent)
+    })
+}
+
+/// `socket.sendall` of a green thread; the timeout is for all of it.
+#[pyfunction]
+#[pyo3(signature = (sock, data, timeout, /))]
+fn green_send_all(
+    sock: &Bound<'_, PyAny>,
+    data: &Bound<'_, PyAny>,
+    timeout: Option<f64>,
+) -> PyResult<()> {
+    let patience = Patience::of(timeout)?;
+    let view = View::of(data)?;
+    let mut sent = 0;
+    loop {
+        // Nothing to send is sent too: the kernel may know that the peer is gone.
+        sent += persist(sock, "sendall", Side::Write, &patience, |hub, fd| {
+            let more = socket::send(fd, &view.as_slice(sock.py())[sent..]);
+            hub.get().owner(sock.py()).get().note_sent(sock.py(), 0);
+            Ok(more)
+        })?;
+        if sent == view.len() {
+            return Ok(());
+        }
+        if patience.left().is_some_and(|left| left.is_zero()) && !patience.never_waits {
+            return Err(PyTimeoutError::new_err("timed out"));
+        }
+    }
+}
+
+/// Waits until a socket may be read from or written to.
+#[pyfunction]
+#[pyo3(signature = (sock, for_writing, timeout, /))]
+fn green_wait(sock: &Bound<'_, PyAny>, for_writing: bool, timeout: Option<f64>) -> PyResult<()> {
+    let hub = HubCore::here(sock.py())?;
+    let side = if for_writing { Side::Write } else { Side::Read };
+    wait(&hub, sock, socket_object::fileno(sock)?, side, &Patience::of(timeout)?)
+}
+
+/// Whoever waits for a socket gets an exception: it is being closed.
+#[pyfunction]
+#[pyo3(signature = (sock, error, /))]
+fn green_cancel_wait(sock: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = sock.py();
+    let hub = HubCore::here(py)?;
+    let Some(watch) = Watch::existing(hub.get().owner(py), socket_object::fileno(sock)?) else {
+        return Ok(());
+    };
+    for side in [Side::Read, Side::Write] {
+        for object in watch.get().waiting(py, side) {
+            if let Ok(waiter) = object.bind(py).cast::<Waiter>() {
+                waiter.call_method1(intern!(py, "fail"), (error,))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(active_hub, module)?)?;
+    module.add_function(wrap_pyfunction!(green_recv, module)?)?;
+    module.add_function(wrap_pyfunction!(green_recv_into, module)?)?;
+    module.add_function(wrap_pyfunction!(green_send, module)?)?;
+    module.add_function(wrap_pyfunction!(green_send_all, module)?)?;
+    module.add_function(wrap_pyfunction!(green_wait, module)?)?;
+    module.add_function(wrap_pyfunction!(green_cancel_wait, module)?)
+}
