@@ -51,6 +51,7 @@ imports! {
     fstat = "os", "fstat";
     set_blocking = "os", "set_blocking";
     get_hub = "oneloop.green.hub", "get_hub";
+    hub_destroyed = "oneloop.green.exceptions", "HubDestroyed";
     set_running_loop = "asyncio.events", "_set_running_loop";
 }
 

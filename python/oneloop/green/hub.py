@@ -104,16 +104,28 @@ class Hub(_native.HubCore):
                 self.asyncio_loop.close()
 
     def destroy(self, destroy_loop: bool = True) -> None:
-        """End the greenlet that runs the loop; with `destroy_loop`, close the loop. From outside of it only."""
-        hub = self.greenlet
-        if self.is_away or not self.is_owner:
-            raise RuntimeError("a hub cannot be destroyed by its green threads, nor that of a loop that others run")
+        """End the greenlet that runs the loop; with `destroy_loop`, close the loop. For the thread's main greenlet.
+
+        Raises:
+            RuntimeError: in another greenlet, or of the hub of a loop that the program runs itself.
+        """
+        hub, main = self.greenlet, self.main
+        if not self.is_owner or getcurrent() is not main:
+            raise RuntimeError("a hub is destroyed by its thread's main greenlet, and only one with a loop of its own")
+        waiting = [greenlet for greenlet in _parked(self) if greenlet.parent is hub]
         if hub is not None and not hub.dead and self.asyncio_loop.is_running():
             hub.throw(HubDestroyed(destroy_loop))
         elif destroy_loop:
             self.asyncio_loop.close()
         if _threads.hub is self:
             _threads.hub = None
+        for greenlet in waiting if destroy_loop else ():
+            # Nobody would ever wake it.
+            greenlet.parent = main
+            try:
+                greenlet.throw()
+            except Exception as error:  # noqa: BLE001 - it is reported
+                self.handle_error(greenlet, type(error), error, error.__traceback__)
 
     # -- callbacks -----------------------------------------------------------------------------------
 
@@ -159,9 +171,9 @@ class Hub(_native.HubCore):
         if context is not None:
             print(f"{_described(context)} failed with {kind.__name__}\n", file=sys.stderr)
 
-    def _handle_uncaught(self, context: object, error: BaseException) -> None:
-        """A greenlet has ended with an exception, which has reached the hub."""
-        self.handle_error(context, type(error), error, error.__traceback__)
+    def _handle_uncaught(self, error: BaseException) -> None:
+        """A greenlet has ended with an exception, which has reached the hub. Called natively."""
+        self.handle_error(self, type(error), error, error.__traceback__)
 
     def _parking_refused(self) -> BaseException:
         """Why a blocking call cannot be made here: the call is named, and what to do instead."""
@@ -199,8 +211,9 @@ def _described(context: object) -> str:
 
 def _parked(hub: Hub) -> list[RawGreenlet]:
     """The greenlets of the thread that wait."""
-    known = (one for one in gc.get_objects() if isinstance(one, RawGreenlet))
-    return [one for one in known if one.gr_frame is not None and one is not hub.greenlet and not one.dead]
+    known = {id(one): one for one in gc.get_objects() if isinstance(one, RawGreenlet)}
+    known[id(hub.main)] = hub.main
+    return [one for one in known.values() if one.gr_frame is not None and one is not hub.greenlet and not one.dead]
 
 
 def _place(greenlet: RawGreenlet) -> str:
@@ -247,7 +260,7 @@ def _hub_of(loop: Loop) -> Hub:
 
 def _end(reference: weakref.ref[Hub]) -> None:
     hub = reference()
-    if hub is not None and not hub.is_away and not hub.asyncio_loop.is_closed():
+    if hub is not None and not hub.asyncio_loop.is_closed():
         hub.destroy()
 
 

@@ -4,7 +4,7 @@
 use super::mount::{self, Nearness};
 use crate::sys::file;
 use crate::sys::statx::{self, Status};
-use crate::sys::transfer::{self, Transfer, read_cached, read_slice};
+use crate::sys::transfer::{Transfer, read_cached, read_slice, write_slice_at_once};
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,8 +17,6 @@ pub enum AtOnce<T> {
     Done(T),
     /// It may have to wait: an engine's work.
     WouldBlock,
-    /// Likewise, but as a rule for some microseconds only: it changes a file of a filesystem that answers at once.
-    Brief,
     /// A FIFO or a character device: opening it may wait for ever.
     Alone,
     /// Nothing is known of it: a thread is to look first.
@@ -30,6 +28,9 @@ pub const LONGEST: usize = 1 << 20;
 
 /// Freeing a file's blocks takes some 100 microseconds a GiB, or far more where it is in pieces.
 const LONG_TO_FREE: u64 = 4 << 20;
+
+/// Any close of a file that was truncated and written anew makes ext4 begin to write it to the disk (auto_da_alloc).
+const LONG_TO_FLUSH: u64 = 16 << 20;
 
 /// Flags with which openat2(2) never answers from the cache: they change something.
 const CHANGING: libc::c_int =
@@ -127,10 +128,9 @@ pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce
         Some(_) => return Ok(AtOnce::WouldBlock),
         None => return Ok(AtOnce::Unknown),
     }
-    if !status.is_file_or_folder() {
+    let Some(flags) = unchanging(flags, &status).filter(|_| status.is_file_or_folder()) else {
         return Ok(AtOnce::WouldBlock);
-    }
-    let Some(flags) = unchanging(flags, &status) else { return Ok(AtOnce::Brief) };
+    };
     // Without O_NONBLOCK somebody's lease on the file would be waited for.
     let opened = match open_cached(dir_fd, path, flags | libc::O_NONBLOCK) {
         // It has gone since it was looked at: open(2) makes it, if that was wanted, or says so.
@@ -179,15 +179,18 @@ pub fn is_near(path: &CStr) -> bool {
     matches!(open_to_look(libc::AT_FDCWD, path, true), Ok(Some(_)))
 }
 
-/// Whether closing an open file that is near takes time: the last one of a large file without a name is freed then.
+/// Whether closing an open file that is near may take time: a large one without a name is freed, a large one that somebody
+/// writes is flushed, a socket lingers (SO_LINGER), a device is flushed.
 pub fn is_long_to_close(fd: RawFd) -> bool {
     // What is wrong with the number, close(2) says.
     statx::at_hand(fd).is_ok_and(|status| {
-        status.is_regular() && status.links == 0 && status.allocated_bytes >= LONG_TO_FREE
+        let longest = if status.links == 0 { LONG_TO_FREE } else { LONG_TO_FLUSH };
+        let is_large = status.is_regular() && status.allocated_bytes >= longest;
+        is_large || status.is_socket() || status.is_block_device()
     })
 }
 
-/// Whether an open file is memory: its filesystem cannot say that it would wait (EOPNOTSUPP), because it never does.
+/// Whether an open file is memory, whose filesystem cannot say whether a read would wait (EOPNOTSUPP).
 #[cold]
 fn is_memory(fd: RawFd) -> bool {
     let status = statx::at_hand(fd);
@@ -219,14 +222,7 @@ fn is_unsupported(result: &io::Result<usize>) -> bool {
     matches!(result, Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP))
 }
 
-fn written_at_once(
-    fd: RawFd,
-    mut written: io::Result<usize>,
-    plainly: impl FnOnce() -> io::Result<usize>,
-) -> io::Result<AtOnce<usize>> {
-    if is_unsupported(&written) && is_memory(fd) {
-        written = plainly();
-    }
+fn written_at_once(written: io::Result<usize>) -> io::Result<AtOnce<usize>> {
     match written {
         Ok(n) => Ok(AtOnce::Done(n)),
         Err(e) => match e.raw_os_error() {
@@ -237,13 +233,13 @@ fn written_at_once(
     }
 }
 
-/// Writes into the page cache if that needs no waiting: xfs and btrfs can say so (RWF_NOWAIT), tmpfs need not, ext4 cannot.
+/// Writes into the page cache if that needs no waiting (RWF_NOWAIT): xfs and btrfs can say so, ext4 and tmpfs cannot. On
+/// tmpfs too a write waits for whoever else writes the file.
 pub fn write(transfer: &Transfer) -> io::Result<AtOnce<usize>> {
-    written_at_once(transfer.fd, transfer.write_at_once(), || transfer.write())
+    written_at_once(transfer.write_at_once())
 }
 
 /// The same of one slice.
 pub fn write_slice(fd: RawFd, data: &[u8], offset: i64) -> io::Result<AtOnce<usize>> {
-    let written = transfer::write_slice_at_once(fd, data, offset);
-    written_at_once(fd, written, || transfer::write_slice(fd, data, offset))
+    written_at_once(write_slice_at_once(fd, data, offset))
 }

@@ -43,14 +43,13 @@ impl Pace {
     const LONGEST: Duration = Duration::from_micros(100);
     const SHORT: Duration = Duration::from_micros(50);
 
-    pub fn new() -> Self {
-        let now = Instant::now();
+    pub fn new(now: Instant) -> Self {
         Self { moment: Self::SHORTEST, taken: now, idle_since: now, is_fast: false }
     }
 
     /// Work that was handed over at this time is taken now.
-    pub fn take(&mut self, at: Instant, was_asleep: bool) {
-        self.taken = Instant::now();
+    pub fn take(&mut self, at: Instant, now: Instant, was_asleep: bool) {
+        self.taken = now;
         if was_asleep {
             let wake_up = self.taken.saturating_duration_since(at);
             self.moment = (wake_up * 2).clamp(Self::SHORTEST, Self::LONGEST);
@@ -59,8 +58,8 @@ impl Pace {
     }
 
     /// The work is done, and there is no more: for how long to look for some. Beside long work, a wake-up counts for little.
-    pub fn idle(&mut self) -> Option<Duration> {
-        self.idle_since = Instant::now();
+    pub fn idle(&mut self, now: Instant) -> Option<Duration> {
+        self.idle_since = now;
         let was_short = self.idle_since - self.taken < Self::SHORT;
         (self.is_fast && was_short && !is_one_processor()).then_some(self.moment)
     }
@@ -193,20 +192,24 @@ mod tests {
 
     #[test]
     fn a_thread_looks_for_more_where_work_comes_fast() {
-        let mut pace = Pace::new();
-        assert_eq!(pace.idle(), None, "nothing has come yet");
-        pace.take(Instant::now(), false);
-        assert_eq!(pace.idle().is_some(), !is_one_processor());
-        pace.take(Instant::now() + Pace::LONGEST, false);
-        assert_eq!(pace.idle(), None, "it came late");
-        pace.take(Instant::now(), false);
-        thread::sleep(Pace::SHORT);
-        assert_eq!(pace.idle(), None, "it was long");
-        let slow =
-            Instant::now().checked_sub(Duration::from_micros(30)).expect("a clock that runs");
-        pace.take(slow, true);
-        assert!(pace.moment >= Duration::from_micros(60), "as long as the wake-up took, and more");
-        assert!(pace.moment <= Pace::LONGEST);
+        let begin = Instant::now();
+        let at = |micros: u64| begin + Duration::from_micros(micros);
+        let looks = |pace: &mut Pace, now| pace.idle(now).is_some() != is_one_processor();
+        let mut pace = Pace::new(begin);
+        assert_eq!(pace.idle(at(0)), None, "nothing has come yet");
+        pace.take(at(5), at(6), false);
+        assert!(looks(&mut pace, at(20)));
+        pace.take(at(20 + 11), at(32), false);
+        assert_eq!(pace.idle(at(40)), None, "it came late");
+        pace.take(at(41), at(42), false);
+        assert_eq!(pace.idle(at(42 + 51)), None, "it was long");
+        pace.take(at(500), at(530), true);
+        assert_eq!(pace.moment, Duration::from_micros(60), "twice as long as the wake-up took");
+        assert_eq!(pace.idle(at(540)), None, "it came late");
+        pace.take(at(540 + 59), at(600), false);
+        assert!(looks(&mut pace, at(610)));
+        pace.take(at(2000), at(3000), true);
+        assert_eq!(pace.moment, Pace::LONGEST);
     }
 
     #[test]

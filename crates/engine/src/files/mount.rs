@@ -18,7 +18,7 @@ pub enum Nearness {
     /// Nothing of what the kernel has in memory waits, but opening for writing may copy the whole file first.
     NearToRead,
     Near,
-    /// The files themselves are memory: reading and writing wait for nothing, but cannot be asked whether they would.
+    /// The files themselves are memory: reading them waits at most for what was swapped out, but cannot be asked whether.
     Memory,
 }
 

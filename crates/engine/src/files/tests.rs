@@ -1,13 +1,14 @@
 use super::cached::{self, AtOnce};
 use super::*;
-use crate::sys::transfer::Transfer;
 use std::ffi::CString;
 use std::fs::File;
+use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 struct Folder(PathBuf);
@@ -273,22 +274,68 @@ fn in_shared_memory() -> io::Result<File> {
     Ok(file)
 }
 
-/// Memory cannot be asked whether it would wait, and never does.
+/// Memory cannot be asked whether it would wait.
 #[test]
-fn memory_is_read_and_written_at_once() -> io::Result<()> {
-    let Ok(file) = in_shared_memory() else {
+fn memory_is_read_at_once() -> io::Result<()> {
+    let Ok(mut file) = in_shared_memory() else {
         eprintln!("left out: /dev/shm cannot be written to");
         return Ok(());
     };
+    file.write_all(b"123456")?;
     let fd = file.as_raw_fd();
     let mut room = [MaybeUninit::uninit(); 8];
-    assert!(matches!(cached::write_slice(fd, b"12345", 0)?, AtOnce::Unknown), "not learnt yet");
     assert!(cached::ask(fd)?.1);
-    assert!(matches!(cached::write_slice(fd, b"12345", 0)?, AtOnce::Done(5)));
-    let (memory, _owner) = fixtures::owned(1, &Arc::default());
-    let transfer = Transfer { fd, offset: 5, direct: false, waits: false, memory };
-    assert!(matches!(cached::write(&transfer)?, AtOnce::Done(1)));
     assert!(matches!(cached::read(fd, &mut room, 2)?, AtOnce::Done(4)));
     assert!(matches!(cached::read(fd, &mut room, 6)?, AtOnce::Done(0)));
+    assert!(matches!(cached::write_slice(fd, b"7", 6)?, AtOnce::Unknown));
+    Ok(())
+}
+
+#[test]
+fn what_takes_long_to_close() -> io::Result<()> {
+    let long = |file: &dyn AsRawFd| cached::is_long_to_close(file.as_raw_fd());
+    let (one, _other) = std::os::unix::net::UnixStream::pair()?;
+    assert!(long(&one), "a socket");
+    let mut unnamed = fixtures::file()?;
+    assert!(!long(&unnamed));
+    unnamed.write_all(&vec![0; 5 << 20])?;
+    assert!(long(&unnamed), "it is freed");
+    let folder = Folder::new("close")?;
+    let mut named = File::create(folder.0.join("large"))?;
+    named.write_all(&vec![0; 5 << 20])?;
+    assert!(!long(&named));
+    named.write_all(&vec![0; 16 << 20])?;
+    assert!(long(&named), "it may be flushed");
+    Ok(())
+}
+
+/// Due work that is waited for is done also while the engines are shut.
+#[test]
+fn due_work_is_done_while_the_pool_is_shut() -> io::Result<()> {
+    let mut engines = Engines::new(Choice::Threads)?;
+    let (begun, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let call = |pause_ms: u64| -> Call {
+        let (begun, done) = (Arc::clone(&begun), Arc::clone(&done));
+        Box::new(move || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(pause_ms));
+            Ok(done.fetch_add(1, Ordering::Relaxed))
+        })
+    };
+    for _ in 0..4 {
+        engines.call(call(50), Lane::Near, 0_u32).map_err(|(error, _)| error)?;
+    }
+    while begun.load(Ordering::Relaxed) < 4 {
+        std::thread::yield_now();
+    }
+    let patience = Duration::from_micros(50);
+    for is_due in [true, false] {
+        let work = Work::Call(call(0));
+        let brief = engines.work_and_wait(work, Lane::Near, is_due, 1, patience);
+        assert!(matches!(brief, Ok(Brief::Later(_))), "all threads are busy");
+    }
+    let mut completions = Vec::new();
+    let left = engines.shut(Instant::now() + Duration::from_secs(10), &mut completions)?;
+    assert_eq!((left, done.load(Ordering::Relaxed)), (0, 5));
     Ok(())
 }

@@ -161,14 +161,14 @@ impl Shared {
     /// answer is its own to do.
     fn work(&self, lane: Lane) {
         let me = Arc::new(Sleeper::new());
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(Instant::now());
         let mut was_asleep = false;
         let mut state = self.lock();
         loop {
             let mut done = None;
             if let Some(Job { key, at, work, wait, .. }) = state.row(lane).queue.pop_front() {
                 drop(state);
-                pace.take(at, std::mem::take(&mut was_asleep));
+                pace.take(at, Instant::now(), std::mem::take(&mut was_asleep));
                 done = Some((key, work.done(), wait));
                 state = self.lock();
             }
@@ -178,7 +178,7 @@ impl Shared {
                 return self.hand_over(state, done);
             }
             if is_over {
-                let look = pace.idle();
+                let look = pace.idle(Instant::now());
                 me.begin(look.is_some());
                 state.row(lane).idle.push(Arc::clone(&me));
                 self.hand_over(state, done);
@@ -378,7 +378,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Asks that an operation end soon: what no thread has begun, and what waits for a pipe's other
+    /// Asks that an operation, none that is due, end soon: what no thread has begun, and what waits for a pipe's other
     /// end. Its completion says ECANCELED then.
     pub fn cancel(&mut self, key: Key) {
         if let Some(stop) = self.stops.get(&key) {
@@ -387,7 +387,7 @@ impl<T> Pool<T> {
         }
         let mut state = self.shared.lock();
         let withdrawn = state.rows.iter_mut().find_map(|row| {
-            let index = row.queue.iter().position(|job| job.key == key && !job.is_due)?;
+            let index = row.queue.iter().position(|job| job.key == key)?;
             row.queue.remove(index)
         });
         if let Some(Job { work, .. }) = withdrawn {

@@ -74,6 +74,14 @@ impl Status {
         self.is(libc::S_IFREG) || self.is(libc::S_IFDIR)
     }
 
+    pub fn is_socket(&self) -> bool {
+        self.is(libc::S_IFSOCK)
+    }
+
+    pub fn is_block_device(&self) -> bool {
+        self.is(libc::S_IFBLK)
+    }
+
     pub fn is_regular(&self) -> bool {
         self.is(libc::S_IFREG)
     }

@@ -34,7 +34,9 @@ impl Ready {
         match self {
             Self::Handle(handle) => Handle::run(handle.bind(py), owner),
             Self::Stock(handle) => run_stock(owner, handle.bind(py)),
-            Self::Native(object, run) | Self::Green(object, run) => {
+            // What it lets out is meant to leave the loop.
+            Self::Green(object, run) => run(owner, object.bind(py)),
+            Self::Native(object, run) => {
                 let object = object.bind(py);
                 run(owner, object).or_else(|error| report_native(owner, object, error))
             }

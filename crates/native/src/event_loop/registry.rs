@@ -262,14 +262,19 @@ impl LoopCore {
         }
     }
 
-    /// The next turn of this tick, taken out of the queue, if it is a green thread's.
-    pub fn next_green(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+    /// The next turn of this tick, taken out of the queue, if it is a green thread's that `suits`, which may not run Python
+    /// code.
+    pub fn next_green(
+        &self,
+        py: Python<'_>,
+        suits: fn(&Bound<'_, PyAny>) -> bool,
+    ) -> Option<Py<PyAny>> {
         let turns = self.turns.get(py);
         if turns == 0 {
             return None;
         }
         let next = self.ready.with(py, |ready| match ready.front() {
-            Some(super::Ready::Green(..)) => ready.pop_front(),
+            Some(super::Ready::Green(object, _)) if suits(object.bind(py)) => ready.pop_front(),
             _ => None,
         });
         let Some(super::Ready::Green(object, _)) = next else { return None };

@@ -1,12 +1,9 @@
 //! Coroutines of our own, most of whose values are there already, and the async iterators that give them.
 //!
-//! `async for` over lines in memory costs three calls of slots and a StopIteration a line. PyO3's slots
-//! and a new exception each time cost more than the line itself (470 ns against 150 for blocking
-//! `for line in file`), so these slots are our own, and the exception is used again while nobody has
-//! kept it. Values are never tuples or exceptions.
+//! `async for` over lines in memory costs three calls of slots a line. PyO3's slots and a StopIteration each time cost more
+//! than the line itself (470 ns against 150 for blocking `for line in file`), so these slots are our own, `am_send` among
+//! them, which needs no exception.
 
-#[cfg(Py_3_12)]
-use super::LoopCell;
 use super::Object;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -70,7 +67,7 @@ unsafe extern "C" fn next_step<T: Steps>(object: *mut ffi::PyObject) -> *mut ffi
         match T::send(slf, py.None().bind(py))? {
             Step::Yielded(object) => Ok(object.into_ptr()),
             Step::Returned(value) => {
-                raise_stop_iteration(py, value);
+                raise_stop_iteration(py, &value);
                 Ok(std::ptr::null_mut())
             }
         }
@@ -112,72 +109,11 @@ unsafe extern "C" fn anext<T: Iterate>(object: *mut ffi::PyObject) -> *mut ffi::
     unsafe { serve::<T>(object, |slf| T::next(slf).map(Bound::into_ptr)) }
 }
 
-/// The exception that was raised last, for the next time.
-#[cfg(Py_3_12)]
-static KEPT: LoopCell<Option<Object>> = LoopCell::new(None);
-
-/// Sets `StopIteration(value)`.
-#[cfg(Py_3_12)]
-#[inline]
-fn raise_stop_iteration(py: Python<'_>, value: Object) {
-    let reused = KEPT.with(py, |kept| {
-        let Some(exception) = kept.as_ref().filter(|exception| is_unused(exception)) else {
-            return Err(value);
-        };
-        let raw = exception.as_ptr().cast::<ffi::PyStopIterationObject>();
-        // SAFETY: a StopIteration that only we refer to: `is_unused`.
-        let old = unsafe { std::mem::replace(&mut (*raw).value, value.into_ptr()) };
-        Ok((exception.clone_ref(py).into_ptr(), old))
-    });
-    match reused {
-        Ok((exception, old)) => {
-            // SAFETY: a new reference to an exception, which the interpreter takes over.
-            unsafe { ffi::PyErr_SetRaisedException(exception) };
-            // SAFETY: the reference that the exception held; null at most.
-            unsafe { ffi::Py_XDECREF(old) };
-        }
-        Err(value) => raise_new(py, &value),
+/// Sets `StopIteration(value)`. Awaiting goes another way (`send_step`): this is for `next()`.
+fn raise_stop_iteration(py: Python<'_>, value: &Object) {
+    match super::call::stop_iteration(value.bind(py)) {
+        Ok(error) | Err(error) => error.restore(py),
     }
-}
-
-#[cfg(Py_3_12)]
-#[cold]
-fn raise_new(py: Python<'_>, value: &Object) {
-    let class = py.get_type::<pyo3::exceptions::PyStopIteration>();
-    match super::call::call1(class.as_any(), value.bind(py)) {
-        Ok(exception) => {
-            let exception = Object::new(exception);
-            let raised = exception.clone_ref(py).into_ptr();
-            // SAFETY: a new reference to an exception, which the interpreter takes over.
-            unsafe { ffi::PyErr_SetRaisedException(raised) };
-            let old = KEPT.with(py, |kept| kept.replace(exception));
-            drop(old);
-        }
-        Err(error) => error.restore(py),
-    }
-}
-
-/// Before 3.12 the interpreter carries the value without making an exception of it.
-#[cfg(not(Py_3_12))]
-fn raise_stop_iteration(py: Python<'_>, value: Object) {
-    // SAFETY: set before any extension module is loaded, and never changed.
-    let class = unsafe { ffi::PyExc_StopIteration };
-    // SAFETY: both references are alive through the call.
-    unsafe { ffi::PyErr_SetObject(class, value.bind(py).as_ptr()) }
-}
-
-/// Nobody has kept the exception, nor what it has seen on its way.
-#[cfg(Py_3_12)]
-#[inline]
-fn is_unused(exception: &Object) -> bool {
-    let raw = exception.as_ptr().cast::<ffi::PyStopIterationObject>();
-    // SAFETY: a live StopIteration.
-    let count = unsafe { ffi::Py_REFCNT(raw.cast()) };
-    // SAFETY: as above.
-    let traceback = unsafe { (*raw).traceback };
-    // SAFETY: as above.
-    let context = unsafe { (*raw).context };
-    count == 1 && traceback.is_null() && context.is_null()
 }
 
 /// Gives a class its slots. Called once, when the module is loaded.

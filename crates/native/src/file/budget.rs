@@ -34,8 +34,9 @@ const PENALTY: u32 = 64;
 impl Budget {
     /// Whether something short may be waited for.
     pub fn may_wait(&mut self) -> bool {
+        let may = self.unpaid == 0;
         self.unpaid = self.unpaid.saturating_sub(1);
-        self.unpaid == 0
+        may
     }
 
     pub fn has_waited_in_vain(&mut self) {

@@ -149,7 +149,7 @@ impl Files {
             match cached::write(&transfer).map_err(|e| errors::file_error(&e))? {
                 AtOnce::Done(n) => return n.into_bound_py_any(py),
                 AtOnce::Unknown => this.descriptors.with(py, |descriptors| descriptors.is_mute(fd)),
-                AtOnce::WouldBlock | AtOnce::Brief | AtOnce::Alone => {}
+                AtOnce::WouldBlock | AtOnce::Alone => {}
             }
         }
         Self::begin_transfer(slf, Request::Write(transfer), Want::Count(views))

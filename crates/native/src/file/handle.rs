@@ -209,7 +209,10 @@ impl FileHandle {
         });
         let Some((fd, offset, is_appending, data)) = taken else { return Ok(Sending::No) };
         let mut sent = Sent { data, written: 0, position: 0 };
-        if files.get().descriptors.with(py, |descriptors| descriptors.may_write_at_once(fd)) {
+        let is_short = sent.data.len() <= LONG;
+        if is_short
+            && files.get().descriptors.with(py, |descriptors| descriptors.may_write_at_once(fd))
+        {
             let at = if is_appending { -1 } else { offset };
             match cached::write_slice(fd, &sent.data, at) {
                 Ok(AtOnce::Done(n)) => {
@@ -226,13 +229,16 @@ impl FileHandle {
                     files.get().descriptors.with(py, |descriptors| descriptors.is_mute(fd));
                 }
                 // The thread says what is wrong.
-                Ok(AtOnce::WouldBlock | AtOnce::Brief | AtOnce::Alone) | Err(_) => {}
+                Ok(AtOnce::WouldBlock | AtOnce::Alone) | Err(_) => {}
             }
         }
         this.state.with(py, |state| state.has_flight = true);
         let lane = files.get().descriptors.with(py, |descriptors| {
             descriptors.begin(fd);
-            descriptors.lane(fd)
+            match descriptors.lane(fd) {
+                Lane::Near if !is_short => Lane::Bulk,
+                lane => lane,
+            }
         });
         let shipment = Shipment::new(Mutex::new(sent));
         let theirs = Arc::clone(&shipment);
@@ -240,8 +246,8 @@ impl FileHandle {
         let sent = Arc::clone(&shipment);
         let want = Want::Sent { handle: slf.clone().unbind(), shipment, fd };
         match Files::begin_briefly(files, Way::Call(Box::new(work), lane), want) {
-            Ok(Begun::Done(done)) => done.map(|_| Sending::Done),
-            Ok(Begun::Later((future, _))) => Ok(Sending::Wait(future)),
+            Ok(Begun::Done(done)) => done.map(|()| Sending::Done),
+            Ok(Begun::Later(future)) => Ok(Sending::Wait(future)),
             Err(error) => {
                 // Nobody else has it: it could not be begun (there is no thread to be had, the process was forked).
                 if Arc::strong_count(&sent) == 1 && this.state.with(py, |state| state.has_flight) {
@@ -554,8 +560,8 @@ impl FileHandle {
             stored::closed(number, written).map(|_| 0)
         };
         match Files::begin_briefly(files, Way::Due(Box::new(work), lane), Want::Nothing) {
-            Ok(Begun::Done(done)) => done.map(|_| py.None().into_bound(py)),
-            Ok(Begun::Later((future, _))) => Ok(future),
+            Ok(Begun::Done(done)) => done.map(|()| py.None().into_bound(py)),
+            Ok(Begun::Later(future)) => Ok(future),
             Err(error) => {
                 // The number and what is pending are the file's again.
                 this.state.with(py, |state| state.number = number);

@@ -10,7 +10,8 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 /// The lines of a file.
 ///
 /// It is the awaitable of its next line itself: a line is taken when it is awaited, so that none is lost with an awaitable
-/// that nobody awaits. From when it is given until it has ended, others get an awaitable of their own.
+/// that nobody awaits; awaited again, it takes another one. From when it is given until it has ended, others get an
+/// awaitable of their own.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct Lines {
     /// Called when there is no line: an awaitable of the next, or of StopAsyncIteration.

@@ -42,7 +42,7 @@ impl Files {
                 this.keep_look(py, fd, &status, true);
                 return told(py, &status, true);
             }
-            AtOnce::WouldBlock | AtOnce::Brief | AtOnce::Alone | AtOnce::Unknown => {}
+            AtOnce::WouldBlock | AtOnce::Alone | AtOnce::Unknown => {}
         }
         // The number is not to be given back meanwhile: what is seen would be another file.
         this.descriptors.with(py, |descriptors| descriptors.begin(fd));

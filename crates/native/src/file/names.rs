@@ -2,7 +2,7 @@
 
 use super::Files;
 use super::cancel::Canceller;
-use super::operations::{Begun, Way};
+use super::operations::Way;
 use super::pending::Want;
 use crate::errors;
 use oneloop_engine::files::cached::{self, AtOnce};
@@ -52,7 +52,7 @@ impl Opening {
         match cached::open(at.dir_fd, &at.path, *flags).map_err(|e| errors::file_error(&e))? {
             AtOnce::Done(fd) => Ok(Some(fd.into_raw_fd())),
             AtOnce::Alone => Self::submit(slf, Way::Alone(self.request), future),
-            AtOnce::WouldBlock | AtOnce::Brief | AtOnce::Unknown => {
+            AtOnce::WouldBlock | AtOnce::Unknown => {
                 Self::submit(slf, Way::Engine(self.request), future)
             }
         }
@@ -84,16 +84,6 @@ impl Files {
         let way = Way::Call(Box::new(work), Lane::Far);
         Self::begin_cancellable(slf, way, Want::Opening(opening))
     }
-
-    fn open_briefly<'py>(slf: &Bound<'py, Self>, request: Request) -> PyResult<Bound<'py, PyAny>> {
-        match Self::begin_briefly(slf, Way::Engine(request), Want::Descriptor)? {
-            Begun::Done(fd) => fd?.into_bound_py_any(slf.py()),
-            Begun::Later((future, ticket)) => {
-                Canceller::watch(slf, &future, ticket, None)?;
-                Ok(future)
-            }
-        }
-    }
 }
 
 fn place(bytes: &Bound<'_, PyBytes>, dir_fd: RawFd) -> PyResult<Place> {
@@ -117,7 +107,6 @@ impl Files {
         let request = Request::Open { at, flags, mode };
         let way = match attempt {
             AtOnce::Done(fd) => return fd.into_raw_fd().into_bound_py_any(slf.py()),
-            AtOnce::Brief => return Self::open_briefly(slf, request),
             AtOnce::WouldBlock => Way::Engine(request),
             AtOnce::Alone => Way::Alone(request),
             AtOnce::Unknown => return Self::look_and_open(slf, request),

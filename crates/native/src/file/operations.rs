@@ -42,10 +42,10 @@ pub enum Way {
 
 /// What became of a wait for a short operation.
 pub enum Begun<'py> {
-    /// It is done: a descriptor, a number of bytes, or 0; or it failed.
-    Done(PyResult<usize>),
+    /// It is done, or it failed.
+    Done(PyResult<()>),
     /// It takes longer.
-    Later((Bound<'py, PyAny>, Ticket)),
+    Later(Bound<'py, PyAny>),
 }
 
 impl Files {
@@ -104,16 +104,13 @@ impl Files {
         let (py, this) = (slf.py(), slf.get());
         let (work, lane, is_due) = match way {
             _ if !this.budget.with(py, Budget::may_wait) || !this.may_work(py) => {
-                return Self::begin_ticketed(slf, way, want).map(Begun::Later);
+                return Self::begin(slf, way, want).map(Begun::Later);
             }
             Way::Call(call, Lane::Near) => (Work::Call(call), Lane::Near, false),
             Way::Due(call, Lane::Near) => (Work::Call(call), Lane::Near, true),
-            Way::Engine(request) if request.fd().is_none() => {
-                (Work::Request(request), Lane::Near, false)
-            }
-            way => return Self::begin_ticketed(slf, way, want).map(Begun::Later),
+            way => return Self::begin(slf, way, want).map(Begun::Later),
         };
-        // What would keep a future from being made, should one be needed: nothing is begun then.
+        // As where a future is made: nothing is begun then.
         this.owner.get().check_closed()?;
         this.owner.get()._check_process(py)?;
         let pending = Pending { future: None, want };
@@ -122,22 +119,23 @@ impl Files {
             None => Err(pending),
         });
         match submitted {
-            Ok(Ok(Brief::Done(completion))) => {
-                let result = *completion.outcome.result.as_ref().unwrap_or(&0);
-                Ok(Begun::Done(Pending::settle(completion, slf).map(|()| result)))
-            }
+            Ok(Ok(Brief::Done(completion))) => Ok(Begun::Done(Pending::settle(completion, slf))),
             Ok(Ok(late @ (Brief::Later(key) | Brief::Late(key)))) => {
                 if matches!(late, Brief::Late(_)) {
                     this.budget.with(py, Budget::has_waited_in_vain);
                 }
-                let future = this.make_future(py)?;
+                // It was begun, so that this is no error of the beginning.
+                let future = match this.make_future(py) {
+                    Ok(future) => future,
+                    Err(error) => return Ok(Begun::Done(Err(error))),
+                };
                 let told = future.clone().unbind();
                 this.engines.with(py, |engines| {
                     if let Some(owner) = engines.as_mut().and_then(|engines| engines.owner(key)) {
                         owner.future = Some(told);
                     }
                 });
-                Ok(Begun::Later((future, Ticket::Threads(key))))
+                Ok(Begun::Later(future))
             }
             Ok(Err((error, pending))) => {
                 drop(pending);

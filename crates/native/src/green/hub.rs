@@ -78,7 +78,7 @@ impl HubCore {
             && let Some(hub) = Self::hub_greenlet(slf)
         {
             owner.get().lap(owner, current)?;
-            while let Some(next) = owner.get().next_green(py) {
+            while let Some(next) = owner.get().next_green(py, waiter::has_begun) {
                 let next = next.bind(py).cast::<Waiter>()?;
                 let Some(turn) = next.get().leave_queue(py) else { continue };
                 if turn.target.as_ref().is(current) {
@@ -115,13 +115,12 @@ impl HubCore {
         set_running_loop.call1((owner,))?;
         let reported = match switched {
             Ok(_) => Ok(()),
+            // The hub is told to end.
+            Err(error) if error.is_instance(py, &imports::hub_destroyed(py)?) => return Err(error),
             // A greenlet has ended with it; those of `oneloop.green` report theirs.
-            Err(error) => slf
-                .call_method1(
-                    intern!(py, "_handle_uncaught"),
-                    (turn.target.bind(py), error.value(py)),
-                )
-                .map(drop),
+            Err(error) => {
+                slf.call_method1(intern!(py, "_handle_uncaught"), (error.value(py),)).map(drop)
+            }
         };
         owner.get().lap(owner, turn.target.bind(py))?;
         reported

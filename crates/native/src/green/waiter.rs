@@ -258,6 +258,13 @@ impl Waiter {
     }
 }
 
+/// Whether others may switch straight to the greenlet. It begins where the hub's stack ends: from another one's, it would
+/// have that one's depth of recursion, and copy its stack with each switch.
+pub fn has_begun(object: &Bound<'_, PyAny>) -> bool {
+    let begins = |waiter: &Waiter| waiter.state.with(object.py(), |state| state.starts);
+    object.cast::<Waiter>().is_ok_and(|waiter| !begins(waiter.get()))
+}
+
 /// As `Waiter.wake()`, for those that know objects alone.
 pub fn wake(object: &Bound<'_, PyAny>) -> PyResult<()> {
     Waiter::resume_soon(object.cast::<Waiter>()?);
