@@ -145,7 +145,7 @@ def test_blocking_the_loop_itself_is_refused(how: str) -> None:
         def callback() -> None:
             try:
                 waits_in_vain()
-            except BaseException as error:  # noqa: BLE001 - it is the test's
+            except BaseException as error:
                 done.set_exception(error)
             else:
                 done.set_result(None)

@@ -1,0 +1,400 @@
+"""Both worlds on one loop: what each sees of the other's results, errors, cancellations, kills and timeouts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import Any
+
+import pytest
+
+import oneloop
+from oneloop import green
+from oneloop.green import GreenletExit, Timeout
+from oneloop.green.event import AsyncResult, Event
+from oneloop.green.lock import Semaphore
+from oneloop.green.queue import Channel, Empty, Full, Queue, ShutDown
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
+
+
+def run_green(function: Any, *args: Any) -> Any:
+    loop: Any = asyncio.get_running_loop()
+    return loop.run_green(function, *args)
+
+
+async def coroutine(value: Any) -> Any:
+    await asyncio.sleep(0)
+    if isinstance(value, BaseException):
+        raise value
+    return value
+
+
+def in_both_ways(function: Any) -> list[Any]:
+    """What a function gives in a green thread of a plain script, and in one beside coroutines."""
+
+    async def main() -> Any:
+        return await run_green(function)
+
+    return [green.spawn(function).get(), oneloop.run(main())]
+
+
+# -- awaiting in green threads -----------------------------------------------------------------------
+
+
+def test_await_gives_the_value_or_the_error() -> None:
+    def awaits() -> Any:
+        with pytest.raises(LookupError, match="told"):
+            green.await_(coroutine(LookupError("told")))
+        return green.await_(coroutine(7))
+
+    assert in_both_ways(awaits) == [7, 7]
+    assert green.await_(coroutine(8)) == 8
+
+
+def test_await_in_a_coroutine_is_refused() -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="a coroutine can await it"):
+            green.await_(coroutine(1))
+
+    oneloop.run(main())
+
+
+def test_a_kill_cancels_what_is_awaited() -> None:
+    async def main() -> None:
+        ended = []
+
+        async def long() -> None:
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                await asyncio.sleep(0)
+                ended.append("cancelled")
+                raise
+
+        greenlet = green.spawn(green.await_, long())
+        await asyncio.sleep(0.001)
+        greenlet.kill(block=False)
+        with pytest.raises(asyncio.CancelledError):
+            await greenlet
+        assert isinstance(greenlet.value, GreenletExit)
+        await asyncio.sleep(0.001)
+        assert ended == ["cancelled"]
+
+    oneloop.run(main())
+
+
+def test_a_timeout_cancels_what_is_awaited() -> None:
+    def awaits() -> str:
+        with pytest.raises(Timeout), Timeout(0.001):
+            green.await_(asyncio.sleep(100))
+        return "in time"
+
+    assert in_both_ways(awaits) == ["in time", "in time"]
+
+
+def test_a_cancelled_task_is_told_as_such() -> None:
+    async def main() -> None:
+        task = asyncio.ensure_future(asyncio.sleep(100))
+
+        def awaits() -> str:
+            with pytest.raises(asyncio.CancelledError):
+                green.await_(task)
+            return "told"
+
+        waiting = asyncio.ensure_future(run_green(awaits))
+        await asyncio.sleep(0.001)
+        task.cancel()
+        assert await waiting == "told"
+
+    oneloop.run(main())
+
+
+# -- awaiting green threads --------------------------------------------------------------------------
+
+
+def test_a_cancellation_is_raised_where_the_green_thread_waits() -> None:
+    async def main() -> None:
+        seen: list[str] = []
+
+        def works() -> None:
+            try:
+                green.sleep(100)
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                green.sleep(0.001)
+                seen.append("unwound")
+                raise
+
+        task = asyncio.ensure_future(run_green(works))
+        await asyncio.sleep(0.001)
+        task.cancel("why")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert seen == ["cancelled", "unwound"]
+        assert task.cancelled()
+
+    oneloop.run(main())
+
+
+def test_a_green_thread_may_refuse_a_cancellation() -> None:
+    async def main() -> None:
+        def stays() -> str:
+            try:
+                green.sleep(100)
+            except asyncio.CancelledError:
+                green.sleep(0)
+            return "stayed"
+
+        task = asyncio.ensure_future(run_green(stays))
+        await asyncio.sleep(0.001)
+        task.cancel()
+        assert await task == "stayed"
+
+    oneloop.run(main())
+
+
+def test_a_timeout_of_asyncio() -> None:
+    async def main() -> None:
+        def works() -> None:
+            with pytest.raises(asyncio.CancelledError) as told:
+                green.sleep(100)
+            raise told.value
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await run_green(works)
+
+    oneloop.run(main())
+
+
+@pytest.mark.parametrize("error", [LookupError("told"), Timeout(1), asyncio.CancelledError("told")])
+def test_errors_reach_the_awaiter(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+    async def main() -> None:
+        def fails() -> None:
+            green.sleep(0)
+            raise error
+
+        with pytest.raises(type(error)):
+            await run_green(fails)
+
+    oneloop.run(main())
+    assert capsys.readouterr().err == ""
+
+
+def test_greenlet_exit_is_a_cancellation_for_the_awaiter() -> None:
+    async def main() -> None:
+        def leaves() -> None:
+            raise GreenletExit("left")
+
+        with pytest.raises(asyncio.CancelledError, match="left"):
+            await run_green(leaves)
+
+    oneloop.run(main())
+
+
+def test_stop_iteration_is_a_runtime_error() -> None:
+    async def main() -> None:
+        def stops() -> None:
+            raise StopIteration
+
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await run_green(stops)
+
+    oneloop.run(main())
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_program_leaves_the_loop(kind: type[BaseException]) -> None:
+    def ends() -> None:
+        green.sleep(0)
+        raise kind
+
+    async def main() -> None:
+        await run_green(ends)
+
+    with pytest.raises(kind):
+        oneloop.run(main())
+
+
+def test_the_context_is_a_copy() -> None:
+    async def main() -> None:
+        def looks() -> str:
+            seen = VARIABLE.get()
+            VARIABLE.set("green")
+            green.sleep(0)
+            assert VARIABLE.get() == "green"
+            return seen
+
+        VARIABLE.set("outer")
+        assert await run_green(looks) == "outer"
+        assert VARIABLE.get() == "outer"
+
+    oneloop.run(main())
+
+
+def test_another_loops_green_thread() -> None:
+    greenlet = green.spawn(green.sleep, 0.001)
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="belongs to another event loop"):
+            await greenlet
+
+    oneloop.run(main())
+    greenlet.join()
+
+
+def test_many_at_once() -> None:
+    async def main() -> None:
+        def steps(number: int) -> int:
+            for _ in range(5):
+                green.sleep(0)
+                green.await_(asyncio.sleep(0))
+            return number
+
+        assert await asyncio.gather(*(run_green(steps, number) for number in range(200))) == list(range(200))
+
+    oneloop.run(main())
+
+
+# -- what both use -----------------------------------------------------------------------------------
+
+
+def test_a_queue_between_both() -> None:
+    async def main() -> None:
+        queue: Queue[Any] = Queue(2)
+
+        def produce() -> None:
+            for number in range(50):
+                queue.put(number)
+
+        producers = [green.spawn(produce) for _ in range(2)]
+        found = [await queue.get() for _ in range(100)]
+        assert sorted(found) == sorted([*range(50), *range(50)])
+
+        def consume() -> list[Any]:
+            return [queue.get() for _ in range(50)]
+
+        consumer = green.spawn(consume)
+        for number in range(50):
+            await queue.put(number)
+        assert await consumer == list(range(50))
+        await asyncio.gather(*producers)
+
+    oneloop.run(main())
+
+
+def test_both_wait_in_one_line() -> None:
+    async def main() -> None:
+        queue: Queue[int] = Queue()
+        seen: list[Any] = []
+
+        async def gets(name: str) -> None:
+            seen.append((name, await queue.get()))
+
+        def gets_green(name: str) -> None:
+            seen.append((name, queue.get()))
+
+        tasks: list[Any] = []
+        for number in range(3):
+            tasks.append(asyncio.ensure_future(gets(f"coroutine{number}")))
+            await asyncio.sleep(0.001)
+            tasks.append(green.spawn(gets_green, f"green{number}"))
+            await asyncio.sleep(0.001)
+        for number in range(6):
+            queue.put_nowait(number)
+        await asyncio.gather(*tasks)
+        assert dict(seen) == {
+            f"{kind}{i}": 2 * i + j for i in range(3) for j, kind in enumerate(["coroutine", "green"])
+        }
+
+    oneloop.run(main())
+
+
+@pytest.mark.parametrize("who", ["coroutine", "green"])
+def test_an_item_is_not_lost_with_who_has_got_it(who: str) -> None:
+    """Given an item, but cancelled or killed before it could go on: the next one gets it."""
+
+    async def main() -> None:
+        queue: Queue[int] = Queue()
+        if who == "coroutine":
+            getting: Any = asyncio.ensure_future(queue.get())
+        else:
+            getting = green.spawn(queue.get)
+        await asyncio.sleep(0.001)
+        if who == "coroutine":
+            queue.put_nowait(7)
+            getting.cancel()
+            await asyncio.wait([getting])
+        else:
+            # The exception is on its way, and the green thread still in the line.
+            green.kill(getting)
+            queue.put_nowait(7)
+            await asyncio.sleep(0.001)
+        assert queue.get_nowait() == 7
+
+    oneloop.run(main())
+
+
+def test_semaphore_event_and_result_for_coroutines() -> None:
+    async def main() -> None:
+        semaphore, event, result = Semaphore(1), Event(), AsyncResult[int]()
+        await semaphore.acquire()
+        assert await semaphore.acquire(timeout=0.001) is False
+        green.spawn(semaphore.release)
+        async with semaphore:
+            pass
+        green.spawn_later(0.001, event.set)
+        assert await event.wait(timeout=0) is False
+        assert await event.wait() is True
+        green.spawn_later(0.001, result.set, 5)
+        assert await result == 5
+        assert await result.get() == 5
+        failed = AsyncResult[int]()
+        green.spawn(failed.set_exception, LookupError("told"))
+        with pytest.raises(LookupError, match="told"):
+            await failed
+        with pytest.raises(Timeout):
+            await AsyncResult[int]().get(timeout=0.001)
+
+    oneloop.run(main())
+
+
+def test_a_channel_between_both() -> None:
+    async def main() -> None:
+        channel: Channel[int] = Channel()
+        with pytest.raises(Full):
+            channel.put_nowait(1)
+        with pytest.raises(Empty):
+            channel.get_nowait()
+        sender = green.spawn(channel.put, 1)
+        await asyncio.sleep(0.001)
+        assert not sender.ready()
+        assert await channel.get() == 1
+        await sender
+        receiver = green.spawn(channel.get)
+        await asyncio.sleep(0.001)
+        await channel.put(2)
+        assert await receiver == 2
+        with pytest.raises(Full):
+            await channel.put(3, timeout=0.001)
+        assert channel.empty()
+
+    oneloop.run(main())
+
+
+def test_a_queue_is_shut_down_for_both() -> None:
+    async def main() -> None:
+        queue: Queue[int] = Queue()
+        greenlet = green.spawn(queue.get)
+        task = asyncio.ensure_future(queue.get())
+        await asyncio.sleep(0.001)
+        queue.shutdown()
+        with pytest.raises(ShutDown):
+            await greenlet
+        with pytest.raises(ShutDown):
+            await task
+        with pytest.raises(ShutDown):
+            await queue.put(1)
+
+    oneloop.run(main())
