@@ -303,7 +303,7 @@ def test_a_queue_between_threads() -> None:
     green.joinall([green.spawn(gets) for _ in range(3)], raise_error=True)
     for thread in threads:
         thread.join()
-    assert sorted(sum(found, [])) == sorted(list(range(200)) * 6)
+    assert sorted(item for items in found for item in items) == sorted(list(range(200)) * 6)
 
 
 def test_a_semaphore_between_threads() -> None:

@@ -6,6 +6,7 @@ here are those of the standard library's module.
 
 from __future__ import annotations
 
+import operator
 import os
 import socket as _stock
 from errno import EBADF, EINPROGRESS, EWOULDBLOCK
@@ -48,8 +49,8 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
             TypeError: it is no number.
         """
         if value is not None:
-            value = float(value)
-            if value < 0:
+            value = value if isinstance(value, float) else float(operator.index(value))
+            if not 0 <= value < float("inf"):
                 raise ValueError("Timeout value out of range")
         self._timeout_s = value
 
@@ -292,9 +293,11 @@ def create_connection(
 # -- names -------------------------------------------------------------------------------------------
 
 
-def getaddrinfo(*args: Any, **kwargs: Any) -> Any:
-    """See `socket.getaddrinfo`; a real thread asks."""
-    return get_hub().threadpool.apply(_stock.getaddrinfo, args, kwargs)
+def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:  # noqa: A002
+    """See `socket.getaddrinfo`; a real thread asks, unless the host is a number."""
+    if host is None or (isinstance(host, str) and _is_numeric(host)):
+        return _stock.getaddrinfo(host, port, family, type, proto, flags)
+    return get_hub().threadpool.apply(_stock.getaddrinfo, (host, port, family, type, proto, flags))
 
 
 def __getattr__(name: str) -> Any:

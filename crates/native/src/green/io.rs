@@ -10,7 +10,7 @@ use crate::ffi::buffer::View;
 use crate::ffi::socket_object;
 use crate::sockets::{self, Side, Watch};
 use oneloop_engine::sys::socket;
-use pyo3::exceptions::{PyTimeoutError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTimeoutError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
@@ -124,7 +124,15 @@ fn green_recv_into(
     timeout: Option<f64>,
 ) -> PyResult<usize> {
     let patience = Patience::of(timeout)?;
-    let mut view = View::writable(buffer)?;
+    let mut view = View::writable(buffer).map_err(|error| {
+        if !error.is_instance_of::<PyBufferError>(buffer.py()) {
+            return error;
+        }
+        let kind = buffer.get_type();
+        PyTypeError::new_err(format!(
+            "recv_into() argument 1 must be read-write bytes-like object, not {kind}"
+        ))
+    })?;
     if view.len() == 0 {
         return Ok(0);
     }

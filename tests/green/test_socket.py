@@ -1,0 +1,257 @@
+"""Green sockets against the standard library's, which real threads use on the other end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket as stock
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import oneloop
+from oneloop import green
+from oneloop.green import Timeout, socket
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Any, Any]]:
+    """A green socket, and a stock one that blocks."""
+    one, other = stock.socketpair()
+    mine = socket.socket(fileno=one.detach())
+    yield mine, other
+    mine.close()
+    other.close()
+
+
+def outcome(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except OSError as error:
+        return type(error), error.errno
+
+
+def test_what_is_sent_arrives(pair: tuple[Any, Any]) -> None:
+    mine, other = pair
+    mine.sendall(b"one")
+    assert other.recv(10) == b"one"
+    other.sendall(b"two")
+    assert mine.recv(10) == b"two"
+    room = bytearray(2)
+    other.sendall(b"three")
+    assert (mine.recv_into(room), room) == (2, b"th")
+    assert (mine.recv_into(room, 1), room) == (1, b"rh")
+    assert mine.recv(1, stock.MSG_PEEK) == b"e"
+    assert mine.recvfrom(10)[0] == b"ee"
+    assert mine.send(b"x") == 1
+    assert mine.sendmsg([b"y", b"z"]) == 2
+    assert other.recv(10) == b"xyz"
+    other.close()
+    assert mine.recv(10) == b""
+
+
+def test_waiting_lets_the_others_go_on(pair: tuple[Any, Any]) -> None:
+    mine, other = pair
+    seen: list[Any] = []
+    reading = green.spawn(mine.recv, 10)
+    green.spawn(lambda: [seen.append("other"), other.send(b"x")])
+    assert (reading.get(), seen) == (b"x", ["other"])
+
+
+def test_more_than_the_kernel_takes(pair: tuple[Any, Any]) -> None:
+    mine, other = pair
+    data = bytes(range(256)) * 20_000
+    found = bytearray()
+
+    def read() -> None:
+        while len(found) < len(data):
+            found.extend(other.recv(65_536))
+
+    thread = threading.Thread(target=read)
+    sending = green.spawn(mine.sendall, data)
+    green.sleep(0.01)
+    assert not sending.ready()
+    thread.start()
+    sending.get()
+    thread.join()
+    assert found == data
+
+
+def test_timeouts(pair: tuple[Any, Any]) -> None:
+    mine, _ = pair
+    assert mine.gettimeout() is None
+    mine.settimeout(0.001)
+    with pytest.raises(TimeoutError, match="timed out"):
+        mine.recv(1)
+    with pytest.raises(TimeoutError):
+        mine.sendall(bytes(10_000_000))
+    mine.setblocking(False)
+    assert (mine.gettimeout(), mine.getblocking()) == (0.0, False)
+    with pytest.raises(BlockingIOError):
+        mine.recv(1)
+    with pytest.raises(ValueError, match="Timeout value out of range"):
+        mine.settimeout(-1)
+    with pytest.raises(TypeError):
+        mine.settimeout("soon")
+    mine.settimeout(None)
+    with pytest.raises(Timeout), Timeout(0.001):
+        mine.recv(1)
+
+
+def test_a_killed_reader_leaves_the_data(pair: tuple[Any, Any]) -> None:
+    mine, other = pair
+    reading = green.spawn(mine.recv, 10)
+    green.sleep(0)
+    reading.kill()
+    other.sendall(b"kept")
+    assert mine.recv(10) == b"kept"
+
+
+def test_closing_wakes_who_waits(pair: tuple[Any, Any]) -> None:
+    mine, _ = pair
+    reading = green.spawn(outcome, lambda: mine.recv(1))
+    green.sleep(0)
+    mine.close()
+    assert reading.get() == (socket.cancel_wait_ex, errno.EBADF)
+    assert outcome(lambda: mine.recv(1)) == (OSError, errno.EBADF)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda sock: sock.recv(-1),
+        lambda sock: sock.send("text"),
+        lambda sock: sock.recv_into(b"read-only"),
+        lambda sock: sock.connect(7),
+        lambda sock: sock.getsockname(7),
+    ],
+)
+def test_wrong_arguments(call: Any) -> None:
+    with stock.socket() as theirs, socket.socket() as mine:
+        with pytest.raises((TypeError, ValueError)) as expected:
+            call(theirs)
+        with pytest.raises(expected.type):
+            call(mine)
+
+
+def test_errors_are_those_of_the_kernel() -> None:
+    with stock.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = unused.getsockname()
+        for call in (
+            lambda sock: sock.connect(address),
+            lambda sock: sock.recv(1),
+            lambda sock: sock.send(b"x"),
+            lambda sock: sock.accept(),
+        ):
+            with stock.socket() as theirs, socket.socket() as mine:
+                expected = outcome(lambda call=call, sock=theirs: call(sock))  # type: ignore[misc]
+                assert outcome(lambda call=call, sock=mine: call(sock)) == expected  # type: ignore[misc]
+        with socket.socket() as mine:
+            assert mine.connect_ex(address) == errno.ECONNREFUSED
+
+
+def test_a_server_and_many_clients() -> None:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(100)
+
+    def serve(connection: Any) -> None:
+        with connection:
+            while data := connection.recv(100):
+                connection.sendall(data.upper())
+
+    def accept() -> None:
+        while True:
+            connection, _ = listener.accept()
+            green.spawn(serve, connection)
+
+    def ask(number: int) -> bytes:
+        with socket.create_connection(listener.getsockname()) as sock:
+            sock.sendall(b"client %d" % number)
+            return bytes(sock.recv(100))
+
+    accepting = green.spawn(accept)
+    asking = [green.spawn(ask, number) for number in range(100)]
+    green.joinall(asking, raise_error=True)
+    assert [greenlet.value for greenlet in asking] == [b"CLIENT %d" % number for number in range(100)]
+    accepting.kill()
+    listener.close()
+
+
+def test_files_of_sockets(pair: tuple[Any, Any]) -> None:
+    mine, other = pair
+    with mine.makefile("rwb") as file:
+        writing = threading.Timer(0.01, other.sendall, (b"one\ntwo\n",))
+        writing.start()
+        assert file.readline() == b"one\n"
+        assert file.readline() == b"two\n"
+        file.write(b"three")
+        file.flush()
+        assert other.recv(10) == b"three"
+        writing.join()
+
+
+def test_datagrams() -> None:
+    with socket.socket(stock.AF_INET, stock.SOCK_DGRAM) as one, socket.socket(stock.AF_INET, stock.SOCK_DGRAM) as other:
+        one.bind(("127.0.0.1", 0))
+        reading = green.spawn(one.recvfrom, 100)
+        green.sleep(0)
+        other.sendto(b"datagram", one.getsockname())
+        data, address = reading.get()
+        assert (data, address[1]) == (b"datagram", other.getsockname()[1])
+
+
+def test_copies(pair: tuple[Any, Any]) -> None:
+    mine, other = pair
+    mine.settimeout(5)
+    with mine.dup() as copy:
+        assert (type(copy), copy.gettimeout()) == (socket.socket, 5)
+        copy.sendall(b"x")
+    assert other.recv(1) == b"x"
+    one, two = socket.socketpair()
+    with one, two, socket.fromfd(one.fileno(), one.family, one.type) as third:
+        third.sendall(b"y")
+        assert two.recv(1) == b"y"
+
+
+def test_waiting_for_readiness(pair: tuple[Any, Any]) -> None:
+    mine, other = pair
+    socket.wait_write(mine)
+    with pytest.raises(TimeoutError):
+        socket.wait_read(mine, timeout=0.001)
+    other.send(b"x")
+    socket.wait_read(mine)
+
+
+def test_beside_coroutines() -> None:
+    async def main() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readexactly(5))
+            writer.close()
+            await writer.wait_closed()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+
+        def ask(number: int) -> bytes:
+            with socket.create_connection(address) as sock:
+                sock.sendall(b"%05d" % number)
+                return b"".join(iter(lambda: sock.recv(2), b""))
+
+        loop: Any = asyncio.get_running_loop()
+        found = await asyncio.gather(*(loop.run_green(ask, number) for number in range(50)))
+        assert found == [b"%05d" % number for number in range(50)]
+        server.close()
+        await server.wait_closed()
+
+    oneloop.run(main())
+
+
+def test_names_of_the_standard_library() -> None:
+    assert socket.AF_INET is stock.AF_INET
+    assert socket.gaierror is stock.gaierror
+    with pytest.raises(AttributeError):
+        socket.no_such_name  # noqa: B018
