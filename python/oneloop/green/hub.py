@@ -106,11 +106,15 @@ class Hub(_native.HubCore):
     def destroy(self, destroy_loop: bool = True) -> None:
         """End the greenlet that runs the loop; with `destroy_loop`, close the loop. From outside of it only."""
         hub = self.greenlet
-        if self.is_away or not self.is_owner:
+        if not self.is_owner or (self.is_away and getcurrent() is not self.main):
             raise RuntimeError("a hub cannot be destroyed by its green threads, nor that of a loop that others run")
-        if hub is not None and not hub.dead and self.asyncio_loop.is_running():
+        if self.is_away:
+            # The main greenlet has waited, and a tick of the loop has let it go on: what is ready goes on once more.
+            self.asyncio_loop.stop()
+            hub.switch()
+        elif hub is not None and not hub.dead and self.asyncio_loop.is_running():
             hub.throw(HubDestroyed(destroy_loop))
-        elif destroy_loop:
+        if destroy_loop:
             self.asyncio_loop.close()
         if _threads.hub is self:
             _threads.hub = None
@@ -247,7 +251,14 @@ def _hub_of(loop: Loop) -> Hub:
 
 def _end(reference: weakref.ref[Hub]) -> None:
     hub = reference()
-    if hub is not None and not hub.is_away and not hub.asyncio_loop.is_closed():
+    if hub is not None and getcurrent() is hub.main and not hub.asyncio_loop.is_closed():
+        hub.destroy()
+
+
+def end_own_hub() -> None:
+    """Destroy the hub that the calling thread has made for itself, if it has."""
+    hub = _threads.hub
+    if hub is not None and not hub.asyncio_loop.is_closed():
         hub.destroy()
 
 
