@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from asyncio import Handle, TimerHandle
     from collections.abc import Callable
 
+    from oneloop.green.threadpool import ThreadPool
+
 __all__ = [
     "GreenletExit",
     "Hub",
@@ -60,6 +62,9 @@ class Hub(_native.HubCore):
     SYSTEM_ERROR: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, SystemError)
     """What ends the program: it is raised in the main greenlet, or leaves the loop that a program runs itself."""
 
+    threadpool_size = 10
+    """How many threads `threadpool` may have."""
+
     def __new__(cls, loop: Loop) -> Self:
         return super().__new__(cls, loop)
 
@@ -68,6 +73,7 @@ class Hub(_native.HubCore):
         """The loop that it runs."""
         self.is_owner = False
         """The loop is the hub's own: it ends with it."""
+        self._threadpool: ThreadPool | None = None
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
@@ -108,6 +114,9 @@ class Hub(_native.HubCore):
         hub = self.greenlet
         if not self.is_owner or (self.is_away and getcurrent() is not self.main):
             raise RuntimeError("a hub cannot be destroyed by its green threads, nor that of a loop that others run")
+        if self._threadpool is not None:
+            self._threadpool.close()
+            self._threadpool = None
         if self.is_away:
             # The main greenlet has waited, and a tick of the loop has let it go on: what is ready goes on once more.
             self.asyncio_loop.stop()
@@ -118,6 +127,15 @@ class Hub(_native.HubCore):
             self.asyncio_loop.close()
         if _threads.hub is self:
             _threads.hub = None
+
+    @property
+    def threadpool(self) -> ThreadPool:
+        """OS threads for what would block the loop; made at its first use, of `threadpool_size` threads at most."""
+        if self._threadpool is None:
+            from oneloop.green.threadpool import ThreadPool
+
+            self._threadpool = ThreadPool(self.threadpool_size, self)
+        return self._threadpool
 
     # -- callbacks -----------------------------------------------------------------------------------
 
@@ -253,6 +271,11 @@ def _end(reference: weakref.ref[Hub]) -> None:
     hub = reference()
     if hub is not None and getcurrent() is hub.main and not hub.asyncio_loop.is_closed():
         hub.destroy()
+
+
+def has_hub() -> bool:
+    """Whether the calling thread has a hub: without one it has no green threads either."""
+    return _native.active_hub() is not None or _threads.hub is not None or asyncio._get_running_loop() is not None
 
 
 def end_own_hub() -> None:
