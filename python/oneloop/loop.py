@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
+    from oneloop.green.hub import Hub
+
 T = TypeVar("T")
 
 # A server that ran out of descriptors rests this long (asyncio's own delay, in seconds).
@@ -72,6 +74,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         "_exception_handler",
         "_executor_shutdown_called",
         "_files",
+        "_hub",
         "_internal_fds",
         "_listeners",
         "_old_agen_hooks",
@@ -96,6 +99,8 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         # Made by the first use of oneloop.files.
         self._files: _native.Files | None = None
+        # Made by the first use of oneloop.green.
+        self._hub: Hub | None = None
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -138,6 +143,9 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self._close_pidfds()
         if self._files is not None:
             self._files.shut()
+        if self._hub is not None:
+            self._hub.let_go()
+            self._hub = None
         self._clear()
         super().close()
         self._close_poller()

@@ -1,19 +1,28 @@
+"""Test functions run in the main greenlet, coroutines on a loop of oneloop's. The thread's own hub ends with a test."""
+
 from __future__ import annotations
 
-import gc
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
-from oneloop.green import hub
+import oneloop
+from oneloop.green.hub import end_own_hub
+from tests.conftest import Reported, close_audited
 
 
 @pytest.fixture(autouse=True)
-def hub_ended(audit: None) -> Iterator[None]:
-    """The thread's hub ends with the test, so that the audit finds nothing of it."""
+def own_hub(audit: None) -> Iterator[None]:
+    """What the test makes of a hub in this thread is destroyed."""
     yield
-    made = hub._threads.hub
-    if made is not None and not made.asyncio_loop.is_closed():
-        made.destroy()
-    del made
-    gc.collect()
+    end_own_hub()
+
+
+@pytest.fixture
+def loop(audit: None, reported: Reported) -> Iterator[asyncio.AbstractEventLoop]:
+    made = oneloop.new_event_loop()
+    made.set_exception_handler(reported)
+    yield made
+    if not made.is_closed():
+        close_audited(made)

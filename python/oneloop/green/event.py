@@ -81,7 +81,8 @@ class Event(_Linked):
 
     def set(self) -> None:
         """Set it, and wake all who wait. Any thread."""
-        self._flag = True
+        with self._line.guard:
+            self._flag = True
         self._tell(True)
 
     def clear(self) -> None:
@@ -92,10 +93,18 @@ class Event(_Linked):
         """Wait until it is set, for at most so many seconds: whether it was. In a coroutine: an awaitable of that."""
         if not is_in_green_thread():
             return self._waited(timeout)
-        return self._flag or self._line.wait(timeout) is not TIMED_OUT or self._flag
+        with self._line.guard:
+            if self._flag:
+                return True
+            place = self._line.enter()
+        return self._line.wait(place, timeout) is not TIMED_OUT or self._flag
 
     async def _waited(self, timeout: float | None) -> bool:
-        return self._flag or await self._line.waited(timeout) is not TIMED_OUT or self._flag
+        with self._line.guard:
+            if self._flag:
+                return True
+            place = self._line.enter_coroutine()
+        return await self._line.waited(place, timeout) is not TIMED_OUT or self._flag
 
     def __repr__(self) -> str:
         return (
@@ -143,8 +152,7 @@ class AsyncResult(_Linked, Generic[T]):
 
     def set(self, value: T | None = None) -> None:
         """Set the value, and wake all who wait. Any thread."""
-        self._is_set, self._value, self._exception = True, value, None
-        self._tell(None)
+        self._come(value, None)
 
     set_result = set  # noqa: A003 - a future's name for it
 
@@ -152,7 +160,11 @@ class AsyncResult(_Linked, Generic[T]):
         """Set an exception, with the traceback of `exc_info` if it is given, and wake all who wait. Any thread."""
         if exc_info is not None and exc_info[2] is not None:
             exception = exception.with_traceback(exc_info[2])
-        self._is_set, self._value, self._exception = True, None, exception
+        self._come(None, exception)
+
+    def _come(self, value: T | None, exception: BaseException | None) -> None:
+        with self._line.guard:
+            self._is_set, self._value, self._exception = True, value, exception
         self._tell(None)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
@@ -164,17 +176,18 @@ class AsyncResult(_Linked, Generic[T]):
         """
         if block and not is_in_green_thread():
             return self._got(timeout)
+        if not block and not self._is_set:
+            raise Timeout
+        self.wait(timeout)
         if not self._is_set:
-            if not block:
-                raise Timeout
-            if self._line.wait(timeout) is TIMED_OUT and not self._is_set:
-                raise Timeout(timeout)
+            raise Timeout(timeout)
         return self._outcome()
 
     result = get
 
     async def _got(self, timeout: float | None) -> Any:
-        if not self._is_set and await self._line.waited(timeout) is TIMED_OUT and not self._is_set:
+        await self._waited(timeout)
+        if not self._is_set:
             raise Timeout(timeout)
         return self._outcome()
 
@@ -191,13 +204,17 @@ class AsyncResult(_Linked, Generic[T]):
         """Wait for so many seconds at most; the value, None if there is none. In a coroutine: an awaitable of that."""
         if not is_in_green_thread():
             return self._waited(timeout)
-        if not self._is_set:
-            self._line.wait(timeout)
+        with self._line.guard:
+            place = None if self._is_set else self._line.enter()
+        if place is not None:
+            self._line.wait(place, timeout)
         return self._value
 
     async def _waited(self, timeout: float | None) -> Any:
-        if not self._is_set:
-            await self._line.waited(timeout)
+        with self._line.guard:
+            place = None if self._is_set else self._line.enter_coroutine()
+        if place is not None:
+            await self._line.waited(place, timeout)
         return self._value
 
     def cancel(self) -> bool:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from asyncio import Handle, TimerHandle
     from collections.abc import Callable
 
+    from oneloop.green.threadpool import ThreadPool
+
 __all__ = [
     "GreenletExit",
     "Hub",
@@ -49,7 +51,6 @@ class _Threads(threading.local):
 
 
 _threads = _Threads()
-_hubs: weakref.WeakKeyDictionary[Loop, Hub] = weakref.WeakKeyDictionary()
 
 
 class Hub(_native.HubCore):
@@ -60,6 +61,9 @@ class Hub(_native.HubCore):
     SYSTEM_ERROR: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, SystemError)
     """What ends the program: it is raised in the main greenlet, or leaves the loop that a program runs itself."""
 
+    threadpool_size = 10
+    """How many threads `threadpool` may have."""
+
     def __new__(cls, loop: Loop) -> Self:
         return super().__new__(cls, loop)
 
@@ -68,6 +72,7 @@ class Hub(_native.HubCore):
         """The loop that it runs."""
         self.is_owner = False
         """The loop is the hub's own: it ends with it."""
+        self._threadpool: ThreadPool | None = None
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
@@ -115,7 +120,7 @@ class Hub(_native.HubCore):
         waiting = [greenlet for greenlet in _parked(self) if greenlet.parent is hub]
         if hub is not None and not hub.dead and self.asyncio_loop.is_running():
             hub.throw(HubDestroyed(destroy_loop))
-        elif destroy_loop:
+        if destroy_loop:
             self.asyncio_loop.close()
         if _threads.hub is self:
             _threads.hub = None
@@ -126,6 +131,21 @@ class Hub(_native.HubCore):
                 greenlet.throw()
             except Exception as error:  # noqa: BLE001 - it is reported
                 self.handle_error(greenlet, type(error), error, error.__traceback__)
+
+    def let_go(self) -> None:
+        """The loop is being closed: what the hub has made ends."""
+        if self._threadpool is not None:
+            self._threadpool.close()
+            self._threadpool = None
+
+    @property
+    def threadpool(self) -> ThreadPool:
+        """OS threads for what would block the loop; made at its first use, of `threadpool_size` threads at most."""
+        if self._threadpool is None:
+            from oneloop.green.threadpool import ThreadPool
+
+            self._threadpool = ThreadPool(self.threadpool_size, self)
+        return self._threadpool
 
     # -- callbacks -----------------------------------------------------------------------------------
 
@@ -250,9 +270,9 @@ def get_hub() -> Hub:
 
 
 def _hub_of(loop: Loop) -> Hub:
-    hub = _hubs.get(loop)
+    hub: Hub | None = loop._hub
     if hub is None:
-        hub = _hubs[loop] = Hub(loop)
+        hub = loop._hub = Hub(loop)
         if loop.is_running():
             hub.greenlet = _root(getcurrent())
     return hub
@@ -260,6 +280,18 @@ def _hub_of(loop: Loop) -> Hub:
 
 def _end(reference: weakref.ref[Hub]) -> None:
     hub = reference()
+    if hub is not None and getcurrent() is hub.main and not hub.asyncio_loop.is_closed():
+        hub.destroy()
+
+
+def has_hub() -> bool:
+    """Whether the calling thread has a hub: without one it has no green threads either."""
+    return _native.active_hub() is not None or _threads.hub is not None or asyncio._get_running_loop() is not None
+
+
+def end_own_hub() -> None:
+    """Destroy the hub that the calling thread has made for itself, if it has."""
+    hub = _threads.hub
     if hub is not None and not hub.asyncio_loop.is_closed():
         hub.destroy()
 

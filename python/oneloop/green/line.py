@@ -7,6 +7,7 @@ If it is thrown out of its wait after that (killed, cancelled, too late), `given
 from __future__ import annotations
 
 import asyncio
+from _thread import RLock as _RLock  # the interpreter's own, whatever is patched later
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,11 @@ __all__ = ["TIMED_OUT", "Line"]
 class _Coroutine:
     """A coroutine that waits: a future with the methods of a `Waiter`. Any thread may wake it."""
 
-    __slots__ = ("_loop", "_value", "future", "is_woken")
+    __slots__ = ("_value", "future", "is_woken", "loop")
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
         self.is_woken = False
         self._value: Any = None
 
@@ -33,10 +34,10 @@ class _Coroutine:
         if self.is_woken or self.future.done():
             return False
         self.is_woken, self._value = True, value
-        if asyncio._get_running_loop() is self._loop:
+        if asyncio._get_running_loop() is self.loop:
             self._settle()
         else:
-            self._loop.call_soon_threadsafe(self._settle)
+            self.loop.call_soon_threadsafe(self._settle)
         return True
 
     def _settle(self) -> None:
@@ -51,12 +52,18 @@ class _Coroutine:
 
 
 class Line:
-    """Waiters, first come, first served. Any thread may wake them."""
+    """Waiters, first come, first served. Any thread may wake them.
 
-    __slots__ = ("_waiters",)
+    Who looks whether it has to wait, and enters the line if so, does both inside of `guard`; who changes what is looked
+    at, and wakes somebody, does too. So no wake-up from another thread is lost. Nobody waits inside of it. It can be
+    entered again, by a destructor or a handler of a signal that runs in its midst.
+    """
+
+    __slots__ = ("_waiters", "guard")
 
     def __init__(self) -> None:
         self._waiters: deque[Any] = deque()
+        self.guard = _RLock()
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -78,13 +85,24 @@ class Line:
             if not self.wake(value):
                 return
 
-    def wait(self, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None) -> Any:
-        """Wait in a green thread; what it is woken with, `TIMED_OUT` after so many seconds."""
-        hub = get_hub()
-        waiter = Waiter(hub)
+    def enter(self) -> Waiter:
+        """A place for the green thread that calls; `wait` is to follow."""
+        waiter = Waiter(get_hub())
         self._waiters.append(waiter)
+        return waiter
+
+    def enter_coroutine(self) -> Any:
+        """A place for the coroutine that calls; `waited` is to follow."""
+        waiter = _Coroutine()
+        self._waiters.append(waiter)
+        return waiter
+
+    def wait(
+        self, waiter: Waiter, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
+    ) -> Any:
+        """Wait in a place; what it is woken with, `TIMED_OUT` after so many seconds."""
         try:
-            value = wait_for(waiter, hub, timeout_s)
+            value = wait_for(waiter, get_hub(), timeout_s)
         except BaseException:
             self._leave(waiter, given_back)
             raise
@@ -92,11 +110,11 @@ class Line:
             self._forget(waiter)
         return value
 
-    async def waited(self, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None) -> Any:
+    async def waited(
+        self, waiter: Any, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
+    ) -> Any:
         """The same for coroutines."""
-        waiter = _Coroutine()
-        self._waiters.append(waiter)
-        timer = None if timeout_s is None else waiter._loop.call_later(max(timeout_s, 0), waiter.wake, TIMED_OUT)
+        timer = None if timeout_s is None else waiter.loop.call_later(max(timeout_s, 0), waiter.wake, TIMED_OUT)
         try:
             value = await waiter.future
         except BaseException:
@@ -111,14 +129,16 @@ class Line:
 
     def _leave(self, waiter: Any, given_back: Callable[[Any], object] | None) -> None:
         """It was thrown out of its wait, perhaps after it was woken."""
+        self._forget(waiter)
+        # From here on nobody wakes it.
         if waiter.done():
             value = waiter.get()
             if given_back is not None and value is not TIMED_OUT:
                 given_back(value)
-        self._forget(waiter)
 
     def _forget(self, waiter: Any) -> None:
-        for index, waiting in enumerate(self._waiters):
-            if waiting is waiter:
-                del self._waiters[index]
-                return
+        with self.guard:
+            for index, waiting in enumerate(self._waiters):
+                if waiting is waiter:
+                    del self._waiters[index]
+                    return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import getcurrent
 
-from oneloop.green.hub import is_in_green_thread
+from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.line import TIMED_OUT, Line
 
 if TYPE_CHECKING:
@@ -39,26 +39,35 @@ class Semaphore:
         """Lower the counter: whether that was possible in so many seconds. In a coroutine: an awaitable of that."""
         if blocking and not is_in_green_thread():
             return self._acquired(timeout)
-        if self.counter > 0:
-            self.counter -= 1
-            return True
-        if not blocking:
-            return False
-        return self._line.wait(timeout, self._give_back) is not TIMED_OUT
+        with self._line.guard:
+            if self._take():
+                return True
+            if not blocking:
+                return False
+            place = self._line.enter()
+        return self._line.wait(place, timeout, self._give_back) is not TIMED_OUT
 
     async def _acquired(self, timeout: float | None = None) -> bool:
-        if self.counter > 0:
-            self.counter -= 1
-            return True
-        return await self._line.waited(timeout, self._give_back) is not TIMED_OUT
+        with self._line.guard:
+            if self._take():
+                return True
+            place = self._line.enter_coroutine()
+        return await self._line.waited(place, timeout, self._give_back) is not TIMED_OUT
+
+    def _take(self) -> bool:
+        if self.counter <= 0:
+            return False
+        self.counter -= 1
+        return True
 
     def _give_back(self, _: Any) -> None:
         self._pass_on()
 
     def _pass_on(self) -> None:
         # Whoever waits has it at once: nobody who comes now overtakes.
-        if not self._line.wake():
-            self.counter += 1
+        with self._line.guard:
+            if not self._line.wake():
+                self.counter += 1
 
     def release(self) -> int:
         """Raise the counter, or let who has waited longest go on. Any thread. The counter's value."""
@@ -106,9 +115,10 @@ class BoundedSemaphore(Semaphore):
         Raises:
             ValueError: it was released too often.
         """
-        if self.counter >= self._initial_value:
-            raise ValueError("Semaphore released too many times")
-        return super().release()
+        with self._line.guard:
+            if self.counter >= self._initial_value:
+                raise ValueError("Semaphore released too many times")
+            return super().release()
 
 
 class DummySemaphore:
@@ -162,8 +172,8 @@ class RLock:
         if timeout is not None and timeout < 0:
             timeout = None
         if not is_in_green_thread() and blocking and self._block.locked():
-            # It is an error, and the semaphore says it best.
-            self._block._line.wait()
+            # It is an error, and the hub says it best.
+            get_hub().pause()
         if self._block.acquire(blocking and is_in_green_thread(), timeout):
             self._owner, self._count = me, 1
             return True

@@ -51,6 +51,7 @@ class SimpleQueue(Generic[T]):
         self.queue: Any = self._init(items)
         self._getters = Line()
         self._putters = Line()
+        self._putters.guard = self._getters.guard
         self.is_shutdown = False
 
     # Subclasses order their items in other ways.
@@ -102,20 +103,23 @@ class SimpleQueue(Generic[T]):
         """
         if block and not is_in_green_thread():
             return self._placed(item, timeout)
-        if self._put_at_once(item):
-            return None
-        if not block:
-            raise Full
         while True:
-            woken = self._putters.wait(timeout, self._room_given_back)
-            if woken is TIMED_OUT:
+            with self._getters.guard:
+                if self._put_at_once(item):
+                    return None
+                if not block:
+                    raise Full
+                place = self._putters.enter()
+            if self._putters.wait(place, timeout, self._room_given_back) is TIMED_OUT:
                 raise Full
-            if self._put_at_once(item):
-                return None
 
     async def _placed(self, item: T, timeout: float | None) -> None:
-        while not self._put_at_once(item):
-            if await self._putters.waited(timeout, self._room_given_back) is TIMED_OUT:
+        while True:
+            with self._getters.guard:
+                if self._put_at_once(item):
+                    return
+                place = self._putters.enter_coroutine()
+            if await self._putters.waited(place, timeout, self._room_given_back) is TIMED_OUT:
                 raise Full
 
     def _put_at_once(self, item: T) -> bool:
@@ -151,18 +155,22 @@ class SimpleQueue(Generic[T]):
         """
         if block and not is_in_green_thread():
             return self._gotten(timeout)
-        if self.queue:
-            return self._get_at_once()
-        self._check_shut()
-        if not block:
-            raise Empty
-        return self._given(self._getters.wait(timeout, self._item_given_back))
+        with self._getters.guard:
+            if self.queue:
+                return self._get_at_once()
+            self._check_shut()
+            if not block:
+                raise Empty
+            place = self._getters.enter()
+        return self._given(self._getters.wait(place, timeout, self._item_given_back))
 
     async def _gotten(self, timeout: float | None) -> T:
-        if self.queue:
-            return self._get_at_once()
-        self._check_shut()
-        return self._given(await self._getters.waited(timeout, self._item_given_back))
+        with self._getters.guard:
+            if self.queue:
+                return self._get_at_once()
+            self._check_shut()
+            place = self._getters.enter_coroutine()
+        return self._given(await self._getters.waited(place, timeout, self._item_given_back))
 
     def _get_at_once(self) -> T:
         item = self._get()
@@ -184,8 +192,9 @@ class SimpleQueue(Generic[T]):
 
     def _item_given_back(self, item: Any) -> None:
         """Who has got it was killed before it could go on."""
-        if item is not _SHUT and not self._getters.wake(item):
-            self._put_back(item)
+        with self._getters.guard:
+            if item is not _SHUT and not self._getters.wake(item):
+                self._put_back(item)
 
     def get_nowait(self) -> T:
         """An item, at once. As `get(block=False)`."""
@@ -208,9 +217,10 @@ class SimpleQueue(Generic[T]):
 
     def shutdown(self, immediate: bool = False) -> None:
         """Take no more items; with `immediate`, drop those that there are. Who waits gets ShutDown. Any thread."""
-        self.is_shutdown = True
-        if immediate:
-            self._drop_all()
+        with self._getters.guard:
+            self.is_shutdown = True
+            if immediate:
+                self._drop_all()
         self._getters.wake_all(_SHUT)
         self._putters.wake_all()
 
@@ -327,27 +337,39 @@ class Channel(SimpleQueue[T]):
         """Hand an item over, waiting for who takes it for at most so many seconds. As `Queue.put`."""
         if block and not is_in_green_thread():
             return self._placed(item, timeout)
-        if self._put_at_once(item):
-            return None
-        if not block:
-            raise Full
-        offer = self._offer(item)
+        with self._getters.guard:
+            if self._put_at_once(item):
+                return None
+            if not block:
+                raise Full
+            offer, place = self._offer(item), self._putters.enter()
         try:
-            if self._putters.wait(timeout) is TIMED_OUT and offer in self._offers:
+            if self._putters.wait(place, timeout) is TIMED_OUT and self._is_open(offer):
                 raise Full
         finally:
             self._withdraw(offer)
+        self._check_taken(offer)
         return None
 
     async def _placed(self, item: T, timeout: float | None) -> None:
-        if self._put_at_once(item):
-            return
-        offer = self._offer(item)
+        with self._getters.guard:
+            if self._put_at_once(item):
+                return
+            offer, place = self._offer(item), self._putters.enter_coroutine()
         try:
-            if await self._putters.waited(timeout) is TIMED_OUT and offer in self._offers:
+            if await self._putters.waited(place, timeout) is TIMED_OUT and self._is_open(offer):
                 raise Full
         finally:
             self._withdraw(offer)
+        self._check_taken(offer)
+
+    def _is_open(self, offer: list[Any]) -> bool:
+        return any(other is offer for other in self._offers)
+
+    def _check_taken(self, offer: list[Any]) -> None:
+        # Woken because the channel was shut down, and not because somebody has taken it.
+        if offer[1:]:
+            raise ShutDown
 
     def _put_at_once(self, item: T) -> bool:
         self._check_shut()
@@ -360,11 +382,13 @@ class Channel(SimpleQueue[T]):
         return offer
 
     def _withdraw(self, offer: list[Any]) -> None:
-        for index, other in enumerate(self._offers):
-            if other is offer:
-                del self._offers[index]
-                del self.queue[index]
-                return
+        with self._getters.guard:
+            for index, other in enumerate(self._offers):
+                if other is offer:
+                    del self._offers[index]
+                    del self.queue[index]
+                    offer.append("withdrawn")
+                    return
 
     def _get_at_once(self) -> T:
         self._offers.popleft()

@@ -41,7 +41,7 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         """The timeout in seconds; None: for ever; 0: it does not wait."""
         return self._timeout_s
 
-    def settimeout(self, value: float | None) -> None:
+    def settimeout(self, value: Any) -> None:
         """Wait for so many seconds at most in each blocking method.
 
         Raises:

@@ -1,0 +1,148 @@
+"""`local`: an object whose attributes each greenlet has for itself.
+
+The attributes of a greenlet are kept in the greenlet, by the identity of the object they belong to. They go with
+whichever goes first; with a `Greenlet`, when it ends, even if it is kept.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Self
+
+from greenlet import getcurrent
+
+from oneloop.green.greenlet import Greenlet
+
+__all__ = ["local"]
+
+_KEPT = "_oneloop_locals"
+
+
+class _Kept:
+    """The attributes that a greenlet has of all objects."""
+
+    __slots__ = ("__weakref__", "attributes", "references")
+
+    def __init__(self) -> None:
+        self.attributes: dict[int, dict[str, Any]] = {}
+        self.references: dict[int, weakref.ref[local]] = {}
+
+    def add(self, owner: local) -> dict[str, Any]:
+        key = id(owner)
+        attributes: dict[str, Any] = {}
+
+        here = weakref.ref(self)
+
+        def forget(_: weakref.ref[local]) -> None:
+            kept = here()
+            if kept is not None:
+                kept.forget(key)
+
+        self.references[key] = weakref.ref(owner, forget)
+        self.attributes[key] = attributes
+        return attributes
+
+    def forget(self, key: int) -> None:
+        self.references.pop(key, None)
+        self.attributes.pop(key, None)
+
+
+class local:  # noqa: N801 - threading's and gevent's name
+    """Attributes per greenlet, as `threading.local` has them per thread.
+
+    The `__init__` of a subclass is called in each greenlet that uses the object, with the arguments that the object was
+    made with. If it raises, it is called again at the next use there. Attributes in `__slots__` are shared.
+    """
+
+    __slots__ = ("__weakref__", "_local__arguments")
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if (args or kwargs) and cls.__init__ is object.__init__:
+            raise TypeError("Initialization arguments are not supported", args, kwargs)
+        made = object.__new__(cls)
+        object.__setattr__(made, "_local__arguments", (args, kwargs))
+        # Python calls __init__ here.
+        _kept().add(made)
+        return made
+
+    def __getattribute__(self, name: str) -> Any:
+        attributes = _attributes(self)
+        if name == "__dict__":
+            return attributes
+        if name in attributes:
+            if _is_of_class(type(self), name):
+                return object.__getattribute__(self, name)
+            return attributes[name]
+        return object.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__dict__":
+            raise AttributeError(f"{type(self).__name__!r} object attribute '__dict__' is read-only")
+        attributes = _attributes(self)
+        if _is_of_class(type(self), name):
+            object.__setattr__(self, name, value)
+        else:
+            attributes[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        if name == "__dict__":
+            raise AttributeError(f"{type(self).__name__!r} object attribute '__dict__' is read-only")
+        attributes = _attributes(self)
+        if _is_of_class(type(self), name):
+            object.__delattr__(self, name)
+        elif name in attributes:
+            del attributes[name]
+        else:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __copy__(self) -> Self:
+        """Another one with the attributes that this greenlet has; in others, it is a new one."""
+        attributes = _attributes(self)
+        args, kwargs = object.__getattribute__(self, "_local__arguments")
+        copied = type(self)(*args, **kwargs)
+        _attributes(copied).clear()
+        _attributes(copied).update(attributes)
+        return copied
+
+
+def _kept() -> _Kept:
+    """What the current greenlet has."""
+    greenlet = getcurrent()
+    kept: _Kept | None = greenlet.__dict__.get(_KEPT)
+    if kept is None:
+        kept = greenlet.__dict__[_KEPT] = _Kept()
+        if isinstance(greenlet, Greenlet):
+            greenlet.rawlink(_forget)
+    return kept
+
+
+def _forget(greenlet: Greenlet) -> None:
+    """It has ended."""
+    greenlet.__dict__.pop(_KEPT, None)
+
+
+def _attributes(owner: local) -> dict[str, Any]:
+    """Those of the current greenlet; made, and initialized, at the first use there."""
+    kept = _kept()
+    attributes = kept.attributes.get(id(owner))
+    if attributes is not None:
+        return attributes
+    attributes = kept.add(owner)
+    kind = type(owner)
+    if kind.__init__ is not object.__init__:
+        args, kwargs = object.__getattribute__(owner, "_local__arguments")
+        try:
+            kind.__init__(owner, *args, **kwargs)
+        except BaseException:
+            kept.forget(id(owner))
+            raise
+    return attributes
+
+
+def _is_of_class(kind: type, name: str) -> bool:
+    """Whether it is a data descriptor of the class: a property, a slot."""
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            found = type(base.__dict__[name])
+            return hasattr(found, "__set__") or hasattr(found, "__delete__")
+    return False

@@ -1,0 +1,253 @@
+"""`Group` and `Pool`: green threads that are waited for, killed and counted together."""
+
+from __future__ import annotations
+
+import queue
+from typing import TYPE_CHECKING, Any
+
+from greenlet import GreenletExit, getcurrent
+
+from oneloop.green.event import Event
+from oneloop.green.greenlet import Greenlet, joinall
+from oneloop.green.greenlet import kill as _kill
+from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.lock import DummySemaphore, Semaphore
+from oneloop.green.mapping import GroupMappingMixin
+from oneloop.green.timeout import Timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
+
+__all__ = ["Group", "Pool", "PoolFull"]
+
+
+class Group(GroupMappingMixin):
+    """Any number of green threads; each leaves the group when it has ended.
+
+    Args:
+        args: at most one iterable of green threads to begin with.
+    """
+
+    greenlet_class: type[Greenlet] = Greenlet
+    """What `spawn` makes."""
+
+    def __init__(self, *args: Iterable[Any]) -> None:
+        if len(args) > 1:
+            raise TypeError(f"a group is made of one iterable at most, not of {len(args)}")
+        self.greenlets: set[Any] = set()
+        self.dying: set[Any] = set()
+        """Those that were killed, and have not ended."""
+        self._is_empty = Event()
+        self._is_empty.set()
+        for greenlet in args[0] if args else ():
+            self.add(greenlet)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {hex(id(self))} {self.greenlets}>"
+
+    def __len__(self) -> int:
+        return len(self.greenlets)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.greenlets
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self.greenlets))
+
+    # -- coming and going ------------------------------------------------------------------------------
+
+    def add(self, greenlet: Any) -> None:
+        """Take a greenlet in; nothing if it belongs to the group. One that is no `Greenlet` stays until `discard`."""
+        if greenlet in self.greenlets:
+            return
+        rawlink = getattr(greenlet, "rawlink", None)
+        if rawlink is not None:
+            rawlink(self._discard)
+        self.greenlets.add(greenlet)
+        self._is_empty.clear()
+
+    def discard(self, greenlet: Any) -> None:
+        """Let it go; it runs on."""
+        self._discard(greenlet)
+        unlink = getattr(greenlet, "unlink", None)
+        if unlink is not None:
+            unlink(self._discard)
+
+    def _discard(self, greenlet: Any) -> bool:
+        """Whether it belonged to the group."""
+        belonged = greenlet in self.greenlets
+        self.greenlets.discard(greenlet)
+        self.dying.discard(greenlet)
+        if not self.greenlets:
+            self._is_empty.set()
+        return belonged
+
+    def start(self, greenlet: Greenlet) -> None:
+        """Take in a green thread that was not started, and start it."""
+        self.add(greenlet)
+        greenlet.start()
+
+    def spawn(self, *args: Any, **kwargs: Any) -> Greenlet:
+        """A started green thread of the group; the arguments are those of `greenlet_class`."""
+        greenlet = self.greenlet_class(*args, **kwargs)
+        self.start(greenlet)
+        return greenlet
+
+    # -- room ------------------------------------------------------------------------------------------
+
+    def full(self) -> bool:
+        """Whether `spawn` would wait: never."""
+        return False
+
+    def wait_available(self, timeout: float | None = None) -> int | None:
+        """Wait until there is room: at once."""
+        return None
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def join(self, timeout: float | None = None, raise_error: bool = False) -> bool:
+        """Wait until the group has been empty once: whether it was in so many seconds.
+
+        Raises:
+            BlockingSwitchOutError: in a coroutine.
+            BaseException: with `raise_error`, what one of those that belong to it now has raised.
+        """
+        waited = list(self.greenlets) if raise_error else []
+        if not self._is_empty.is_set() and not is_in_green_thread():
+            raise get_hub()._parking_refused()
+        was_empty: bool = self._is_empty.is_set() or self._is_empty.wait(timeout)
+        for greenlet in waited:
+            raised = getattr(greenlet, "exception", None)
+            if raised is not None:
+                raise raised
+        return was_empty
+
+    def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
+        """Kill all, also those that come meanwhile, and wait until they have ended, for at most so many seconds."""
+        timer = Timeout.start_new(timeout if block else None)
+        try:
+            while self.greenlets:
+                # The caller comes last: it is raised right there.
+                for greenlet in sorted(self, key=lambda one: one is getcurrent()):
+                    self._kill_once(greenlet, exception)
+                if not block:
+                    return
+                joinall(greenlet for greenlet in self if hasattr(greenlet, "rawlink"))
+                self._forget_dead()
+        except Timeout as raised:
+            if raised is not timer:
+                raise
+        finally:
+            timer.cancel()
+
+    def _kill_once(self, greenlet: Any, exception: Any) -> None:
+        if greenlet not in self.dying and greenlet in self.greenlets:
+            self.dying.add(greenlet)
+            _kill(greenlet, exception)
+
+    def _forget_dead(self) -> None:
+        """Those that have ended and were unlinked, and those that nobody can wait for."""
+        for greenlet in self:
+            if not hasattr(greenlet, "rawlink") or greenlet.ready():
+                self.discard(greenlet)
+
+    def killone(
+        self, greenlet: Any, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
+    ) -> None:
+        """Kill one if it belongs to the group, and wait until it has ended, for at most so many seconds."""
+        if greenlet not in self.greenlets:
+            return
+        self._kill_once(greenlet, exception)
+        if block and hasattr(greenlet, "join"):
+            greenlet.join(timeout)
+
+    # -- mapping ---------------------------------------------------------------------------------------
+
+    def _is_inside(self) -> bool:
+        return getcurrent() in self.greenlets
+
+    def _would_wait(self) -> bool:
+        return self.full()
+
+    def _call_back(self, callback: Callable[[Any], object], result: Any) -> None:
+        Greenlet.spawn(callback, result)
+
+
+class PoolFull(queue.Full):
+    """There is no room in the pool."""
+
+
+class Pool(Group):
+    """A group of at most so many green threads; `spawn` waits for room.
+
+    Args:
+        size: None: any number. 0: none, ever.
+        greenlet_class: what `spawn` makes.
+
+    Raises:
+        ValueError: the size is negative.
+    """
+
+    def __init__(self, size: int | None = None, greenlet_class: type[Greenlet] | None = None) -> None:
+        if size is not None and size < 0:
+            raise ValueError(f"size must not be negative: {size!r}")
+        super().__init__()
+        self.size = size
+        if greenlet_class is not None:
+            self.greenlet_class = greenlet_class
+        self._room: Any = DummySemaphore() if size is None else Semaphore(size)
+
+    def full(self) -> bool:
+        """Whether `spawn` would wait."""
+        return self.free_count() <= 0
+
+    def free_count(self) -> int:
+        """How many more there is room for; 1 if the size is None."""
+        return 1 if self.size is None else int(self._room.counter)
+
+    def wait_available(self, timeout: float | None = None) -> int:
+        """Wait until there is room, for at most so many seconds: how many there is room for.
+
+        Raises:
+            BlockingSwitchOutError: in a coroutine.
+        """
+        if self._room.locked() and not is_in_green_thread():
+            raise get_hub()._parking_refused()
+        if self._room.locked():
+            self._room.wait(timeout)
+        return self.free_count()
+
+    def add(self, greenlet: RawGreenlet, blocking: bool = True, timeout: float | None = None) -> None:
+        """Take in a greenlet that was not started, waiting for room for at most so many seconds.
+
+        Raises:
+            PoolFull: there is no room, and `blocking` is false or the time is up.
+            BlockingSwitchOutError: it would wait, in a coroutine.
+        """
+        if greenlet in self.greenlets:
+            return
+        if not self._room.acquire(blocking=False):
+            if not blocking:
+                raise PoolFull
+            if not is_in_green_thread():
+                raise get_hub()._parking_refused()
+            if not self._room.acquire(timeout=timeout):
+                raise PoolFull
+        try:
+            super().add(greenlet)
+        except BaseException:
+            self._room.release()
+            raise
+
+    def _discard(self, greenlet: Any) -> bool:
+        belonged = super()._discard(greenlet)
+        if belonged:
+            self._room.release()
+        return belonged
+
+    def start(self, greenlet: Greenlet, blocking: bool = True, timeout: float | None = None) -> None:
+        """Take in a green thread that was not started, as `add` does, and start it."""
+        self.add(greenlet, blocking, timeout)
+        greenlet.start()

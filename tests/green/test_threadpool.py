@@ -1,0 +1,571 @@
+"""OS threads for green threads: calls, room, sizes, ends, and `concurrent.futures`' interface to them."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from _thread import allocate_lock, get_ident
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import oneloop
+from oneloop import green
+from oneloop.green import workers
+from oneloop.green.exceptions import BlockingSwitchOutError, InvalidThreadUseError
+from oneloop.green.hub import end_own_hub, get_hub
+from oneloop.green.threadpool import ThreadPool, ThreadPoolExecutor, ThreadResult
+
+
+class Gate:
+    """Holds calls in OS threads until it is opened."""
+
+    def __init__(self) -> None:
+        self._is_open = threading.Event()
+        self.entered: list[Any] = []
+
+    def open(self) -> None:
+        self._is_open.set()
+
+    def __call__(self, value: Any = None) -> Any:
+        self.entered.append(value)
+        self._is_open.wait(20)
+        return value
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open()
+
+
+@pytest.fixture
+def pool(own_hub: None, gate: Gate) -> Iterator[ThreadPool]:
+    made = ThreadPool(2)
+    yield made
+    gate.open()
+    made.kill()
+
+
+@pytest.fixture
+def executor(own_hub: None, gate: Gate) -> Iterator[ThreadPoolExecutor]:
+    made = ThreadPoolExecutor(2)
+    yield made
+    gate.open()
+    made.shutdown()
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def fail(number: int) -> int:
+    if number == 1:
+        raise ValueError(number)
+    return number
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Another thread makes it true."""
+    while not condition():
+        green.sleep(0.001)
+
+
+# -- calls ---------------------------------------------------------------------------------------------
+
+
+def test_a_call_runs_in_another_thread_while_green_threads_go_on(pool: ThreadPool, gate: Gate) -> None:
+    result = pool.spawn(gate, 5)
+    assert green.spawn(square, 3).get() == 9
+    assert not result.ready()
+    assert len(pool) == 1
+    gate.open()
+    assert result.get() == 5
+    assert pool.spawn(get_ident).get() != get_ident()
+    pool.join()
+    assert (len(pool), bool(pool)) == (0, True)
+
+
+def test_threads_are_reused_and_made_when_needed(pool: ThreadPool, gate: Gate) -> None:
+    assert pool.size == 0
+    for _ in range(20):
+        pool.spawn(square, 2).get()
+    assert pool.size == 1
+    pool.spawn(gate)
+    pool.spawn(gate)
+    assert pool.size == 2
+
+
+def test_an_exception_is_raised_and_reported(pool: ThreadPool, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="1"):
+        pool.spawn(fail, 1).get()
+    green.sleep(0)
+    told = capsys.readouterr().err
+    assert "the call of <function fail" in told
+    assert "failed with ValueError" in told
+
+
+def test_system_exit_of_a_call_ends_the_program(pool: ThreadPool) -> None:
+    pool.spawn(sys.exit, 3)
+    with pytest.raises(SystemExit) as raised:
+        pool.join()
+        green.sleep(1)
+    assert raised.value.code == 3
+
+
+def test_spawn_waits_for_a_free_thread(pool: ThreadPool, gate: Gate) -> None:
+    for n in range(2):
+        pool.spawn(gate, n)
+    third = green.spawn(pool.spawn, gate, 2)
+    green.sleep(0)
+    assert not third.ready()
+    gate.open()
+    assert third.get().get() == 2
+    pool.join()
+
+
+def test_who_is_thrown_out_of_its_wait_takes_no_room(pool: ThreadPool, gate: Gate) -> None:
+    for n in range(2):
+        pool.spawn(gate, n)
+    until(lambda: len(gate.entered) == 2)
+    with pytest.raises(green.Timeout):
+        with green.Timeout(0.001):
+            pool.spawn(gate, 2)
+    killed = green.spawn(pool.spawn, gate, 3)
+    green.sleep(0)
+    killed.kill()
+    gate.open()
+    pool.join()
+    assert sorted(gate.entered) == [0, 1]
+    assert [pool.spawn(square, 2).get() for _ in range(3)] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("method", ["get", "join"])
+def test_a_wait_for_a_call_may_be_left(pool: ThreadPool, gate: Gate, method: str) -> None:
+    result = pool.spawn(gate, 1)
+    wait = result.get if method == "get" else pool.join
+    with pytest.raises(green.Timeout):
+        with green.Timeout(0.001):
+            wait()
+    killed = green.spawn(wait)
+    green.sleep(0)
+    killed.kill()
+    assert isinstance(killed.value, green.GreenletExit)
+    gate.open()
+    assert result.get() == 1
+
+
+def test_apply_and_maps(pool: ThreadPool) -> None:
+    got: list[Any] = []
+    assert pool.apply(int, ("11",), {"base": 2}) == 3
+    assert pool.apply_cb(square, (2,), callback=got.append) == 4
+    assert pool.apply_async(square, (3,), callback=got.append).get() == 9
+    assert pool.map(square, range(5)) == [0, 1, 4, 9, 16]
+    assert pool.map_async(square, [2]).get() == [4]
+    assert list(pool.imap(square, range(5), maxsize=1)) == [0, 1, 4, 9, 16]
+    assert sorted(pool.imap_unordered(square, range(5))) == [0, 1, 4, 9, 16]
+    assert got == [4, 9]
+    for ask in (lambda: pool.apply(fail, (1,)), lambda: pool.map(fail, [0, 1]), lambda: list(pool.imap(fail, [0, 1]))):
+        with pytest.raises(ValueError, match="1"):
+            ask()
+
+
+def test_results_keep_the_order_of_the_items(pool: ThreadPool, gate: Gate) -> None:
+    def first_is_last(number: int) -> int:
+        return int(gate(number)) if number == 0 else number
+
+    results = pool.imap(first_is_last, range(3))
+    unordered = pool.imap_unordered
+    until(lambda: len(pool) == 1)
+    gate.open()
+    assert list(results) == [0, 1, 2]
+    assert sorted(unordered(square, [1, 2])) == [1, 4]
+
+
+def test_a_killed_imap_starts_no_more_calls(pool: ThreadPool, gate: Gate) -> None:
+    results = pool.imap(gate, range(10))
+    until(lambda: len(gate.entered) == 2)
+    results.kill()
+    assert list(results) == []
+    gate.open()
+    pool.join()
+    assert sorted(gate.entered) == [0, 1]
+
+
+def test_a_call_that_applies_calls_right_there(pool: ThreadPool) -> None:
+    assert pool.spawn(lambda: pool.apply(get_ident) == get_ident()).get() is True
+
+
+def test_another_thread_may_not_spawn(pool: ThreadPool) -> None:
+    with pytest.raises(InvalidThreadUseError):
+        pool.spawn(pool.spawn, square, 2).get()
+
+
+def test_a_call_may_have_green_threads_of_its_own(pool: ThreadPool) -> None:
+    hubs: list[weakref.ref[Any]] = []
+
+    def inside() -> int:
+        hubs.append(weakref.ref(get_hub()))
+        green.sleep(0)
+        number: int = green.spawn(square, 3).get()
+        return number
+
+    assert pool.spawn(inside).get() == 9
+    pool.kill()
+    hub = hubs[0]()
+    assert hub is None or hub.asyncio_loop.is_closed()
+
+
+def test_threading_forgets_the_threads(pool: ThreadPool) -> None:
+    before = set(threading.enumerate())
+    assert pool.spawn(threading.current_thread).get() not in before
+    pool.kill()
+    assert set(threading.enumerate()) == before
+
+
+def test_what_a_call_holds_is_let_go(pool: ThreadPool) -> None:
+    class Argument:
+        pass
+
+    argument = Argument()
+    reference = weakref.ref(argument)
+    pool.spawn(id, argument).get()
+    del argument
+    # The worker lets go of it just after it has told the hub.
+    until(lambda: reference() is None)
+
+
+async def test_a_coroutine_awaits_results(loop: asyncio.AbstractEventLoop) -> None:
+    pool = ThreadPool(1)
+    gate = Gate()
+    assert await pool.spawn(square, 3) == 9
+    result = pool.spawn(gate, 1)
+    for wait in (lambda: pool.spawn(square, 1), pool.join, lambda: pool.map(square, [1])):
+        with pytest.raises(BlockingSwitchOutError):
+            wait()
+    gate.open()
+    assert await result == 1
+    assert get_hub().threadpool is get_hub().threadpool
+    assert await get_hub().threadpool.spawn(square, 4) == 16
+    pool.kill()
+    get_hub().threadpool.close()
+
+
+# -- sizes ---------------------------------------------------------------------------------------------
+
+
+def test_maxsize(pool: ThreadPool, gate: Gate) -> None:
+    for wrong, error in ((None, TypeError), ("2", TypeError), (-1, ValueError)):
+        with pytest.raises(error):
+            ThreadPool(wrong)  # type: ignore[arg-type]
+        with pytest.raises(error):
+            pool.maxsize = wrong  # type: ignore[assignment]
+    pool.maxsize = 3
+    calls = [pool.spawn(gate, n) for n in range(3)]
+    assert pool.size == 3
+    pool.maxsize = 1
+    assert (pool.maxsize, pool.size) == (1, 1)
+    fourth = green.spawn(pool.spawn, square, 4)
+    gate.open()
+    assert [call.get() for call in calls] == [0, 1, 2]
+    assert fourth.get().get() == 16
+    pool.join()
+    assert pool._room.counter == 1
+
+
+def test_size(pool: ThreadPool) -> None:
+    pool.size = 2
+    assert pool.size == 2
+    with pytest.raises(ValueError, match="cannot be bigger than maxsize: 3 > 2"):
+        pool.size = 3
+    with pytest.raises(ValueError, match="cannot be negative"):
+        pool.size = -1
+    pool.kill()
+    assert (pool.size, pool._workers.threads) == (0, 0)
+    assert pool.spawn(square, 2).get() == 4
+
+
+def test_kill_waits_for_calls_and_may_be_left(pool: ThreadPool, gate: Gate) -> None:
+    result = pool.spawn(gate, 1)
+    with pytest.raises(green.Timeout):
+        with green.Timeout(0.001):
+            pool.kill()
+    killer = green.spawn(pool.kill)
+    green.sleep(0)
+    assert not killer.ready()
+    gate.open()
+    killer.join()
+    assert result.ready()
+    assert pool._workers.threads == 0
+
+
+def test_idle_threads_leave(own_hub: None) -> None:
+    pool = ThreadPool(2, idle_task_timeout=0.001)
+    assert pool.spawn(square, 2).get() == 4
+    until(lambda: pool.size == 0)
+    assert pool.spawn(square, 3).get() == 9
+    pool.kill()
+
+
+def test_threads_leave_when_the_pool_is_dropped(own_hub: None) -> None:
+    pool = ThreadPool(1)
+    pool.spawn(square, 2).get()
+    threads = pool._workers
+    del pool
+    gc.collect()
+    until(lambda: threads.threads == 0)
+
+
+def test_the_system_gives_no_thread(pool: ThreadPool, monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    held = pool.spawn(gate, 1)
+    monkeypatch.setattr(workers, "start_new_thread", refuse)
+    second = pool.spawn(square, 2)
+    gate.open()
+    assert (held.get(), second.get()) == (1, 4)
+    pool.kill()
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        pool.spawn(square, 3)
+    pool.join()
+    monkeypatch.undo()
+    assert pool.spawn(square, 3).get() == 9
+
+
+# -- the hub's -----------------------------------------------------------------------------------------
+
+
+def test_the_hub_has_a_pool(own_hub: None) -> None:
+    pool = get_hub().threadpool
+    assert pool is get_hub().threadpool
+    assert pool.maxsize == 10
+    assert pool.spawn(square, 3).get() == 9
+    threads = pool._workers
+    end_own_hub()
+    assert get_hub().threadpool is not pool
+    until(lambda: threads.threads == 0)
+
+
+def test_a_result_for_a_hub_that_is_gone_is_dropped(own_hub: None, gate: Gate) -> None:
+    pool = get_hub().threadpool
+    pool.spawn(gate)
+    threads = pool._workers
+    end_own_hub()
+    gate.open()
+    until(lambda: threads.threads == 0)
+
+
+def test_a_thread_result_tells_its_receiver(own_hub: None) -> None:
+    told: list[object] = []
+    result = ThreadResult(told.append, get_hub(), lambda: told.append("ready"))
+    result.set(5)
+    assert told == []
+    green.sleep(0)
+    assert told == ["ready", result]
+    assert (result.value, result.successful(), result.exception) == (5, True, None)
+
+
+def test_the_main_greenlet_destroys_its_hub_after_it_has_waited(own_hub: None) -> None:
+    hub = get_hub()
+    green.sleep(0)
+    refused = green.spawn(hub.destroy)
+    with pytest.raises(RuntimeError, match="is destroyed by its thread's main greenlet"):
+        refused.get()
+    hub.destroy()
+    assert hub.asyncio_loop.is_closed()
+    assert get_hub() is not hub
+
+
+PROGRAMS = {
+    "a call runs for ever": "green.get_hub().threadpool.spawn(lock.acquire); green.sleep(0.01)",
+    "an idle thread": "green.get_hub().threadpool.spawn(int).get()",
+    "an executor's call runs for ever": "e = ThreadPoolExecutor(1); e.submit(lock.acquire); e.submit(int)",
+    "nobody has waited": "green.get_hub().threadpool.spawn(int)",
+    "a result comes at the end": "green.get_hub().threadpool.spawn(time.sleep, 0.02); time.sleep(0.019)",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_program_ends(program: str) -> None:
+    head = (
+        "import time, _thread\nfrom oneloop import green\nfrom oneloop.green.threadpool import ThreadPoolExecutor\n"
+        "lock = _thread.allocate_lock()\nlock.acquire()\n"
+    )
+    code = f"{head}{program}\nprint('end')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_threads_of_its_own(gate: Gate) -> None:
+    crowd = workers.Workers(1)
+    done = allocate_lock()
+    done.acquire()
+
+    class Task:
+        def do(self) -> Callable[[], object]:
+            return done.release
+
+    crowd.put(Task())
+    assert done.acquire(timeout=10)
+    assert crowd.threads == 1
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if crowd.threads == 0:
+                crowd.put(Task())
+                code = 0 if done.acquire(timeout=10) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    crowd.shrink(0)
+    until(lambda: crowd.threads == 0)
+
+
+# -- the executor --------------------------------------------------------------------------------------
+
+
+def test_a_future_lets_green_threads_go_on(executor: ThreadPoolExecutor, gate: Gate) -> None:
+    future = executor.submit(gate, 5)
+    waiting = green.spawn(future.result)
+    assert green.spawn(square, 3).get() == 9
+    assert not waiting.ready()
+    gate.open()
+    assert waiting.get() == future.result() == 5
+    assert future.exception() is None
+
+
+def test_an_exception_is_the_futures(executor: ThreadPoolExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    future = executor.submit(fail, 1)
+    with pytest.raises(ValueError, match="1"):
+        future.result()
+    assert isinstance(future.exception(), ValueError)
+    assert capsys.readouterr().err == ""
+
+
+def test_waits_for_a_future_may_be_left(executor: ThreadPoolExecutor, gate: Gate) -> None:
+    future = executor.submit(gate, 1)
+    for wait in (future.result, future.exception):
+        with pytest.raises(TimeoutError):
+            wait(0.001)
+        with pytest.raises(green.Timeout):
+            with green.Timeout(0.001):
+                wait()
+        killed = green.spawn(wait)
+        green.sleep(0)
+        killed.kill()
+    assert future._done_callbacks == []  # type: ignore[attr-defined]
+    gate.open()
+    assert future.result() == 1
+
+
+def test_submit_never_waits_and_calls_may_be_cancelled(executor: ThreadPoolExecutor, gate: Gate) -> None:
+    futures = [executor.submit(gate, n) for n in range(4)]
+    until(lambda: len(gate.entered) == 2)
+    assert not futures[0].cancel()
+    assert futures[3].cancel()
+    gate.open()
+    assert futures[2].result() == 2
+    with pytest.raises(concurrent.futures.CancelledError):
+        futures[3].result()
+    assert sorted(gate.entered) == [0, 1, 2]
+
+
+def test_the_functions_of_concurrent_futures(executor: ThreadPoolExecutor) -> None:
+    futures = [executor.submit(square, n) for n in range(4)]
+    assert concurrent.futures.wait(futures).not_done == set()
+    assert sorted(done.result() for done in concurrent.futures.as_completed(futures)) == [0, 1, 4, 9]
+    assert list(executor.map(square, [2, 3])) == [4, 9]
+    called: list[object] = []
+    futures[0].add_done_callback(called.append)
+    assert called == [futures[0]]
+
+
+def test_another_thread_waits_for_real(executor: ThreadPoolExecutor, gate: Gate) -> None:
+    future = executor.submit(gate, 5)
+    got: list[object] = []
+    with pytest.raises(TimeoutError):
+        _in_thread(future.result, 0.001)
+    thread = threading.Thread(target=lambda: got.append(future.result()))
+    thread.start()
+    gate.open()
+    thread.join()
+    assert got == [5]
+
+
+def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    with concurrent.futures.ThreadPoolExecutor(1) as other:
+        return other.submit(function, *args).result()
+
+
+def test_shutdown(gate: Gate, own_hub: None) -> None:
+    executor = ThreadPoolExecutor(1)
+    running, queued = executor.submit(gate, 1), executor.submit(gate, 2)
+    with pytest.raises(green.Timeout):
+        with green.Timeout(0.001):
+            executor.shutdown()
+    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+        executor.submit(square, 1)
+    until(lambda: gate.entered)
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert queued.cancelled()
+    gate.open()
+    executor.shutdown()
+    assert running.result() == 1
+    assert executor._pool.workers.threads == 0
+    with ThreadPoolExecutor(1) as unused:
+        pass
+    unused.shutdown()
+
+
+def test_an_initializer(own_hub: None) -> None:
+    called: list[int] = []
+    with ThreadPoolExecutor(1, initializer=called.append, initargs=(1,)) as executor:
+        assert executor.submit(square, 2).result() == 4
+    assert called == [1]
+    with pytest.raises(TypeError):
+        ThreadPoolExecutor(1, initializer=5)  # type: ignore[arg-type]
+
+
+def test_an_initializer_that_fails(own_hub: None) -> None:
+    executor = ThreadPoolExecutor(1, initializer=fail, initargs=(1,))
+    future = executor.submit(square, 2)
+    with pytest.raises(concurrent.futures.thread.BrokenThreadPool):
+        future.result()
+    with pytest.raises(concurrent.futures.thread.BrokenThreadPool):
+        executor.submit(square, 2)
+    executor.shutdown()
+
+
+def test_threads_of_a_dropped_executor_leave(own_hub: None) -> None:
+    executor = ThreadPoolExecutor(1)
+    assert executor.submit(square, 2).result() == 4
+    threads = executor._pool.workers
+    del executor
+    gc.collect()
+    until(lambda: threads.threads == 0)
+
+
+def test_a_loop_takes_the_executor(own_hub: None) -> None:
+    async def main() -> tuple[int, int]:
+        running = asyncio.get_running_loop()
+        executor = ThreadPoolExecutor(1)
+        running.set_default_executor(executor)
+        gate = Gate()
+        future = executor.submit(gate, 1)
+        with pytest.raises(BlockingSwitchOutError):
+            future.result()
+        gate.open()
+        return await asyncio.wrap_future(future), await running.run_in_executor(None, square, 3)
+
+    assert oneloop.run(main()) == (1, 9)
