@@ -1,6 +1,6 @@
 """Green threads' own operations, timed from inside: switch, spawn, memory of one that is parked.
 
-The same work for gevent, plain greenlets, threads, asyncio tasks and (when it exists) oneloop.green.
+The same work for gevent, plain greenlets, threads, asyncio tasks and oneloop.green.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -134,7 +134,7 @@ class OsThreads:
 
 
 class Oneloop(Gevent):
-    """oneloop.green. Raises ImportError while it does not exist."""
+    """oneloop.green."""
 
     def __init__(self) -> None:
         self.gevent = importlib.import_module("oneloop.green")

@@ -21,6 +21,17 @@ PUBLIC = [
     "oneloop.compat.linux_aio.block",
     "oneloop.compat.linux_aio_bind",
     "oneloop.compat.uvloop",
+    "oneloop.green",
+    "oneloop.green.event",
+    "oneloop.green.exceptions",
+    "oneloop.green.greenlet",
+    "oneloop.green.hub",
+    "oneloop.green.local",
+    "oneloop.green.lock",
+    "oneloop.green.pool",
+    "oneloop.green.queue",
+    "oneloop.green.threadpool",
+    "oneloop.green.timeout",
     "oneloop.testing",
 ]
 
@@ -59,10 +70,10 @@ def test_native_classes_that_say_they_are_public_are() -> None:
             assert name in oneloop.__all__
 
 
-def test_native_classes_cannot_be_subclassed_but_for_four() -> None:
-    """The loop's core, files and their handles have their other halves in Python; requests have a common base."""
+def test_native_classes_cannot_be_subclassed_but_for_five() -> None:
+    """The loop's core, hubs, files and their handles have their other halves in Python; requests have a common base."""
     for name, value in vars(_native).items():
-        if inspect.isclass(value) and name not in ("LoopCore", "AioRequest", "FastFile", "FileHandle"):
+        if inspect.isclass(value) and name not in ("LoopCore", "HubCore", "AioRequest", "FastFile", "FileHandle"):
             with pytest.raises(TypeError, match="not an acceptable base type"):
                 type("Sub", (value,), {})
 

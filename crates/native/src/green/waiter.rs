@@ -59,7 +59,7 @@ struct State {
 }
 
 /// A wait of a green thread of `hub`, to be ended with a value or an exception, once. Any thread may end it.
-#[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
+#[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct Waiter {
     hub: Py<HubCore>,
     state: LoopCell<State>,
