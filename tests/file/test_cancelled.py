@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from oneloop import files
+from oneloop import _native, files
+from tests import programs
 
 pytestmark = pytest.mark.usefixtures("loop")
 
@@ -164,23 +165,85 @@ async def test_lines_that_wait(path: Path) -> None:
         assert await anext(lines) == b"two\n"
 
 
-# Python 3.12 and later warn of it where they count threads, of earlier tests among them.
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.engines_only("the stand-in has neither budget nor threads")
-@pytest.mark.parametrize("call", ["flush", "close"])
-async def test_what_cannot_be_begun_stays_pending(path: Path, call: str) -> None:
-    """In a child of the process there are no threads, and the loop is not the child's."""
-    async with files.open(path, "wb") as file:
+WITHOUT_THREADS = """
+import resource
+from oneloop import files
+
+async def main():
+    files.use_engine({engine!r})
+    async with files.open({path!r}, "wb") as file:
         await file.write(b"kept")
-        child = os.fork()
-        if child == 0:
-            status = 2
+        # Room for small objects, not for a thread's stack.
+        in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + (1 << 20), resource.RLIM_INFINITY))
+        try:
+            await file.{call}()
+        except OSError as error:
+            assert "starting a thread" in str(error.__notes__), error
+        else:
+            raise AssertionError("a thread was started")
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert (file.handle.pending, file.handle.has_flight, file.handle.is_taken) == (4, False, False)
+        assert not file.closed
+    print(open({path!r}).read())
+
+new_loop().run_until_complete(main())
+"""
+
+
+@pytest.mark.engines_only("the stand-in has no threads")
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_what_cannot_be_begun_stays_pending(engine: str, path: Path, call: str) -> None:
+    """There is no thread to be had for it: what was written is kept, and goes out later."""
+    body = WITHOUT_THREADS.format(engine=engine, path=str(path), call=call)
+    assert programs.run_ok("oneloop", body) == "kept\n"
+
+
+@pytest.mark.parametrize("mode", ["rb", "r"])
+async def test_awaitables_of_lines(path: Path, mode: str) -> None:
+    """The iterator is the awaitable of its next line until it is given; then others get one of their own."""
+    path.write_bytes(b"one\ntwo\nthree\n")
+    async with files.open(path, mode) as file:
+        lines: Any = aiter(file)
+        first, second = lines.__anext__(), lines.__anext__()
+        assert (first is lines, second is lines) == (True, False)
+        with pytest.raises(LookupError):
+            first.throw(LookupError)
+        # Ended before it began: it is free again, and no line went with it.
+        assert lines.__anext__() is lines
+        assert len(await lines) == 4
+        assert len(await second) == 4
+        third = lines.__anext__()
+        third.close()
+        assert [len(line) async for line in lines] == [6]
+
+
+async def test_an_exception_in_an_await_of_a_line_that_goes_on_waiting(path: Path) -> None:
+    """What the await waits for may catch it, and wait for something else."""
+    path.write_bytes(b"one\n")
+    caught: list[BaseException] = []
+
+    class Stubborn:
+        """In place of what gives the next line."""
+
+        def __await__(self) -> Any:
             try:
-                await getattr(file, call)()
-            except RuntimeError:
-                status = 0 if file.handle.pending == 4 and not file.handle.has_flight else 1
-            finally:
-                os._exit(status)
-        _, status = os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
-        assert os.waitstatus_to_exitcode(status) == 0
-    assert path.read_bytes() == b"kept"
+                yield "first"
+            except LookupError as error:
+                caught.append(error)
+                yield "second"
+            return "line"
+
+    async with files.open(path, "rb") as file:
+        lines: Any = _native.Lines(Stubborn, file)  # type: ignore[arg-type]
+        # All that is there is read, so that it asks for more.
+        assert [line async for line in file] == [b"one\n"]
+        given = lines.__anext__()
+        assert given.send(None) == "first"
+        assert given.throw(LookupError("told")) == "second"
+        assert lines.__anext__() is not lines
+        with pytest.raises(StopIteration) as ended:
+            given.send(None)
+        assert ended.value.value == "line"
+        assert len(caught) == 1
