@@ -13,7 +13,7 @@ from errno import EBADF, EINPROGRESS, EWOULDBLOCK
 from typing import Any, Self
 
 from oneloop import _native
-from oneloop.green.hub import get_hub
+from oneloop.green.hub import get_hub, has_hub
 
 _GLOBAL_DEFAULT_TIMEOUT: Any = _stock._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 
@@ -228,7 +228,7 @@ def wait_write(sock: Any, timeout: float | None = None) -> None:
 
 def cancel_wait(sock: Any, error: type[BaseException] | BaseException = cancel_wait_ex) -> None:
     """Have an exception raised in the green threads that wait for a socket of this thread's hub."""
-    if sock.fileno() >= 0:
+    if has_hub() and sock.fileno() >= 0:
         _native.green_cancel_wait(sock, error() if isinstance(error, type) else error)
 
 

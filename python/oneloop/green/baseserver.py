@@ -1,0 +1,246 @@
+"""`BaseServer`: a listening socket, and a green thread for each of what arrives.
+
+```text
+made → started (accepting ⇄ paused) → stopped
+```
+Accepting pauses while a bounded pool is full, and for a while after an error that may pass, such as EMFILE.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from oneloop.green import socket as _socket
+from oneloop.green.event import Event
+from oneloop.green.greenlet import Greenlet, spawn_raw
+from oneloop.green.hub import get_hub, getcurrent, sleep
+from oneloop.green.pool import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["BaseServer", "parse_address"]
+
+
+class BaseServer:
+    """Accepts in a green thread of its own, and handles what it accepts in others.
+
+    Args:
+        listener: an address, `(host, port)`, `"host:port"` or `":port"`, or a bound socket.
+        handle: called with what was accepted; None: the method `handle` of a subclass.
+        spawn: "default": a `Greenlet` each; "raw": a raw one; an int: a `Pool` of so many; None: none, in the accepting
+            green thread itself; a pool, or a function that starts what it is called with.
+    """
+
+    min_delay = 0.01
+    """After an error, accepting pauses for so many seconds, and for twice as long each time, up to `max_delay`."""
+    max_delay = 1.0
+    max_accept = 100
+    """So many are accepted before others have a turn."""
+    stop_timeout: float | None = 1.0
+    """What is handled has so many seconds to end when the server stops."""
+    fatal_errors = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)
+    """Of accepting: the server stops."""
+
+    def __init__(self, listener: Any, handle: Callable[..., object] | None = None, spawn: Any = "default") -> None:
+        self.delay = self.min_delay
+        self.pool: Pool | None = None
+        self.socket: Any = None
+        self.address: Any = None
+        self.family: int | None = None
+        self._accepting: Greenlet | None = None
+        self._stopped = Event()
+        self._stopped.set()
+        self._is_own_socket = False
+        self._handle = handle
+        self._set_spawn(spawn)
+        self._set_listener(listener)
+
+    def _set_spawn(self, spawn: Any) -> None:
+        if spawn == "default":
+            self._spawn: Callable[..., Any] | None = Greenlet.spawn
+        elif spawn == "raw":
+            self._spawn = spawn_raw
+        elif isinstance(spawn, int):
+            self.pool = Pool(spawn)
+            self._spawn = self.pool.spawn
+        elif hasattr(spawn, "spawn"):
+            self.pool = spawn
+            self._spawn = spawn.spawn
+        else:
+            self._spawn = spawn
+
+    def _set_listener(self, listener: Any) -> None:
+        if hasattr(listener, "accept") or hasattr(listener, "recvfrom"):
+            self.family = listener.family
+            self.address = listener.getsockname()
+            if not isinstance(listener, _socket.socket):
+                listener = _socket.socket(
+                    listener.family, listener.type, listener.proto, fileno=os.dup(listener.fileno())
+                )
+                self._is_own_socket = True
+            self.socket = listener
+        else:
+            self.family, self.address = parse_address(listener)
+            self._is_own_socket = True
+
+    # -- what subclasses say -------------------------------------------------------------------------
+
+    def init_socket(self) -> None:
+        """Make `socket`, if an address was given."""
+
+    def do_read(self) -> tuple[Any, ...] | None:
+        """Wait for one that arrives: the arguments of its handler; None to go on."""
+        raise NotImplementedError
+
+    def do_close(self, *args: Any) -> None:
+        """Give back what was accepted, and its handler has ended with or never begun."""
+
+    # -- accepting -----------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        while True:
+            for _ in range(self.max_accept):
+                if self.full():
+                    assert self.pool is not None
+                    self.pool.wait_available()
+                if not self._accept_one():
+                    return
+            sleep(0)
+
+    def _accept_one(self) -> bool:
+        """False: accepting has ended."""
+        try:
+            args = self.do_read()
+        except OSError as error:
+            if self.is_fatal_error(error):
+                if self.started:
+                    get_hub().handle_error(self, *sys.exc_info())
+                self.close()
+                return False
+            get_hub().handle_error(self, *sys.exc_info())
+            sleep(self.delay)
+            self.delay = min(self.max_delay, self.delay * 2)
+            return True
+        self.delay = self.min_delay
+        if args is not None:
+            try:
+                self.do_handle(*args)
+            except BaseException:
+                self.do_close(*args)
+                raise
+        return True
+
+    def is_fatal_error(self, error: BaseException) -> bool:
+        """Whether accepting can go on after an error."""
+        return isinstance(error, OSError) and error.errno in self.fatal_errors
+
+    def do_handle(self, *args: Any) -> None:
+        """Have the handler run with what was accepted."""
+        if self._spawn is None:
+            self._handle_closing(*args)
+        else:
+            self._spawn(self._handle_closing, *args)
+
+    def _handle_closing(self, *args: Any) -> None:
+        handle: Any = self._handle or self.handle  # type: ignore[attr-defined]
+        try:
+            handle(*args)
+        finally:
+            self.do_close(*args)
+
+    # -- its life ------------------------------------------------------------------------------------
+
+    @property
+    def started(self) -> bool:
+        """Whether it accepts."""
+        return self._accepting is not None
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has no socket."""
+        return self.socket is None
+
+    def full(self) -> bool:
+        """Whether its pool has no room."""
+        return self.pool is not None and self.pool.full()
+
+    def start(self) -> None:
+        """Listen, and accept in a green thread.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        if self.started:
+            return
+        self.init_socket()
+        if self.socket is None:
+            raise RuntimeError(f"{self!r} was closed")
+        self.address = self.socket.getsockname()
+        self._stopped.clear()
+        self._accepting = Greenlet.spawn(self._accept)
+
+    def close(self) -> None:
+        """Accept no more; what was accepted is handled to its end."""
+        accepting, self._accepting = self._accepting, None
+        sock, self.socket = self.socket, None
+        self._stopped.set()
+        if accepting is not None and accepting is not getcurrent():
+            accepting.kill(block=False)
+        if sock is not None and self._is_own_socket:
+            sock.close()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Accept no more, and wait for what is handled, for `timeout` (or `stop_timeout`) seconds; then kill it."""
+        self.close()
+        if self.pool is not None:
+            self.pool.join(self.stop_timeout if timeout is None else timeout)
+            self.pool.kill(block=True, timeout=1)
+
+    def serve_forever(self, stop_timeout: float | None = None) -> None:
+        """Start, and wait until it is stopped."""
+        if not self.started:
+            self.start()
+        try:
+            self._stopped.wait()
+        finally:
+            Greenlet.spawn(self.stop, timeout=stop_timeout).join()
+
+    @property
+    def server_host(self) -> Any:
+        """Of an IP server: its address."""
+        return self.address[0] if isinstance(self.address, tuple) else None
+
+    @property
+    def server_port(self) -> Any:
+        """Of an IP server: its port, the system's choice once it has started."""
+        return self.address[1] if isinstance(self.address, tuple) else None
+
+    def __repr__(self) -> str:
+        state = "started" if self.started else "closed" if self.closed else "stopped"
+        return f"<{type(self).__name__} at {hex(id(self))} {self.address!r} {state}>"
+
+
+def parse_address(address: Any) -> tuple[int, Any]:
+    """The family and the address of `(host, port)`, `"host:port"`, `":port"`, a port, or the path of a Unix socket.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if isinstance(address, tuple):
+        host = address[0]
+        is_v6 = isinstance(host, str) and ":" in host
+        return (_socket.AF_INET6 if is_v6 else _socket.AF_INET), address
+    if isinstance(address, int):
+        return _socket.AF_INET, ("", address)
+    if isinstance(address, str):
+        host, colon, port = address.rpartition(":")
+        if colon and port.isdigit():
+            host = host.strip("[]")
+            return (_socket.AF_INET6 if ":" in host else _socket.AF_INET), (host, int(port))
+        if "/" in address:
+            return _socket.AF_UNIX, address
+    raise ValueError(f"an address is (host, port), 'host:port', a port, or the path of a Unix socket, not {address!r}")
