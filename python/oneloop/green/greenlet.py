@@ -38,13 +38,13 @@ class Greenlet(RawGreenlet):
     """What the function has returned; None before, and if it has failed."""
 
     def __init__(self, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
-        hub = get_hub()
-        RawGreenlet.__init__(self, None, hub.parent)
+        # Its parent is the hub from its begin on.
+        RawGreenlet.__init__(self)
         if run is not None:
             self._run = run
         if not callable(getattr(self, "_run", None)):
             raise TypeError("The run argument or self._run must be callable")
-        self.hub: Hub = hub
+        self.hub: Hub = get_hub()
         self.args = args
         self.kwargs = kwargs
         self._links: deque[Any] = deque()
@@ -105,8 +105,9 @@ class Greenlet(RawGreenlet):
         self.value, self._raised, self._is_ready = value, raised, True
         self.__dict__.pop("_run", None)
         self.args, self.kwargs = (), {}
-        if self._links:
-            self._notify_soon()
+        if self._links and not self._is_notifying:
+            self._is_notifying = True
+            self.hub.run_callback(self._notify)
 
     # -- what became of it ---------------------------------------------------------------------------
 
@@ -329,7 +330,7 @@ def spawn_raw(function: Callable[..., Any], *args: Any, **kwargs: Any) -> RawGre
         def function() -> Any:
             return plain(*args, **kwargs)
 
-    greenlet = RawGreenlet(function, hub.parent)
+    greenlet = RawGreenlet(function)
     hub.start(greenlet)
     return greenlet
 

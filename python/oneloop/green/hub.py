@@ -85,14 +85,6 @@ class Hub(_native.HubCore):
         """The thread's main greenlet."""
         return _root(getcurrent())
 
-    @property
-    def parent(self) -> RawGreenlet:
-        """Of green threads: where they return to."""
-        hub: RawGreenlet | None = self.greenlet
-        if hub is None or hub.dead:
-            return self._make_greenlet()
-        return hub
-
     def _make_greenlet(self) -> RawGreenlet:
         """A greenlet that runs the loop, begun or not. Called natively where the loop does not run."""
         hub: RawGreenlet | None = self.greenlet

@@ -6,7 +6,7 @@
 
 use super::waiter::{self, Turn, Waiter};
 use crate::event_loop::LoopCore;
-use crate::ffi::{LoopCell, Object, greenlet};
+use crate::ffi::{LoopCell, Object, call, greenlet};
 use crate::imports;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -106,13 +106,13 @@ impl HubCore {
         let old = this.greenlet.with(py, |slot| slot.replace(hub));
         drop(old);
         let set_running_loop = imports::set_running_loop(py)?;
-        set_running_loop.call1((py.None(),))?;
+        call::call1(&set_running_loop, py.None().bind(py))?;
         this.is_away.set(py, true);
         let outer = ACTIVE.replace(Some(slf.clone().unbind()));
         let switched = turn.take(current.bind(py));
         drop(ACTIVE.replace(outer));
         this.is_away.set(py, false);
-        set_running_loop.call1((owner,))?;
+        call::call1(&set_running_loop, owner.as_any())?;
         let reported = match switched {
             Ok(_) => Ok(()),
             // The hub is told to end.
