@@ -143,12 +143,12 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self._close_pidfds()
         if self._files is not None:
             self._files.shut()
-        if self._hub is not None:
-            self._hub.let_go()
-            self._hub = None
         self._clear()
         super().close()
         self._close_poller()
+        hub, self._hub = self._hub, None
+        if hub is not None:
+            hub.let_go()
 
     def run_green(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, T]:
         """Call a function in a green thread beside this loop's coroutines; an awaitable of what it returns.

@@ -52,6 +52,7 @@ imports! {
     set_blocking = "os", "set_blocking";
     get_hub = "oneloop.green.hub", "get_hub";
     hub_destroyed = "oneloop.green.exceptions", "HubDestroyed";
+    running_loop = "asyncio.events", "_get_running_loop";
     set_running_loop = "asyncio.events", "_set_running_loop";
 }
 

@@ -53,17 +53,9 @@ def await_(awaitable: Awaitable[T]) -> T:
 class _Running(Greenlet):
     """A green thread whose errors are its awaiter's."""
 
-    def run(self) -> None:
-        try:
-            value = self._run(*self.args, **self.kwargs)
-        except GreenletExit as left:
-            self._end(left, None)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the awaiter's
-            self._end(None, error)
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                self.hub.handle_system_error(type(error), error, error.__traceback__)
-        else:
-            self._end(value, None)
+    def _report(self, error: BaseException) -> None:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self.hub.handle_system_error(type(error), error, error.__traceback__)
 
 
 async def run_green(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
@@ -110,5 +102,7 @@ async def _wait(greenlet: Greenlet) -> None:
         try:
             await asyncio.shield(is_over)
         except asyncio.CancelledError as cancelled:
-            if not is_over.done():
-                greenlet.kill(cancelled, block=False)
+            if is_over.done():
+                # Its end and the cancellation came together: the cancellation counts.
+                raise
+            greenlet.kill(cancelled, block=False)

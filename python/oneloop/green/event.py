@@ -10,6 +10,7 @@ from collections import deque
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from oneloop.green.greenlet import unlink
 from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.line import TIMED_OUT, Line
 from oneloop.green.timeout import Timeout
@@ -37,18 +38,16 @@ class _Linked:
         """Have the hub call `callback(self)` when it is ready; the callback may not block."""
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
-        self._links.append(callback)
+        # Before the link: another thread may set it at any moment.
         if self._hub is None:
             self._hub = get_hub()
+        self._links.append(callback)
         if self.ready():
             self._hub.run_callback_threadsafe(self._notify)
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
         """Call `callback` no more."""
-        for index, link in enumerate(self._links):
-            if link == callback:
-                del self._links[index]
-                return
+        unlink(self._links, callback)
 
     def _notify(self) -> None:
         for _ in range(len(self._links)):

@@ -8,13 +8,14 @@ made → started → running ⇄ waiting → ended
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import GreenletExit, getcurrent
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
-from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, wait_for
+from oneloop.green.hub import Waiter, get_hub, wait_for
 from oneloop.green.timeout import Timeout
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Greenlet(RawGreenlet):
         self._start: Waiter | None = None
         self._timer: TimerHandle | None = None
         self._is_notifying = False
+        self._is_unbegun_end = False
 
     # -- starting ------------------------------------------------------------------------------------
 
@@ -97,15 +99,18 @@ class Greenlet(RawGreenlet):
             self._end(left, None)
         except BaseException as error:  # noqa: BLE001 - it is reported
             self._end(None, error)
-            self.hub.handle_error(self, type(error), error, error.__traceback__)
+            self._report(error)
         else:
             self._end(value, None)
+
+    def _report(self, error: BaseException) -> None:
+        self.hub.handle_error(self, type(error), error, error.__traceback__)
 
     def _end(self, value: Any, raised: BaseException | None) -> None:
         self.value, self._raised, self._is_ready = value, raised, True
         self.__dict__.pop("_run", None)
         self.args, self.kwargs = (), {}
-        if self._links and not self._is_notifying:
+        if self._links and not self._is_notifying and not self.hub.asyncio_loop.is_closed():
             self._is_notifying = True
             self.hub.run_callback(self._notify)
 
@@ -113,7 +118,12 @@ class Greenlet(RawGreenlet):
 
     def ready(self) -> bool:
         """Whether it has ended."""
-        return self._is_ready or self.dead
+        return self._is_ready or bool(RawGreenlet.dead.__get__(self))
+
+    @property
+    def dead(self) -> bool:
+        """Whether it will not run any more."""
+        return self._is_unbegun_end or bool(RawGreenlet.dead.__get__(self))
 
     def successful(self) -> bool:
         """Whether it has ended without an exception; GreenletExit counts as none."""
@@ -154,23 +164,22 @@ class Greenlet(RawGreenlet):
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
         """Call `callback` no more."""
-        for index, link in enumerate(self._links):
-            if link == callback:
-                del self._links[index]
-                return
+        unlink(self._links, callback)
 
     def unlink_all(self) -> None:
         """Call nobody any more."""
         self._links.clear()
 
     def _notify_soon(self) -> None:
-        if not self._is_notifying:
+        if not self._is_notifying and not self.hub.asyncio_loop.is_closed():
             self._is_notifying = True
             self.hub.run_callback_threadsafe(self._notify)
 
     def _notify(self) -> None:
         self._is_notifying = False
-        while self._links:
+        for _ in range(len(self._links)):
+            if not self._links:
+                return
             link = self._links.popleft()
             try:
                 link(self)
@@ -249,11 +258,12 @@ class Greenlet(RawGreenlet):
             self._start.let_go()
 
     def _end_unbegun(self, raised: BaseException) -> None:
+        self._is_unbegun_end = True
         if isinstance(raised, GreenletExit):
             self._end(raised, None)
         else:
             self._end(None, raised)
-            self.hub.handle_error(self, type(raised), raised, raised.__traceback__)
+            self._report(raised)
 
     def throw(self, *args: Any) -> Any:
         """Raise an exception where it waits, and switch to it at once; see greenlet."""
@@ -293,6 +303,15 @@ class Greenlet(RawGreenlet):
         run = self.__dict__.get("_run")
         what = "" if run is None else f": {getattr(run, '__qualname__', run)}"
         return f"<{type(self).__name__} {self.name!r} at {hex(id(self))}{what}>"
+
+
+def unlink(links: deque[Any], callback: Callable[[Any], object]) -> None:
+    """Remove a link, which other threads may do at the same time."""
+    for link in list(links):
+        if link == callback:
+            with contextlib.suppress(ValueError, IndexError):
+                links.remove(link)
+            return
 
 
 class _Link:
@@ -368,18 +387,27 @@ def iwait(objects: Iterable[Any], timeout: float | None = None, count: int | Non
     ready: deque[Any] = deque()
     waiter = Waiter(hub)
 
+    is_late = False
+
     def note(source: Any) -> None:
         ready.append(source)
         waiter.wake()
 
-    timer = None if timeout is None else hub.call_later(max(timeout, 0), waiter.wake, TIMED_OUT)
+    def be_late() -> None:
+        nonlocal is_late
+        is_late = True
+        waiter.wake()
+
+    timer = None if timeout is None else hub.call_later(max(timeout, 0), be_late)
     for one in waited:
         one.rawlink(note)
     try:
         while left > 0:
             while not ready:
-                if waiter.get() is TIMED_OUT and not ready:
+                if is_late:
                     return
+                # Perhaps at once, for what was noted while nobody waited.
+                waiter.get()
             left -= 1
             yield ready.popleft()
     finally:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import gc
+import os
 import sys
 import threading
+import time
 import traceback
 import weakref
 from typing import TYPE_CHECKING, Any, Self
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from oneloop.green.threadpool import ThreadPool
 
 __all__ = [
+    "Countdown",
     "GreenletExit",
     "Hub",
     "Waiter",
@@ -56,8 +59,8 @@ _threads = _Threads()
 class Hub(_native.HubCore):
     """The hub of a loop. Made by `get_hub()`; for the loop's thread alone, unless a method says otherwise."""
 
-    NOT_ERROR: tuple[type[BaseException], ...] = (GreenletExit, SystemExit)
-    """What a green thread may end with without a report."""
+    NOT_ERROR: tuple[type[BaseException], ...] = (GreenletExit, SystemExit, asyncio.CancelledError)
+    """What a green thread may end with without a report, SystemExit because the end of the program shows it."""
     SYSTEM_ERROR: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, SystemError)
     """What ends the program: it is raised in the main greenlet, or leaves the loop that a program runs itself."""
 
@@ -89,8 +92,11 @@ class Hub(_native.HubCore):
         """A greenlet that runs the loop, begun or not. Called natively where the loop does not run."""
         hub: RawGreenlet | None = self.greenlet
         if hub is None or hub.dead or hub.parent is None:
-            hub = RawGreenlet(self._run, self.main)
+            old, hub = hub, RawGreenlet(self._run, self.main)
             self.greenlet = hub
+            for greenlet in _parked(self) if old is not None and old.dead else ():
+                if greenlet.parent is old:
+                    greenlet.parent = hub
         return hub
 
     def _run(self) -> None:
@@ -106,29 +112,34 @@ class Hub(_native.HubCore):
         Raises:
             RuntimeError: in another greenlet, or of the hub of a loop that the program runs itself.
         """
-        hub, main = self.greenlet, self.main
-        if not self.is_owner or getcurrent() is not main:
+        hub = self.greenlet
+        if not self.is_owner or getcurrent() is not self.main:
             raise RuntimeError("a hub is destroyed by its thread's main greenlet, and only one with a loop of its own")
-        waiting = [greenlet for greenlet in _parked(self) if greenlet.parent is hub]
         if hub is not None and not hub.dead and self.asyncio_loop.is_running():
             hub.throw(HubDestroyed(destroy_loop))
         if destroy_loop:
             self.asyncio_loop.close()
         if _threads.hub is self:
             _threads.hub = None
-        for greenlet in waiting if destroy_loop else ():
-            # Nobody would ever wake it.
-            greenlet.parent = main
+
+    def let_go(self) -> None:
+        """The loop was closed: threads end, and so do green threads that wait, since nobody would ever wake them."""
+        if self._threadpool is not None:
+            self._threadpool.close()
+            self._threadpool = None
+        current = getcurrent()
+        for greenlet in [one for one in _parked(self) if self._has(one) and one is not current]:
+            greenlet.parent = current
             try:
                 greenlet.throw()
             except Exception as error:  # noqa: BLE001 - it is reported
                 self.handle_error(greenlet, type(error), error, error.__traceback__)
 
-    def let_go(self) -> None:
-        """The loop is being closed: what the hub has made ends."""
-        if self._threadpool is not None:
-            self._threadpool.close()
-            self._threadpool = None
+    def _has(self, greenlet: RawGreenlet) -> bool:
+        """Whether it is a green thread of this hub; raw ones are known by a hub's own greenlet alone."""
+        hub: RawGreenlet | None = self.greenlet
+        is_ours: bool = getattr(greenlet, "hub", None) is self
+        return is_ours or (self.is_owner and hub is not None and greenlet.parent is hub)
 
     @property
     def threadpool(self) -> ThreadPool:
@@ -168,10 +179,9 @@ class Hub(_native.HubCore):
 
     def handle_system_error(self, kind: type[BaseException], value: BaseException, trace: Any = None) -> None:
         """Raise it in the main greenlet, or, where that runs the loop, out of the loop."""
-        main = self.main
-        if main is self.greenlet:
+        if not self.is_owner:
             raise value.with_traceback(trace)
-        self.throw_soon(main, value)
+        self.throw_soon(self.main, value)
 
     def print_exception(
         self, context: object, kind: type[BaseException] | None, value: BaseException | None, trace: Any
@@ -185,6 +195,9 @@ class Hub(_native.HubCore):
 
     def _handle_uncaught(self, error: BaseException) -> None:
         """A greenlet has ended with an exception, which has reached the hub. Called natively."""
+        if isinstance(error, self.SYSTEM_ERROR) and not self.is_owner:
+            # It was reported, and is on its way out of the loop.
+            raise error
         self.handle_error(self, type(error), error, error.__traceback__)
 
     def _parking_refused(self) -> BaseException:
@@ -266,7 +279,7 @@ def _hub_of(loop: Loop) -> Hub:
     if hub is None:
         hub = loop._hub = Hub(loop)
         if loop.is_running():
-            hub.greenlet = _root(getcurrent())
+            hub.greenlet = getcurrent()
     return hub
 
 
@@ -278,7 +291,10 @@ def _end(reference: weakref.ref[Hub]) -> None:
 
 def has_hub() -> bool:
     """Whether the calling thread has a hub: without one it has no green threads either."""
-    return _native.active_hub() is not None or _threads.hub is not None or asyncio._get_running_loop() is not None
+    if asyncio._get_running_loop() is not None:
+        return True
+    hubs = (_native.active_hub(), _threads.hub)
+    return any(isinstance(hub, Hub) and not hub.asyncio_loop.is_closed() for hub in hubs)
 
 
 def end_own_hub() -> None:
@@ -288,9 +304,31 @@ def end_own_hub() -> None:
         hub.destroy()
 
 
+def _forget_parent() -> None:
+    """In a forked child: the hub and its loop are the parent's."""
+    _threads.hub = None
+    _native.forget_active_hub()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
 def is_in_green_thread() -> bool:
     """Whether the caller may block: it is no coroutine or callback of a running loop."""
     return asyncio._get_running_loop() is None
+
+
+class Countdown:
+    """The rest of a timeout that several waits share."""
+
+    __slots__ = ("_end_s",)
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self._end_s = None if timeout_s is None else time.monotonic() + timeout_s
+
+    def seconds(self) -> float | None:
+        """So many are left; None: no end."""
+        return None if self._end_s is None else max(0.0, self._end_s - time.monotonic())
 
 
 def wait_for(waiter: Waiter, hub: Hub, timeout_s: float | None) -> Any:

@@ -31,7 +31,7 @@ class _Coroutine:
         self._value: Any = None
 
     def wake(self, value: Any = None) -> bool:
-        if self.is_woken or self.future.done():
+        if self.is_woken or self.future.done() or self.loop.is_closed():
             return False
         self.is_woken, self._value = True, value
         if asyncio._get_running_loop() is self.loop:
@@ -70,13 +70,10 @@ class Line:
 
     def wake(self, value: Any = None) -> bool:
         """Wake who has waited longest. False if nobody waits."""
-        while self._waiters:
-            try:
-                waiter = self._waiters.popleft()
-            except IndexError:
-                return False
-            if waiter.wake(value):
-                return True
+        with self.guard:
+            while self._waiters:
+                if self._waiters.popleft().wake(value):
+                    return True
         return False
 
     def wake_all(self, value: Any = None) -> None:
@@ -107,7 +104,7 @@ class Line:
             self._leave(waiter, given_back)
             raise
         if value is TIMED_OUT:
-            self._forget(waiter)
+            self.forget(waiter)
         return value
 
     async def waited(
@@ -124,19 +121,20 @@ class Line:
             if timer is not None:
                 timer.cancel()
         if value is TIMED_OUT:
-            self._forget(waiter)
+            self.forget(waiter)
         return value
 
     def _leave(self, waiter: Any, given_back: Callable[[Any], object] | None) -> None:
         """It was thrown out of its wait, perhaps after it was woken."""
-        self._forget(waiter)
+        self.forget(waiter)
         # From here on nobody wakes it.
         if waiter.done():
             value = waiter.get()
             if given_back is not None and value is not TIMED_OUT:
                 given_back(value)
 
-    def _forget(self, waiter: Any) -> None:
+    def forget(self, waiter: Any) -> None:
+        """Take a place out of the line."""
         with self.guard:
             for index, waiting in enumerate(self._waiters):
                 if waiting is waiter:

@@ -74,10 +74,17 @@ class Semaphore:
         self._pass_on()
         return self.counter
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until the counter is not 0, without lowering it; its value."""
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait until the counter is not 0, without lowering it; its value. In a coroutine: an awaitable of that."""
+        if not is_in_green_thread():
+            return self._waited(timeout)
         if self.acquire(timeout=timeout):
-            self.release()
+            self._pass_on()
+        return self.counter
+
+    async def _waited(self, timeout: float | None) -> int:
+        if await self._acquired(timeout):
+            self._pass_on()
         return self.counter
 
     def __enter__(self) -> None:
@@ -206,6 +213,8 @@ class RLock:
     # What threading.Condition asks of its lock.
 
     def _acquire_restore(self, state: tuple[int, object]) -> None:
+        if not is_in_green_thread():
+            get_hub().pause()
         self._block.acquire()
         self._count, self._owner = state
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from queue import Empty, Full
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from oneloop.green.event import Event
-from oneloop.green.hub import is_in_green_thread
+from oneloop.green.hub import Countdown, is_in_green_thread
 from oneloop.green.line import TIMED_OUT, Line
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ __all__ = [
 T = TypeVar("T")
 
 _SHUT: Any = object()
+_TAKEN: Any = object()
+
+
+class _VoidError(Exception):
+    """All offers of a channel were given up by who made them, and not withdrawn yet."""
 
 
 class SimpleQueue(Generic[T]):
@@ -103,6 +108,7 @@ class SimpleQueue(Generic[T]):
         """
         if block and not is_in_green_thread():
             return self._placed(item, timeout)
+        left = Countdown(timeout)
         while True:
             with self._getters.guard:
                 if self._put_at_once(item):
@@ -110,16 +116,17 @@ class SimpleQueue(Generic[T]):
                 if not block:
                     raise Full
                 place = self._putters.enter()
-            if self._putters.wait(place, timeout, self._room_given_back) is TIMED_OUT:
+            if self._putters.wait(place, left.seconds(), self._room_given_back) is TIMED_OUT:
                 raise Full
 
     async def _placed(self, item: T, timeout: float | None) -> None:
+        left = Countdown(timeout)
         while True:
             with self._getters.guard:
                 if self._put_at_once(item):
                     return
                 place = self._putters.enter_coroutine()
-            if await self._putters.waited(place, timeout, self._room_given_back) is TIMED_OUT:
+            if await self._putters.waited(place, left.seconds(), self._room_given_back) is TIMED_OUT:
                 raise Full
 
     def _put_at_once(self, item: T) -> bool:
@@ -201,17 +208,29 @@ class SimpleQueue(Generic[T]):
         item: T = self.get(block=False)
         return item
 
-    def peek(self, block: bool = True, timeout: float | None = None) -> T:
+    def peek(self, block: bool = True, timeout: float | None = None) -> Any:
         """The next item, which stays. As `get`."""
-        if not self.queue:
-            item: T = self.get(block, timeout)
-            self._item_given_back(item)
-            return item
-        return self._peek()
+        if block and not is_in_green_thread():
+            return self._peeked(timeout)
+        with self._getters.guard:
+            if self.queue:
+                return self._peek()
+        item = self.get(block, timeout)
+        self._item_given_back(item)
+        return item
+
+    async def _peeked(self, timeout: float | None) -> T:
+        with self._getters.guard:
+            if self.queue:
+                return self._peek()
+        item = await self._gotten(timeout)
+        self._item_given_back(item)
+        return item
 
     def peek_nowait(self) -> T:
         """The next item, which stays, at once."""
-        return self.peek(block=False)
+        item: T = self.peek(block=False)
+        return item
 
     # -- the end -------------------------------------------------------------------------------------
 
@@ -231,11 +250,22 @@ class SimpleQueue(Generic[T]):
         return self
 
     def __next__(self) -> T:
+        if not is_in_green_thread():
+            raise TypeError("in a coroutine, a queue is iterated over with `async for`")
         item = self.get()
         if item is StopIteration:
             raise StopIteration
         got: T = item
         return got
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        item = await self._gotten(None)
+        if item is StopIteration:
+            raise StopAsyncIteration
+        return item
 
     def __repr__(self) -> str:
         return (
@@ -331,7 +361,8 @@ class Channel(SimpleQueue[T]):
         if maxsize != 1:
             raise ValueError("a channel has no other size than 1")
         super().__init__()
-        self._offers: deque[list[Any]] = deque()
+
+    # `queue` holds offers: an item, and who waits for it to be taken (None: nobody any more).
 
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:
         """Hand an item over, waiting for who takes it for at most so many seconds. As `Queue.put`."""
@@ -342,61 +373,76 @@ class Channel(SimpleQueue[T]):
                 return None
             if not block:
                 raise Full
-            offer, place = self._offer(item), self._putters.enter()
+            place = self._putters.enter()
+            offer = (item, place)
+            self.queue.append(offer)
         try:
-            if self._putters.wait(place, timeout) is TIMED_OUT and self._is_open(offer):
-                raise Full
+            self._check_taken(self._putters.wait(place, timeout))
         finally:
             self._withdraw(offer)
-        self._check_taken(offer)
         return None
 
     async def _placed(self, item: T, timeout: float | None) -> None:
         with self._getters.guard:
             if self._put_at_once(item):
                 return
-            offer, place = self._offer(item), self._putters.enter_coroutine()
+            place = self._putters.enter_coroutine()
+            offer = (item, place)
+            self.queue.append(offer)
         try:
-            if await self._putters.waited(place, timeout) is TIMED_OUT and self._is_open(offer):
-                raise Full
+            self._check_taken(await self._putters.waited(place, timeout))
         finally:
             self._withdraw(offer)
-        self._check_taken(offer)
-
-    def _is_open(self, offer: list[Any]) -> bool:
-        return any(other is offer for other in self._offers)
-
-    def _check_taken(self, offer: list[Any]) -> None:
-        # Woken because the channel was shut down, and not because somebody has taken it.
-        if offer[1:]:
-            raise ShutDown
 
     def _put_at_once(self, item: T) -> bool:
         self._check_shut()
         return self._getters.wake(item)
 
-    def _offer(self, item: T) -> list[Any]:
-        offer = [item]
-        self._offers.append(offer)
-        self.queue.append(item)
-        return offer
+    def _check_taken(self, woken: Any) -> None:
+        if woken is TIMED_OUT:
+            raise Full
+        if woken is not _TAKEN:
+            raise ShutDown
 
-    def _withdraw(self, offer: list[Any]) -> None:
+    def _withdraw(self, offer: Any) -> None:
         with self._getters.guard:
-            for index, other in enumerate(self._offers):
+            for index, other in enumerate(self.queue):
                 if other is offer:
-                    del self._offers[index]
                     del self.queue[index]
-                    offer.append("withdrawn")
                     return
 
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """An item; who has offered it goes on. As `Queue.get`."""
+        if block and not is_in_green_thread():
+            return self._gotten(timeout)
+        while True:
+            try:
+                return super().get(block, timeout)
+            except _VoidError:
+                continue
+
+    async def _gotten(self, timeout: float | None) -> T:
+        while True:
+            try:
+                return await super()._gotten(timeout)
+            except _VoidError:
+                continue
+
     def _get_at_once(self) -> T:
-        self._offers.popleft()
-        item = self._get()
-        self._putters.wake()
-        return item
+        while self.queue:
+            item, place = self.queue.popleft()
+            if place is None:
+                given: T = item
+                return given
+            self._putters.forget(place)
+            if place.wake(_TAKEN):
+                taken: T = item
+                return taken
+        raise _VoidError
 
     def _put_back(self, item: T) -> None:
-        # Nobody waits with it any more: it is the next one's.
-        self._offers.appendleft([item])
-        super()._put_back(item)
+        self.queue.appendleft((item, None))
+
+    def _peek(self) -> T:
+        item: T = self.queue[0][0]
+        return item

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import operator
 import os
+import select as _select
 import socket as _stock
 from errno import EBADF, EINPROGRESS, EWOULDBLOCK
 from typing import Any, Self
 
 from oneloop import _native
-from oneloop.green.hub import get_hub, has_hub
+from oneloop.green.hub import Countdown, get_hub, has_hub
 
 _GLOBAL_DEFAULT_TIMEOUT: Any = _stock._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 
@@ -128,13 +129,14 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
 
     def _persist(self, for_writing: bool, method: Any, *args: Any) -> Any:
         """Call a method of the standard library's, again each time that the socket may be ready."""
+        left = Countdown(self._timeout_s)
         while True:
             try:
                 return method(*args)
             except BlockingIOError:
                 if self._timeout_s == 0.0:
                     raise
-            _native.green_wait(self, for_writing, self._timeout_s)
+            _native.green_wait(self, for_writing, left.seconds())
 
     # -- connections ---------------------------------------------------------------------------------
 
@@ -218,12 +220,20 @@ def wait_read(sock: Any, timeout: float | None = None) -> None:
     Raises:
         TimeoutError: the time is up.
     """
-    _native.green_wait(sock, False, timeout)
+    _wait_ready(sock, False, timeout)
 
 
 def wait_write(sock: Any, timeout: float | None = None) -> None:
     """Wait until a socket may be written to; as `wait_read`."""
-    _native.green_wait(sock, True, timeout)
+    _wait_ready(sock, True, timeout)
+
+
+def _wait_ready(sock: Any, for_writing: bool, timeout: float | None) -> None:
+    # The loop tells of changes alone: what is so already, the kernel is asked for.
+    poll = _select.poll()
+    poll.register(sock, _select.POLLOUT if for_writing else _select.POLLIN)
+    if not poll.poll(0):
+        _native.green_wait(sock, for_writing, timeout)
 
 
 def cancel_wait(sock: Any, error: type[BaseException] | BaseException = cancel_wait_ex) -> None:

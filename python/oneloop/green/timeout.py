@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from greenlet import getcurrent
 
-from oneloop.green.hub import get_hub
+from oneloop.green.exceptions import BlockingSwitchOutError
+from oneloop.green.hub import get_hub, is_in_green_thread
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -46,12 +47,14 @@ class Timeout(BaseException):
         """Start the time.
 
         Raises:
-            AssertionError: it runs already.
+            AssertionError: it runs already, or (BlockingSwitchOutError) it is started in a coroutine.
         """
         if self.pending:
             raise AssertionError(f"{self!r} is already started; to restart it, cancel it first")
         if self.seconds is None or self.seconds < 0:
             return
+        if not is_in_green_thread():
+            raise BlockingSwitchOutError("a Timeout is for green threads: in a coroutine, use asyncio.timeout()")
         hub = get_hub()
         self._timer = hub.asyncio_loop.call_later(self.seconds, self._expire, hub, getcurrent())
 

@@ -23,6 +23,12 @@ pub fn active_hub(py: Python<'_>) -> Option<Bound<'_, HubCore>> {
     ACTIVE.with_borrow(|hub| hub.as_ref().map(|hub| hub.bind(py).clone()))
 }
 
+/// In a forked child: the green threads are the parent's.
+#[pyfunction]
+pub fn forget_active_hub() {
+    drop(ACTIVE.take());
+}
+
 /// A loop's way to green threads and back; base class of `oneloop.green.hub.Hub`.
 #[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
 pub struct HubCore {
@@ -51,6 +57,11 @@ impl HubCore {
         slf.get().greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.clone_ref(py)))
     }
 
+    /// Nobody is woken any more: the loop is closed.
+    pub fn is_over(&self) -> bool {
+        self.owner.get().is_closed_now()
+    }
+
     /// Any thread: a green thread goes on soon.
     pub fn queue(&self, waiter: &Bound<'_, Waiter>) {
         let py = waiter.py();
@@ -61,7 +72,9 @@ impl HubCore {
     pub fn check_may_park(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        if this.owner.get().is_running() && !this.is_away.get(py) {
+        // Where any loop runs, a coroutine or a callback calls. A greenlet that was begun by one is no green thread either.
+        let runs = !call::call0(&imports::running_loop(py)?)?.is_none();
+        if runs || (this.owner.get().is_running() && !this.is_away.get(py)) {
             return Err(slf
                 .call_method0(intern!(py, "_parking_refused"))
                 .map_or_else(|error| error, PyErr::from_value));
@@ -106,13 +119,14 @@ impl HubCore {
         let old = this.greenlet.with(py, |slot| slot.replace(hub));
         drop(old);
         let set_running_loop = imports::set_running_loop(py)?;
+        let running = call::call0(&imports::running_loop(py)?)?;
         call::call1(&set_running_loop, py.None().bind(py))?;
         this.is_away.set(py, true);
         let outer = ACTIVE.replace(Some(slf.clone().unbind()));
         let switched = turn.take(current.bind(py));
         drop(ACTIVE.replace(outer));
         this.is_away.set(py, false);
-        call::call1(&set_running_loop, owner.as_any())?;
+        call::call1(&set_running_loop, &running)?;
         let reported = match switched {
             Ok(_) => Ok(()),
             // The hub is told to end.
@@ -139,6 +153,7 @@ impl HubCore {
     ) -> PyResult<Self> {
         greenlet::load(py)?;
         imports::set_running_loop(py)?;
+        imports::running_loop(py)?;
         Ok(Self { owner, greenlet: LoopCell::new(None), is_away: LoopCell::new(false) })
     }
 

@@ -3,7 +3,7 @@
 //! The descriptors are non-blocking, whatever timeout their objects tell. Memory that the kernel is given is a buffer that
 //! is held (S1), never the stack (S3).
 
-use super::hub::{HubCore, active_hub};
+use super::hub::{HubCore, active_hub, forget_active_hub};
 use super::waiter::{self, Waiter};
 use crate::errors;
 use crate::ffi::buffer::View;
@@ -51,20 +51,19 @@ fn wait<'py>(
     HubCore::check_may_park(hub)?;
     let owner = hub.get().owner(py);
     let waiter = Bound::new(py, Waiter::make(hub))?;
-    let timer =
-        match patience.left() {
-            Some(left) if left.is_zero() => return Err(PyTimeoutError::new_err("timed out")),
-            Some(left) => {
-                let too_late = PyTimeoutError::new_err("timed out").into_value(py);
-                let fail = waiter.getattr(intern!(py, "fail"))?;
-                Some(owner.call_method1(
-                    intern!(py, "call_later"),
-                    (left.as_secs_f64(), fail, too_late),
-                )?)
-            }
-            None => None,
-        };
+    let left = patience.left();
+    if left.is_some_and(|left| left.is_zero()) {
+        return Err(PyTimeoutError::new_err("timed out"));
+    }
     let watch = Watch::enlist(owner, sock, fd, side, waiter.as_any(), waiter::wake)?;
+    let timer = left.map(|left| {
+        let too_late = PyTimeoutError::new_err("timed out").into_value(py);
+        let fail = waiter.getattr(intern!(py, "fail"))?;
+        owner.call_method1(intern!(py, "call_later"), (left.as_secs_f64(), fail, too_late))
+    });
+    let timer = timer.transpose().inspect_err(|_| {
+        watch.get().forget(py, side, waiter.as_any().as_unbound());
+    })?;
     let waited = Waiter::get(&waiter);
     if let Some(timer) = timer {
         timer.call_method0(intern!(py, "cancel"))?;
@@ -215,6 +214,7 @@ fn green_cancel_wait(sock: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyRes
 
 pub fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(active_hub, module)?)?;
+    module.add_function(wrap_pyfunction!(forget_active_hub, module)?)?;
     module.add_function(wrap_pyfunction!(green_recv, module)?)?;
     module.add_function(wrap_pyfunction!(green_recv_into, module)?)?;
     module.add_function(wrap_pyfunction!(green_send, module)?)?;

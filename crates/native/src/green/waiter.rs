@@ -106,6 +106,9 @@ impl Waiter {
     /// False if it had ended already.
     fn end(slf: &Bound<'_, Self>, outcome: Outcome) -> bool {
         let (py, this) = (slf.py(), slf.get());
+        if this.hub.get().is_over() {
+            return false;
+        }
         let (unused, queues) = this.state.with(py, |state| {
             if !matches!(state.outcome, Outcome::Pending) {
                 return (Some(outcome), false);
