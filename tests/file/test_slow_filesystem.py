@@ -257,7 +257,8 @@ async def test_a_file_that_is_left_open(slow_filesystem: SlowFilesystem, path: P
                 del file
             assert left() is None
             await closed_late(path)
-    check(calls)
+    # The number goes before the kernel asks the filesystem: perhaps it has not yet.
+    assert calls.held == 0
 
 
 @pytest.mark.parametrize("after_calls", [0.5, 1.5, 2.5])
