@@ -241,7 +241,7 @@ async def test_open_files(slow_filesystem: SlowFilesystem, path: Path, use: UseO
 
 async def closed_late(path: Path) -> None:
     """Wait until no descriptor is on the file any more."""
-    deadline_s = asyncio.get_running_loop().time() + 50 * DELAY_S
+    deadline_s = asyncio.get_running_loop().time() + 300 * DELAY_S
     while str(path) in descriptors.open_descriptors().values():
         assert asyncio.get_running_loop().time() < deadline_s, "it is not closed"
         await asyncio.sleep(TICK_S)
@@ -278,7 +278,7 @@ async def test_an_opening_that_is_cancelled(slow_filesystem: SlowFilesystem, pat
             # The opening ends after so long at most, and its close after one call more.
             await asyncio.sleep(3 * DELAY_S)
             await closed_late(path)
-    check(calls)
+    assert calls.held == 0
 
 
 async def test_a_reading_that_is_cancelled(slow_filesystem: SlowFilesystem, path: Path) -> None:
@@ -290,4 +290,4 @@ async def test_a_reading_that_is_cancelled(slow_filesystem: SlowFilesystem, path
             await asyncio.wait([reading])
             await asyncio.sleep(3 * DELAY_S)
             await closed_late(path)
-    check(calls)
+    assert calls.held == 0
