@@ -116,6 +116,14 @@ fn raise_stop_iteration(py: Python<'_>, value: &Object) {
     }
 }
 
+/// `send(value)` of a coroutine, for those who call it by its name.
+pub fn sent<T: Steps>(slf: &Bound<'_, T>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    match T::send(slf.as_borrowed(), value)? {
+        Step::Yielded(object) => Ok(object.bind(slf.py()).clone().unbind()),
+        Step::Returned(object) => Err(super::call::stop_iteration(object.bind(slf.py()))?),
+    }
+}
+
 /// Gives a class its slots. Called once, when the module is loaded.
 pub fn install_steps<T: Steps>(py: Python<'_>) {
     let class = T::type_object_raw(py);

@@ -1,7 +1,7 @@
 //! `Lines`: iterates over the lines of a file, most of them straight out of what was read ahead.
 
 use super::fast::FastFile;
-use crate::ffi::awaitable::{Iterate, Step, Steps};
+use crate::ffi::awaitable::{self, Iterate, Step, Steps};
 use crate::ffi::{LoopCell, Object, call};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -112,10 +112,7 @@ impl Lines {
     /// As of coroutines.
     #[pyo3(name = "send", signature = (value, /))]
     fn sent(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        match <Self as Steps>::send(slf.as_borrowed(), value)? {
-            Step::Yielded(object) => Ok(object.bind(slf.py()).clone().unbind()),
-            Step::Returned(object) => Err(call::stop_iteration(object.bind(slf.py()))?),
-        }
+        awaitable::sent(slf, value)
     }
 
     /// As of coroutines: what the await waits for gets it.

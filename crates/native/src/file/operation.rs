@@ -5,7 +5,7 @@
 //! it is awaited.
 
 use super::fast::FastFile;
-use crate::ffi::awaitable::{Step, Steps};
+use crate::ffi::awaitable::{self, Step, Steps};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
@@ -254,10 +254,7 @@ impl Operation {
     /// As of coroutines.
     #[pyo3(name = "send", signature = (value, /))]
     fn sent(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        match <Self as Steps>::send(slf.as_borrowed(), value)? {
-            Step::Yielded(object) => Ok(object.bind(slf.py()).clone().unbind()),
-            Step::Returned(object) => Err(call::stop_iteration(object.bind(slf.py()))?),
-        }
+        awaitable::sent(slf, value)
     }
 
     /// As of coroutines.

@@ -223,14 +223,9 @@ impl Waiter {
         drop(waited);
     }
 
-    /// As of futures, for what wakes those.
+    /// Whether it has ended, and nobody has had the result yet.
     fn done(&self, py: Python<'_>) -> bool {
         self.is_ended(py)
-    }
-
-    /// As of futures.
-    fn set_result(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) {
-        Self::wake(slf, Some(value));
     }
 
     /// Whoever waits; None if nobody does.
