@@ -11,6 +11,7 @@ pub mod bytearray;
 pub mod bytes;
 pub mod call;
 pub mod cell;
+pub mod chunks;
 pub mod class;
 pub mod context;
 pub mod detach;

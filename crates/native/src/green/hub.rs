@@ -6,7 +6,7 @@
 
 use super::waiter::{self, Turn, Waiter};
 use crate::event_loop::LoopCore;
-use crate::ffi::{LoopCell, Object, call, greenlet};
+use crate::ffi::{LoopCell, Object, call, chunks, greenlet};
 use crate::imports;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -152,6 +152,7 @@ impl HubCore {
         _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
     ) -> PyResult<Self> {
         greenlet::load(py)?;
+        chunks::keep(py);
         imports::set_running_loop(py)?;
         imports::running_loop(py)?;
         Ok(Self { owner, greenlet: LoopCell::new(None), is_away: LoopCell::new(false) })
