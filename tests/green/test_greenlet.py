@@ -210,7 +210,7 @@ def test_join_and_get_with_a_timeout() -> None:
         greenlet.get(timeout=0.001)
     with pytest.raises(Timeout):
         greenlet.get(block=False)
-    assert not greenlet._links
+    assert not greenlet._life.links
     greenlet.kill()
 
 

@@ -50,7 +50,8 @@ imports! {
     fsdecode = "os", "fsdecode";
     fstat = "os", "fstat";
     set_blocking = "os", "set_blocking";
-    get_hub = "oneloop.green.hub", "get_hub";
+    find_hub = "oneloop.green.hub", "find_hub";
+    greenlet_exit = "greenlet", "GreenletExit";
     hub_destroyed = "oneloop.green.exceptions", "HubDestroyed";
     running_loop = "asyncio.events", "_get_running_loop";
     set_running_loop = "asyncio.events", "_set_running_loop";

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import GreenletExit, getcurrent
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
+from oneloop import _native
 from oneloop.green.hub import Waiter, get_hub, wait_for
 from oneloop.green.timeout import Timeout
 
@@ -35,35 +37,64 @@ class Greenlet(RawGreenlet):
     green thread that ends with GreenletExit has succeeded, with that exception as its value.
     """
 
-    value: Any = None
-    """What the function has returned; None before, and if it has failed."""
+    # What happens once for each of them is native: `Life`.
+    __slots__ = ("_is_notifying", "_is_unbegun_end", "_life", "_timer")
+
+    _life: _native.Life
 
     def __init__(self, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
         # Its parent is the hub from its begin on.
         RawGreenlet.__init__(self)
-        if run is not None:
-            self._run = run
+        self._life = _native.Life(get_hub(), run, args, kwargs or None)
         if not callable(getattr(self, "_run", None)):
             raise TypeError("The run argument or self._run must be callable")
-        self.hub: Hub = get_hub()
-        self.args = args
-        self.kwargs = kwargs
-        self._links: deque[Any] = deque()
-        self._raised: BaseException | None = None
-        self._is_ready = False
-        self._start: Waiter | None = None
-        self._timer: TimerHandle | None = None
-        self._is_notifying = False
-        self._is_unbegun_end = False
+
+    run = property(attrgetter("_life"), doc="The green thread's life: a function, which greenlet calls.")
+    hub = property(attrgetter("_life.hub"), doc="The hub of its thread.")
+    spawning_greenlet = property(attrgetter("_life.spawner"), doc="A weak reference to the greenlet that has made it.")
+    spawn_tree_locals = property(
+        attrgetter("_life.tree"), doc="A dictionary, shared with what it was spawned by and what it spawns."
+    )
+
+    @property
+    def _run(self) -> Any:
+        """What it calls; None when it has ended."""
+        return self._life.function
+
+    @_run.setter
+    def _run(self, function: Callable[..., Any] | None) -> None:
+        self._life.function = function
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments of its function; none when it has ended."""
+        return self._life.args
+
+    @args.setter
+    def args(self, args: tuple[Any, ...]) -> None:
+        self._life.args = args
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The keyword arguments of its function; none when it has ended."""
+        return self._life.kwargs
+
+    @kwargs.setter
+    def kwargs(self, kwargs: dict[str, Any]) -> None:
+        self._life.kwargs = kwargs
+
+    @property
+    def value(self) -> Any:
+        """What the function has returned; None before, and if it has failed."""
+        return self._life.value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._life.value = value
 
     # -- starting ------------------------------------------------------------------------------------
 
-    @classmethod
-    def spawn(cls, *args: Any, **kwargs: Any) -> Self:
-        """A started green thread; the arguments are the class's."""
-        greenlet = cls(*args, **kwargs)
-        greenlet.start()
-        return greenlet
+    spawn = classmethod(_native.spawn_green)
 
     @classmethod
     def spawn_later(cls, seconds: float, *args: Any, **kwargs: Any) -> Self:
@@ -74,70 +105,73 @@ class Greenlet(RawGreenlet):
 
     def start(self) -> None:
         """Run in the loop's next tick. Nothing if it was started."""
-        if self._start is None and self._timer is None and not self.ready():
-            self._start = self.hub.start(self)
+        if self._is_unstarted():
+            _call_all(self)
+            self._life.begin(self)
 
     def start_later(self, seconds: float) -> None:
         """Run after so many seconds. Nothing if it was started."""
-        if self._start is None and self._timer is None and not self.ready():
+        if self._is_unstarted():
+            _call_all(self)
             self._timer = self.hub.call_later(seconds, self._start_now)
+
+    def _is_unstarted(self) -> bool:
+        return self._life.start is None and not self._has_timer() and not self.ready()
+
+    def _has_timer(self) -> bool:
+        return getattr(self, "_timer", None) is not None
 
     def _start_now(self) -> None:
         self._timer = None
-        self._start = self.hub.start(self)
+        self._life.begin(self)
 
     @property
     def started(self) -> bool:
         """Whether it was started, and has not ended."""
-        return not self.ready() and (self._start is not None or self._timer is not None or RawGreenlet.__bool__(self))
+        return not self.ready() and (
+            self._life.start is not None or self._has_timer() or RawGreenlet.__bool__(self)
+        )
 
-    def run(self) -> None:
-        """The green thread's life; called by greenlet."""
-        try:
-            value = self._run(*self.args, **self.kwargs)
-        except GreenletExit as left:
-            self._end(left, None)
-        except BaseException as error:  # noqa: BLE001 - it is reported
-            self._end(None, error)
-            self._report(error)
-        else:
-            self._end(value, None)
+    @staticmethod
+    def add_spawn_callback(callback: Callable[[Greenlet], object]) -> None:
+        """Call `callback(greenlet)` for each green thread that is started from now on, by whoever starts it."""
+        _spawn_callbacks.append(callback)
+        _native.watch_starts(True)
+
+    @staticmethod
+    def remove_spawn_callback(callback: Callable[[Greenlet], object]) -> None:
+        """Call it no more; nothing if it was not added."""
+        with contextlib.suppress(ValueError):
+            _spawn_callbacks.remove(callback)
+        _native.watch_starts(bool(_spawn_callbacks))
 
     def _report(self, error: BaseException) -> None:
         self.hub.handle_error(self, type(error), error, error.__traceback__)
-
-    def _end(self, value: Any, raised: BaseException | None) -> None:
-        self.value, self._raised, self._is_ready = value, raised, True
-        self.__dict__.pop("_run", None)
-        self.args, self.kwargs = (), {}
-        if self._links and not self._is_notifying and not self.hub.asyncio_loop.is_closed():
-            self._is_notifying = True
-            self.hub.run_callback(self._notify)
 
     # -- what became of it ---------------------------------------------------------------------------
 
     def ready(self) -> bool:
         """Whether it has ended."""
-        return self._is_ready or bool(RawGreenlet.dead.__get__(self))
+        return self._life.is_ready or bool(RawGreenlet.dead.__get__(self))
 
     @property
     def dead(self) -> bool:
         """Whether it will not run any more."""
-        return self._is_unbegun_end or bool(RawGreenlet.dead.__get__(self))
+        return hasattr(self, "_is_unbegun_end") or bool(RawGreenlet.dead.__get__(self))
 
     def successful(self) -> bool:
         """Whether it has ended without an exception; GreenletExit counts as none."""
-        return self.ready() and self._raised is None
+        return self.ready() and self._life.raised is None
 
     @property
     def exception(self) -> BaseException | None:
         """What the function has raised; None otherwise."""
-        return self._raised
+        return self._life.raised
 
     @property
     def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]:
         """The same as `sys.exc_info` would tell it."""
-        raised = self._raised
+        raised = self._life.raised
         return (None, None, None) if raised is None else (type(raised), raised, raised.__traceback__)
 
     # -- links ---------------------------------------------------------------------------------------
@@ -146,7 +180,7 @@ class Greenlet(RawGreenlet):
         """Have the hub call `callback(self)` when it has ended; the callback may not block."""
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
-        self._links.append(callback)
+        self._life.add_link(callback)
         if self.ready():
             self._notify_soon()
 
@@ -164,25 +198,32 @@ class Greenlet(RawGreenlet):
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
         """Call `callback` no more."""
-        unlink(self._links, callback)
+        life = self._life
+        for link in life.links:
+            if link == callback and life.remove_link(link):
+                return
 
     def unlink_all(self) -> None:
         """Call nobody any more."""
-        self._links.clear()
+        while self._life.pop_link() is not None:
+            pass
 
     def _notify_soon(self) -> None:
-        if not self._is_notifying and not self.hub.asyncio_loop.is_closed():
+        if not getattr(self, "_is_notifying", False) and not self.hub.asyncio_loop.is_closed():
             self._is_notifying = True
             self.hub.run_callback_threadsafe(self._notify)
 
     def _notify(self) -> None:
         self._is_notifying = False
-        for _ in range(len(self._links)):
-            if not self._links:
+        for _ in range(len(self._life.links)):
+            link = self._life.pop_link()
+            if link is None:
                 return
-            link = self._links.popleft()
             try:
-                link(self)
+                if isinstance(link, Waiter):
+                    link.wake(self)
+                else:
+                    link(self)
             except BaseException as error:  # noqa: BLE001 - it is reported
                 self.hub.handle_error((link, self), type(error), error, error.__traceback__)
 
@@ -192,15 +233,18 @@ class Greenlet(RawGreenlet):
         """Wait until it has ended, for at most so many seconds."""
         if self.ready():
             return
+        if timeout is None:
+            self._life.join(self)
+            return
         if self is getcurrent():
             raise RuntimeError("a green thread cannot wait for itself")
         hub = get_hub()
         waiter = Waiter(hub)
-        self.rawlink(waiter.wake)
+        self._life.add_link(waiter)
         try:
             wait_for(waiter, hub, timeout)
         finally:
-            self.unlink(waiter.wake)
+            self._life.remove_link(waiter)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """What the function has returned.
@@ -215,9 +259,10 @@ class Greenlet(RawGreenlet):
             self.join(timeout)
             if not self.ready():
                 raise Timeout(timeout)
-        if self._raised is not None:
-            raise self._raised
-        return self.value
+        raised = self._life.raised
+        if raised is not None:
+            raise raised
+        return self._life.value
 
     def __await__(self) -> Generator[Any, None, Any]:
         """What the function returns, for a coroutine of the same loop. Cancelled, the green thread is cancelled too.
@@ -251,18 +296,20 @@ class Greenlet(RawGreenlet):
             self.hub.throw_soon(self, raised)
 
     def _never_start(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        timer = getattr(self, "_timer", None)
+        if timer is not None:
+            timer.cancel()
             self._timer = None
-        if self._start is not None and not RawGreenlet.__bool__(self):
-            self._start.let_go()
+        start = self._life.start
+        if start is not None and not RawGreenlet.__bool__(self):
+            start.let_go()
 
     def _end_unbegun(self, raised: BaseException) -> None:
         self._is_unbegun_end = True
         if isinstance(raised, GreenletExit):
-            self._end(raised, None)
+            self._life.end(self, raised, None)
         else:
-            self._end(None, raised)
+            self._life.end(self, None, raised)
             self._report(raised)
 
     def throw(self, *args: Any) -> Any:
@@ -300,9 +347,19 @@ class Greenlet(RawGreenlet):
         self.__dict__["_name"] = name
 
     def __repr__(self) -> str:
-        run = self.__dict__.get("_run")
+        run = None if self._life is None else self._life.function
         what = "" if run is None else f": {getattr(run, '__qualname__', run)}"
         return f"<{type(self).__name__} {self.name!r} at {hex(id(self))}{what}>"
+
+
+_native.set_greenlet_class(Greenlet)
+
+_spawn_callbacks: list[Callable[[Greenlet], object]] = []
+
+
+def _call_all(greenlet: Greenlet) -> None:
+    for callback in _spawn_callbacks:
+        callback(greenlet)
 
 
 def unlink(links: deque[Any], callback: Callable[[Any], object]) -> None:

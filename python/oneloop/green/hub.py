@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import gc
+import linecache
 import os
 import sys
 import threading
 import time
 import traceback
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import GreenletExit, getcurrent
@@ -28,7 +30,6 @@ from oneloop.loop import Loop
 
 if TYPE_CHECKING:
     from asyncio import Handle, TimerHandle
-    from collections.abc import Callable
 
     from oneloop.green.threadpool import ThreadPool
 
@@ -206,10 +207,12 @@ class Hub(_native.HubCore):
         called = frame
         while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oneloop.green"):
             called, frame = frame, frame.f_back
-        name = called.f_code.co_qualname
+        # A native function has no frame: the line that calls it tells.
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() or "a blocking call"
+        name = line if called is frame else f"{called.f_code.co_qualname}()"
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
         return BlockingSwitchOutError(
-            f"{name}() would block the event loop itself ({place}): a coroutine or a callback cannot wait this way. "
+            f"{name} would block the event loop itself ({place}): a coroutine or a callback cannot wait this way. "
             "Call it in a green thread, await loop.run_green(function), or await what the object has for coroutines"
         )
 
@@ -256,8 +259,12 @@ def _root(greenlet: RawGreenlet) -> RawGreenlet:
     return greenlet
 
 
-def get_hub() -> Hub:
-    """The hub whose green thread calls, that of the loop that runs here, or the thread's own, made at its first use."""
+get_hub: Callable[[], Hub] = _native.get_hub  # type: ignore[assignment]
+sleep = _native.sleep
+
+
+def find_hub() -> Hub:
+    """As `get_hub`. Called natively where no green thread of a hub calls."""
     loop = asyncio._get_running_loop()
     if isinstance(loop, Loop):
         return _hub_of(loop)
@@ -338,24 +345,6 @@ def wait_for(waiter: Waiter, hub: Hub, timeout_s: float | None) -> Any:
     timer = hub.asyncio_loop.call_later(max(timeout_s, 0), waiter.wake, TIMED_OUT)
     try:
         return waiter.get()
-    finally:
-        timer.cancel()
-
-
-def sleep(seconds: float = 0, ref: bool = True) -> None:
-    """Let other green threads and coroutines go on, for at least so many seconds.
-
-    Raises:
-        BlockingSwitchOutError: in a coroutine, which awaits `asyncio.sleep` instead.
-    """
-    hub = get_hub()
-    if seconds <= 0:
-        hub.pause()
-        return
-    waiter = Waiter(hub)
-    timer = hub.asyncio_loop.call_later(seconds, waiter.wake)
-    try:
-        waiter.get()
     finally:
         timer.cancel()
 

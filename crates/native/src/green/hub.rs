@@ -19,13 +19,13 @@ thread_local! {
 
 /// The hub whose green threads run in this thread now; None if none do.
 #[pyfunction]
-pub fn active_hub(py: Python<'_>) -> Option<Bound<'_, HubCore>> {
+fn active_hub(py: Python<'_>) -> Option<Bound<'_, HubCore>> {
     ACTIVE.with_borrow(|hub| hub.as_ref().map(|hub| hub.bind(py).clone()))
 }
 
 /// In a forked child: the green threads are the parent's.
 #[pyfunction]
-pub fn forget_active_hub() {
+fn forget_active_hub() {
     drop(ACTIVE.take());
 }
 
@@ -40,11 +40,11 @@ pub struct HubCore {
 }
 
 impl HubCore {
-    /// That of the green thread that calls, or of the thread.
+    /// That of the loop that runs here, of the green thread that calls, or of the thread.
     pub fn here(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
         match active_hub(py).filter(|hub| hub.get().is_away.get(py)) {
-            Some(hub) => Ok(hub),
-            None => Ok(imports::get_hub(py)?.call0()?.cast_into()?),
+            Some(hub) if call::call0(&imports::running_loop(py)?)?.is_none() => Ok(hub),
+            _ => Ok(call::call0(&imports::find_hub(py)?)?.cast_into()?),
         }
     }
 
@@ -218,4 +218,39 @@ impl HubCore {
     fn __clear__(&self, py: Python<'_>) {
         drop(self.greenlet.take(py));
     }
+}
+
+/// The hub whose green thread calls, that of the loop that runs here, or the thread's own, made at its first use.
+#[pyfunction]
+fn get_hub(py: Python<'_>) -> PyResult<Bound<'_, HubCore>> {
+    HubCore::here(py)
+}
+
+/// Let other green threads and coroutines go on, for at least so many seconds.
+///
+/// Raises:
+///     BlockingSwitchOutError: in a coroutine, which awaits `asyncio.sleep` instead.
+#[pyfunction]
+#[pyo3(signature = (seconds = 0.0, r#ref = true))]
+fn sleep(py: Python<'_>, seconds: f64, r#ref: bool) -> PyResult<()> {
+    let hub = HubCore::here(py)?;
+    if seconds <= 0.0 {
+        return HubCore::pause(&hub);
+    }
+    let waiter = Bound::new(py, Waiter::make(&hub))?;
+    let wake = waiter.getattr(intern!(py, "wake"))?;
+    let owner = hub.get().owner(py);
+    let timer = owner.call_method1(intern!(py, "call_later"), (seconds, wake))?;
+    let slept = Waiter::get(&waiter);
+    timer.call_method0(intern!(py, "cancel"))?;
+    // It has kept nobody from ending: the loop counts timers whoever waits for them.
+    let _ = r#ref;
+    slept.map(drop)
+}
+
+pub fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(active_hub, module)?)?;
+    module.add_function(wrap_pyfunction!(forget_active_hub, module)?)?;
+    module.add_function(wrap_pyfunction!(get_hub, module)?)?;
+    module.add_function(wrap_pyfunction!(sleep, module)?)
 }

@@ -3,7 +3,7 @@
 //! The descriptors are non-blocking, whatever timeout their objects tell. Memory that the kernel is given is a buffer that
 //! is held (S1), never the stack (S3).
 
-use super::hub::{HubCore, active_hub, forget_active_hub};
+use super::HubCore;
 use super::waiter::{self, Waiter};
 use crate::errors;
 use crate::ffi::buffer::View;
@@ -213,8 +213,6 @@ fn green_cancel_wait(sock: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyRes
 }
 
 pub fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(active_hub, module)?)?;
-    module.add_function(wrap_pyfunction!(forget_active_hub, module)?)?;
     module.add_function(wrap_pyfunction!(green_recv, module)?)?;
     module.add_function(wrap_pyfunction!(green_recv_into, module)?)?;
     module.add_function(wrap_pyfunction!(green_send, module)?)?;

@@ -2,6 +2,7 @@
 
 mod hub;
 mod io;
+mod life;
 mod waiter;
 
 pub use hub::HubCore;
@@ -12,5 +13,7 @@ use pyo3::prelude::*;
 pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HubCore>()?;
     module.add_class::<Waiter>()?;
+    hub::add_functions(module)?;
+    life::add_to(module)?;
     io::add_functions(module)
 }

@@ -1,0 +1,453 @@
+//! `Life`: what a `Greenlet` does, and what became of it.
+//!
+//! ```text
+//! made → started → running → ended
+//!      ↘ killed before it began ↗
+//! ```
+//! Everything that happens once for each green thread is here; what few of them need is `Greenlet`'s own Python.
+
+use super::{HubCore, Waiter};
+use crate::ffi::{LoopCell, Object, class, greenlet};
+use crate::imports;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType, PyWeakrefReference};
+use pyo3::{PyTraverseError, PyVisit, intern};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is to be called.
+struct Work {
+    function: Option<Object>,
+    args: Py<PyTuple>,
+    kwargs: Option<Py<PyDict>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// None when it has ended.
+    work: Option<Work>,
+    value: Option<Object>,
+    /// The exception that has ended it.
+    raised: Option<Object>,
+    /// Called, or woken if they are waiters, when it has ended.
+    links: Vec<Object>,
+    is_ready: bool,
+    /// Its place in the ready queue before it begins.
+    start: Option<Py<Waiter>>,
+    /// Who has made it, weakly.
+    spawner: Option<Object>,
+    /// A dictionary that it shares with those that it was spawned by and those that it spawns.
+    tree: Option<Object>,
+}
+
+/// What a green thread of `hub` does, for a `Greenlet` that it belongs to; called, it does it.
+#[pyclass(frozen, module = "oneloop._native")]
+pub struct Life {
+    hub: Py<HubCore>,
+    state: LoopCell<State>,
+}
+
+impl Life {
+    fn make(
+        hub: Bound<'_, HubCore>,
+        function: Option<Bound<'_, PyAny>>,
+        args: Bound<'_, PyTuple>,
+        kwargs: Option<Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let py = hub.py();
+        let (spawner, tree) = spawned_by(py)?;
+        let work = Work {
+            function: function.map(Object::new),
+            args: args.unbind(),
+            kwargs: kwargs.map(Bound::unbind),
+        };
+        let state = State { work: Some(work), spawner, tree, ..State::default() };
+        Ok(Self { hub: hub.unbind(), state: LoopCell::new(state) })
+    }
+
+    fn field<'py>(
+        &self,
+        py: Python<'py>,
+        of: impl FnOnce(&State) -> Option<&Object>,
+    ) -> Option<Bound<'py, PyAny>> {
+        self.state.with(py, |state| of(state).map(|object| object.clone_ref(py))).map(|object| {
+            let bound = object.bind(py).clone();
+            drop(object);
+            bound
+        })
+    }
+
+    /// The dictionary for those that this one spawns too.
+    fn shared_tree(&self, py: Python<'_>) -> Object {
+        if let Some(tree) = self.field(py, |state| state.tree.as_ref()) {
+            return Object::new(tree);
+        }
+        let tree = Object::new(PyDict::new(py).into_any());
+        let kept = tree.clone_ref(py);
+        let old = self.state.with(py, |state| state.tree.replace(kept));
+        drop(old);
+        tree
+    }
+
+    fn end_with(
+        slf: &Bound<'_, Self>,
+        greenlet: &Bound<'_, PyAny>,
+        value: Option<Object>,
+        raised: Option<Object>,
+    ) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let (work, links) = this.state.with(py, |state| {
+            state.value = value;
+            state.raised = raised;
+            state.is_ready = true;
+            let wakes = state.links.iter().all(|link| link.bind(py).is_exact_instance_of::<Waiter>());
+            let links = if wakes { std::mem::take(&mut state.links) } else { Vec::new() };
+            (state.work.take(), (links, wakes))
+        });
+        drop(work);
+        let (links, wakes) = links;
+        for link in links {
+            super::waiter::wake(link.bind(py))?;
+        }
+        if !wakes {
+            greenlet.call_method0(intern!(py, "_notify_soon"))?;
+        }
+        Ok(())
+    }
+
+    /// Starts the green thread in the loop's next tick.
+    fn start_soon(slf: &Bound<'_, Self>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let start = Waiter::of(this.hub.bind(py), greenlet, true)?;
+        let kept = start.clone().unbind();
+        let old = this.state.with(py, |state| state.start.replace(kept));
+        drop(old);
+        Waiter::resume_soon(&start);
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Life {
+    #[new]
+    fn new(
+        hub: Bound<'_, HubCore>,
+        function: Option<Bound<'_, PyAny>>,
+        args: Bound<'_, PyTuple>,
+        kwargs: Option<Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Self::make(hub, function, args, kwargs)
+    }
+
+    /// Do it, in the greenlet that calls. What it ends with is kept, and whoever waits for it is told.
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn __call__(
+        slf: &Bound<'_, Self>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let current = greenlet::current(py)?;
+        let work = this.state.with(py, |state| {
+            state.work.as_ref().map(|work| {
+                let function = work.function.as_ref().map(|function| function.clone_ref(py));
+                let kwargs = work.kwargs.as_ref().map(|kwargs| kwargs.clone_ref(py));
+                (function, work.args.clone_ref(py), kwargs)
+            })
+        });
+        let Some((function, args, kwargs)) = work else { return Ok(()) };
+        let function = match function {
+            Some(function) => function,
+            None => Object::new(current.getattr(intern!(py, "_run"))?),
+        };
+        let kwargs = kwargs.map(|kwargs| kwargs.into_bound(py));
+        let outcome = function.bind(py).call(args.bind(py), kwargs.as_ref());
+        drop((function, args, kwargs));
+        match outcome {
+            Ok(value) => Self::end_with(slf, &current, Some(Object::new(value)), None),
+            Err(error) => {
+                let raised = Object::new(error.value(py).clone().into_any());
+                if raised.bind(py).is_instance(&imports::greenlet_exit(py)?)? {
+                    return Self::end_with(slf, &current, Some(raised), None);
+                }
+                Self::end_with(slf, &current, None, Some(raised.clone_ref(py)))?;
+                current.call_method1(intern!(py, "_report"), (raised.bind(py),)).map(drop)
+            }
+        }
+    }
+
+    /// It has ended, without having begun perhaps, with a value or an exception.
+    fn end(
+        slf: &Bound<'_, Self>,
+        greenlet: &Bound<'_, PyAny>,
+        value: Bound<'_, PyAny>,
+        raised: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        Self::end_with(slf, greenlet, Some(Object::new(value)), raised.map(Object::new))
+    }
+
+    /// Start `greenlet`, whose life it is, in the loop's next tick.
+    fn begin(slf: &Bound<'_, Self>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::start_soon(slf, greenlet)
+    }
+
+    /// Wait for the end of `greenlet`, whose life it is.
+    ///
+    /// Raises:
+    ///     RuntimeError: by the green thread itself.
+    fn join(slf: &Bound<'_, Self>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let current = greenlet::current(py)?;
+        if current.is(greenlet) {
+            return Err(PyRuntimeError::new_err("a green thread cannot wait for itself"));
+        }
+        let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
+        let link = Object::new(waiter.clone().into_any());
+        this.state.with(py, |state| state.links.push(link));
+        let waited = Waiter::get(&waiter);
+        if waited.is_err() {
+            this.remove_link(waiter.as_any());
+        }
+        waited.map(drop)
+    }
+
+    #[getter]
+    fn hub(&self, py: Python<'_>) -> Py<HubCore> {
+        self.hub.clone_ref(py)
+    }
+
+    /// Whether it has ended.
+    #[getter]
+    fn is_ready(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |state| state.is_ready)
+    }
+
+    /// What the function has returned.
+    #[getter]
+    fn value<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.field(py, |state| state.value.as_ref())
+    }
+
+    #[setter]
+    fn set_value(&self, py: Python<'_>, value: Bound<'_, PyAny>) {
+        let value = Object::new(value);
+        let old = self.state.with(py, |state| state.value.replace(value));
+        drop(old);
+    }
+
+    /// The exception that has ended it.
+    #[getter]
+    fn raised<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.field(py, |state| state.raised.as_ref())
+    }
+
+    /// What is called; None if that is the greenlet's `_run`, or it has ended.
+    #[getter]
+    fn function<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.field(py, |state| state.work.as_ref().and_then(|work| work.function.as_ref()))
+    }
+
+    #[setter]
+    fn set_function(&self, py: Python<'_>, function: Option<Bound<'_, PyAny>>) {
+        let function = function.map(Object::new);
+        let old = self.state.with(py, |state| {
+            state.work.as_mut().map(|work| std::mem::replace(&mut work.function, function))
+        });
+        drop(old);
+    }
+
+    /// Its positional arguments; none when it has ended.
+    #[getter]
+    fn args<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
+        let args = self.state.with(py, |s| s.work.as_ref().map(|work| work.args.clone_ref(py)));
+        args.map_or_else(|| PyTuple::empty(py), |args| args.into_bound(py))
+    }
+
+    #[setter]
+    fn set_args(&self, py: Python<'_>, args: Bound<'_, PyTuple>) {
+        let args = args.unbind();
+        let old = self.state.with(py, |state| {
+            state.work.as_mut().map(|work| std::mem::replace(&mut work.args, args))
+        });
+        drop(old);
+    }
+
+    /// Its keyword arguments; none when it has ended.
+    #[getter]
+    fn kwargs<'py>(&self, py: Python<'py>) -> Bound<'py, PyDict> {
+        let kwargs = self.state.with(py, |state| {
+            state.work.as_ref().and_then(|work| work.kwargs.as_ref().map(|kw| kw.clone_ref(py)))
+        });
+        kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.into_bound(py))
+    }
+
+    #[setter]
+    fn set_kwargs(&self, py: Python<'_>, kwargs: Option<Bound<'_, PyDict>>) {
+        let kwargs = kwargs.map(Bound::unbind);
+        let old = self.state.with(py, |state| {
+            state.work.as_mut().map(|work| std::mem::replace(&mut work.kwargs, kwargs))
+        });
+        drop(old);
+    }
+
+    /// Its place in the ready queue before it begins; None if it was not started.
+    #[getter]
+    fn start(&self, py: Python<'_>) -> Option<Py<Waiter>> {
+        self.state.with(py, |state| state.start.as_ref().map(|start| start.clone_ref(py)))
+    }
+
+    /// A weak reference to the greenlet that has made it.
+    #[getter]
+    fn spawner<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.field(py, |state| state.spawner.as_ref())
+    }
+
+    /// A dictionary that it shares with those that it was spawned by and those that it spawns.
+    #[getter]
+    fn tree<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        let tree = self.shared_tree(py);
+        let bound = tree.bind(py).clone();
+        drop(tree);
+        bound
+    }
+
+    /// What is told of its end: functions, and waiters.
+    #[getter]
+    fn links<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
+        let links: Vec<Object> =
+            self.state.with(py, |state| state.links.iter().map(|link| link.clone_ref(py)).collect());
+        links.iter().map(|link| link.bind(py).clone()).collect()
+    }
+
+    fn add_link(&self, link: Bound<'_, PyAny>) {
+        let py = link.py();
+        let link = Object::new(link);
+        self.state.with(py, |state| state.links.push(link));
+    }
+
+    /// Remove this very object, at its first place. Whether it was there.
+    fn remove_link(&self, link: &Bound<'_, PyAny>) -> bool {
+        let removed = self.state.with(link.py(), |state| {
+            let place = state.links.iter().position(|other| other.as_ref().is(link))?;
+            Some(state.links.remove(place))
+        });
+        removed.is_some()
+    }
+
+    /// The first link, taken out.
+    fn pop_link<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let link = self.state.with(py, |state| {
+            (!state.links.is_empty()).then(|| state.links.remove(0))
+        })?;
+        let bound = link.bind(py).clone();
+        drop(link);
+        Some(bound)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.hub)?;
+        let visited = self.state.peek(|state| {
+            if let Some(work) = &state.work {
+                visit.call(&work.args)?;
+                visit.call(&work.kwargs)?;
+                if let Some(function) = &work.function {
+                    function.visit(&visit)?;
+                }
+            }
+            visit.call(&state.start)?;
+            let owned = [&state.value, &state.raised, &state.spawner, &state.tree];
+            for object in owned.into_iter().flatten().chain(&state.links) {
+                object.visit(&visit)?;
+            }
+            Ok(())
+        });
+        visited.unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.state.take(py));
+    }
+}
+
+/// `Greenlet`, and what its subclasses may have in its place.
+struct Plain {
+    class: Py<PyType>,
+    init: Py<PyAny>,
+    start: Py<PyAny>,
+}
+
+static PLAIN: PyOnceLock<Plain> = PyOnceLock::new();
+/// Somebody wants to be told of each start.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Tells this module of `Greenlet`, once.
+#[pyfunction]
+fn set_greenlet_class(class: &Bound<'_, PyType>) -> PyResult<()> {
+    let py = class.py();
+    let plain = Plain {
+        class: class.clone().unbind(),
+        init: class.getattr(intern!(py, "__init__"))?.unbind(),
+        start: class.getattr(intern!(py, "start"))?.unbind(),
+    };
+    drop(PLAIN.set(py, plain));
+    Ok(())
+}
+
+/// Have each start go through `Greenlet.start`, or no more.
+#[pyfunction]
+fn watch_starts(is_watched: bool) {
+    IS_WATCHED.store(is_watched, Ordering::Relaxed);
+}
+
+/// Who calls, weakly, and the dictionary that it shares, if it is a `Greenlet`.
+fn spawned_by(py: Python<'_>) -> PyResult<(Option<Object>, Option<Object>)> {
+    let current = greenlet::current(py)?;
+    let weak = Object::new(PyWeakrefReference::new(&current)?.into_any());
+    let Some(plain) = PLAIN.get(py) else { return Ok((Some(weak), None)) };
+    if !current.is_instance(plain.class.bind(py))? {
+        return Ok((Some(weak), None));
+    }
+    let life = current.getattr(intern!(py, "_life"))?;
+    let tree = life.cast::<Life>()?.get().shared_tree(py);
+    Ok((Some(weak), Some(tree)))
+}
+
+/// Make a green thread of this class, with these arguments of its own, and start it.
+#[pyfunction]
+#[pyo3(signature = (class, *args, **kwargs))]
+fn spawn_green<'py>(
+    class: &Bound<'py, PyType>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    let is_plain = |plain: &Plain| -> PyResult<bool> {
+        Ok(class.getattr(intern!(py, "__init__"))?.is(&plain.init)
+            && class.getattr(intern!(py, "start"))?.is(&plain.start))
+    };
+    let is_watched = IS_WATCHED.load(Ordering::Relaxed);
+    let function = args.get_item(0).ok().filter(|function| function.is_callable());
+    if let Some(function) = function
+        && let Some(plain) = PLAIN.get(py).filter(|_| !is_watched)
+        && is_plain(plain)?
+    {
+        let rest = if args.len() == 1 { PyTuple::empty(py) } else { args.get_slice(1, args.len()) };
+        let kwargs = kwargs.filter(|kwargs| !kwargs.is_empty()).cloned();
+        let life = Bound::new(py, Life::make(HubCore::here(py)?, Some(function), rest, kwargs)?)?;
+        let made = class::new_instance(class)?;
+        made.setattr(intern!(py, "_life"), &life)?;
+        Life::start_soon(&life, &made)?;
+        return Ok(made);
+    }
+    let made = class.call(args, kwargs)?;
+    made.call_method0(intern!(py, "start"))?;
+    Ok(made)
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Life>()?;
+    module.add_function(wrap_pyfunction!(set_greenlet_class, module)?)?;
+    module.add_function(wrap_pyfunction!(watch_starts, module)?)?;
+    module.add_function(wrap_pyfunction!(spawn_green, module)?)
+}
