@@ -46,7 +46,7 @@ __all__ = [
     "wait_for",
 ]
 
-TIMED_OUT: Any = object()
+TIMED_OUT: Any = _native.TIMED_OUT
 """What `wait_for` gives when the time is up."""
 
 

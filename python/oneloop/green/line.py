@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from _thread import RLock as _RLock  # the interpreter's own, whatever is patched later
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, wait_for
+from oneloop import _native
+from oneloop.green.hub import TIMED_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TIMED_OUT", "Line"]
+__all__ = ["TIMED_OUT", "Coroutine", "Line", "wait_at"]
 
 
-class _Coroutine:
+class Coroutine:
     """A coroutine that waits: a future with the methods of a `Waiter`. Any thread may wake it."""
 
     __slots__ = ("_value", "future", "is_woken", "loop")
@@ -51,7 +51,7 @@ class _Coroutine:
         return self._value
 
 
-class Line:
+class Line(_native.LineCore):
     """Waiters, first come, first served. Any thread may wake them.
 
     Who looks whether it has to wait, and enters the line if so, does both inside of `guard`; who changes what is looked
@@ -59,84 +59,51 @@ class Line:
     entered again, by a destructor or a handler of a signal that runs in its midst.
     """
 
-    __slots__ = ("_waiters", "guard")
+    __slots__ = ("guard",)
 
     def __init__(self) -> None:
-        self._waiters: deque[Any] = deque()
         self.guard = _RLock()
-
-    def __len__(self) -> int:
-        return len(self._waiters)
-
-    def wake(self, value: Any = None) -> bool:
-        """Wake who has waited longest. False if nobody waits."""
-        with self.guard:
-            while self._waiters:
-                if self._waiters.popleft().wake(value):
-                    return True
-        return False
 
     def wake_all(self, value: Any = None) -> None:
         """Wake those who wait now."""
-        for _ in range(len(self._waiters)):
+        for _ in range(len(self)):
             if not self.wake(value):
                 return
 
-    def enter(self) -> Waiter:
-        """A place for the green thread that calls; `wait` is to follow."""
-        waiter = Waiter(get_hub())
-        self._waiters.append(waiter)
-        return waiter
-
-    def enter_coroutine(self) -> Any:
+    def enter_coroutine(self) -> Coroutine:
         """A place for the coroutine that calls; `waited` is to follow."""
-        waiter = _Coroutine()
-        self._waiters.append(waiter)
-        return waiter
-
-    def wait(
-        self, waiter: Waiter, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
-    ) -> Any:
-        """Wait in a place; what it is woken with, `TIMED_OUT` after so many seconds."""
-        try:
-            value = wait_for(waiter, get_hub(), timeout_s)
-        except BaseException:
-            self._leave(waiter, given_back)
-            raise
-        if value is TIMED_OUT:
-            self.forget(waiter)
-        return value
+        place = Coroutine()
+        self.add(place)
+        return place
 
     async def waited(
-        self, waiter: Any, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
+        self, place: Coroutine, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
     ) -> Any:
-        """The same for coroutines."""
-        timer = None if timeout_s is None else waiter.loop.call_later(max(timeout_s, 0), waiter.wake, TIMED_OUT)
-        try:
-            value = await waiter.future
-        except BaseException:
-            self._leave(waiter, given_back)
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if value is TIMED_OUT:
-            self.forget(waiter)
-        return value
+        """As `wait`, for coroutines."""
+        return await wait_at(self, place, timeout_s, given_back)
 
-    def _leave(self, waiter: Any, given_back: Callable[[Any], object] | None) -> None:
-        """It was thrown out of its wait, perhaps after it was woken."""
-        self.forget(waiter)
+
+async def wait_at(
+    line: Any, place: Coroutine, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
+) -> Any:
+    """What a coroutine's place in a line is woken with, `TIMED_OUT` after so many seconds.
+
+    If it is cancelled after it was woken, `given_back` gets the value.
+    """
+    timer = None if timeout_s is None else place.loop.call_later(max(timeout_s, 0), place.wake, TIMED_OUT)
+    try:
+        value = await place.future
+    except BaseException:
+        line.forget(place)
         # From here on nobody wakes it.
-        if waiter.done():
-            value = waiter.get()
+        if place.done():
+            value = place.get()
             if given_back is not None and value is not TIMED_OUT:
                 given_back(value)
-
-    def forget(self, waiter: Any) -> None:
-        """Take a place out of the line."""
-        with self.guard:
-            for index, waiting in enumerate(self._waiters):
-                if waiting is waiter:
-                    del self._waiters[index]
-                    return
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if value is TIMED_OUT:
+        line.forget(place)
+    return value

@@ -9,70 +9,38 @@ from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import getcurrent
 
+from oneloop import _native
 from oneloop.green.hub import get_hub, is_in_green_thread
-from oneloop.green.line import TIMED_OUT, Line
+from oneloop.green.line import TIMED_OUT, Coroutine, wait_at
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 
 
-class Semaphore:
-    """A counter that `acquire` lowers, waiting while it is 0, and `release` raises. First come, first served."""
+class Semaphore(_native.SemaphoreCore):
+    """A counter that `acquire` lowers, waiting while it is 0, and `release` raises. First come, first served.
 
-    def __init__(self, value: int = 1, hub: Any = None) -> None:
-        if value < 0:
-            raise ValueError("semaphore initial value must be >= 0")
-        self.counter = value
-        self._line = Line()
+    Raises:
+        ValueError: the value is negative.
+    """
 
-    def locked(self) -> bool:
-        """Whether `acquire` would wait."""
-        return self.counter <= 0
+    _hub: Any = None
+    """Calls what is linked."""
 
-    def ready(self) -> bool:
-        """Whether `acquire` would not wait."""
-        return self.counter > 0
-
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> Any:
-        """Lower the counter: whether that was possible in so many seconds. In a coroutine: an awaitable of that."""
-        if blocking and not is_in_green_thread():
-            return self._acquired(timeout)
-        with self._line.guard:
-            if self._take():
-                return True
-            if not blocking:
-                return False
-            place = self._line.enter()
-        return self._line.wait(place, timeout, self._give_back) is not TIMED_OUT
+    def __new__(cls, value: int = 1, hub: Any = None, *args: Any, **kwargs: Any) -> Self:
+        return super().__new__(cls, value, None)
 
     async def _acquired(self, timeout: float | None = None) -> bool:
-        with self._line.guard:
-            if self._take():
-                return True
-            place = self._line.enter_coroutine()
-        return await self._line.waited(place, timeout, self._give_back) is not TIMED_OUT
-
-    def _take(self) -> bool:
-        if self.counter <= 0:
-            return False
-        self.counter -= 1
-        return True
+        place = Coroutine()
+        if self._take_or_enter(place):
+            return True
+        return await wait_at(self, place, timeout, self._give_back) is not TIMED_OUT
 
     def _give_back(self, _: Any) -> None:
         self._pass_on()
-
-    def _pass_on(self) -> None:
-        # Whoever waits has it at once: nobody who comes now overtakes.
-        with self._line.guard:
-            if not self._line.wake():
-                self.counter += 1
-
-    def release(self) -> int:
-        """Raise the counter, or let who has waited longest go on. Any thread. The counter's value."""
-        self._pass_on()
-        return self.counter
 
     def wait(self, timeout: float | None = None) -> Any:
         """Wait until the counter is not 0, without lowering it; its value. In a coroutine: an awaitable of that."""
@@ -87,15 +55,36 @@ class Semaphore:
             self._pass_on()
         return self.counter
 
-    def __enter__(self) -> None:
-        if not is_in_green_thread():
-            raise RuntimeError("in a coroutine, a semaphore is acquired with `async with`")
-        self.acquire()
+    def rawlink(self, callback: Callable[[Any], object]) -> None:
+        """Have the hub call `callback(self)`, once, when `acquire` would not wait; the callback may not block."""
+        if not callable(callback):
+            raise TypeError(f"Expected callable: {callback!r}")
+        if self._hub is None:
+            self._hub = get_hub()
+        self.__dict__.setdefault("_links", []).append(callback)
+        self._watch(True)
+        if self.ready():
+            self._notify_soon()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+    def unlink(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback` no more."""
+        links = self.__dict__.get("_links", [])
+        if callback in links:
+            links.remove(callback)
+        self._watch(bool(links))
+
+    def _notify_soon(self) -> None:
+        self._hub.run_callback_threadsafe(self._notify)
+
+    def _notify(self) -> None:
+        links = self.__dict__.get("_links", [])
+        while links and self.ready():
+            link = links.pop(0)
+            try:
+                link(self)
+            except BaseException as error:  # noqa: BLE001 - it is reported
+                self._hub.handle_error((link, self), type(error), error, error.__traceback__)
+        self._watch(bool(links))
 
     async def __aenter__(self) -> None:
         await self._acquired()
@@ -106,26 +95,14 @@ class Semaphore:
         self.release()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} at {hex(id(self))} counter={self.counter} waiting={len(self._line)}>"
+        return f"<{type(self).__name__} at {hex(id(self))} counter={self.counter} waiting={self.waiting}>"
 
 
 class BoundedSemaphore(Semaphore):
-    """A semaphore that is not released more often than it was acquired."""
+    """A semaphore that is not released more often than it was acquired: ValueError."""
 
-    def __init__(self, value: int = 1, hub: Any = None) -> None:
-        super().__init__(value, hub)
-        self._initial_value = value
-
-    def release(self) -> int:
-        """As `Semaphore.release`.
-
-        Raises:
-            ValueError: it was released too often.
-        """
-        with self._line.guard:
-            if self.counter >= self._initial_value:
-                raise ValueError("Semaphore released too many times")
-            return super().release()
+    def __new__(cls, value: int = 1, hub: Any = None, *args: Any, **kwargs: Any) -> Self:
+        return _native.SemaphoreCore.__new__(cls, value, value)
 
 
 class DummySemaphore:

@@ -3,6 +3,7 @@
 mod hub;
 mod io;
 mod life;
+mod line;
 mod waiter;
 
 pub use hub::HubCore;
@@ -15,5 +16,6 @@ pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Waiter>()?;
     hub::add_functions(module)?;
     life::add_to(module)?;
+    line::add_to(module)?;
     io::add_functions(module)
 }

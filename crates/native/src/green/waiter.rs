@@ -132,6 +132,15 @@ impl Waiter {
         }
     }
 
+    pub fn hub<'py>(&self, py: Python<'py>) -> &Bound<'py, HubCore> {
+        self.hub.bind(py)
+    }
+
+    /// The value that it was woken with, if it was; nobody waits for it any more.
+    pub fn taken<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.outcome(py).and_then(Result::ok).map(|value| value.into_bound(py))
+    }
+
     /// Waits until the waiter, which is in the ready queue, has left it.
     pub fn await_turn(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
@@ -206,7 +215,7 @@ impl Waiter {
 
     /// End the wait with a value. False if it had ended already. Any thread.
     #[pyo3(signature = (value = None, /))]
-    fn wake(slf: &Bound<'_, Self>, value: Option<&Bound<'_, PyAny>>) -> bool {
+    pub fn wake(slf: &Bound<'_, Self>, value: Option<&Bound<'_, PyAny>>) -> bool {
         let value = value.map_or_else(|| slf.py().None().into_bound(slf.py()), Clone::clone);
         Self::end(slf, Outcome::Value(Object::new(value)))
     }

@@ -1,0 +1,349 @@
+//! Those who wait for an object, in the order in which they came: `LineCore`, and `SemaphoreCore`, which counts besides.
+//!
+//! A place in a line is a green thread's `Waiter`, or an object of Python's with the same `wake(value)` and `done()` (a
+//! coroutine's). Who looks whether it has to wait, and takes a place if so, does both in one access to the cell: no wake-up
+//! from another thread is lost in between.
+
+use super::{HubCore, Waiter};
+use crate::ffi::{LoopCell, Object, call};
+use crate::imports;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::{PyTraverseError, PyVisit, intern};
+use std::collections::VecDeque;
+
+/// What a wait ends with when its time is up.
+static TIMED_OUT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+fn timed_out(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let make = || Ok(py.import("builtins")?.getattr("object")?.call0()?.unbind());
+    TIMED_OUT.get_or_try_init(py, make).map(|object| object.bind(py).clone())
+}
+
+/// Wakes who has the place. False if nobody waits there any more.
+fn wake(place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match place.cast_exact::<Waiter>() {
+        Ok(waiter) => Ok(Waiter::wake(waiter, Some(value))),
+        Err(_) => place.call_method1(intern!(place.py(), "wake"), (value,))?.is_truthy(),
+    }
+}
+
+/// Waits for at most so many seconds; what the wait ends with, `TIMED_OUT` if they have passed.
+fn wait<'py>(waiter: &Bound<'py, Waiter>, timeout_s: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+    let py = waiter.py();
+    let Some(timeout_s) = timeout_s else {
+        return Waiter::get(waiter).map(|value| value.into_bound(py));
+    };
+    let wake = waiter.getattr(intern!(py, "wake"))?;
+    let owner = waiter.get().hub(py).get().owner(py).clone();
+    let late = (timeout_s.max(0.0), wake, timed_out(py)?);
+    let timer = owner.call_method1(intern!(py, "call_later"), late)?;
+    let waited = Waiter::get(waiter);
+    timer.call_method0(intern!(py, "cancel"))?;
+    waited.map(|value| value.into_bound(py))
+}
+
+fn position(places: &VecDeque<Object>, place: &Bound<'_, PyAny>) -> Option<usize> {
+    places.iter().position(|other| other.as_ref().is(place))
+}
+
+/// Waiters, first come, first served. Any thread may wake them.
+#[pyclass(frozen, subclass, module = "oneloop._native")]
+pub struct LineCore {
+    places: LoopCell<VecDeque<Object>>,
+}
+
+#[pymethods]
+impl LineCore {
+    #[new]
+    fn new() -> Self {
+        Self { places: LoopCell::default() }
+    }
+
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.places.with(py, |places| places.len())
+    }
+
+    /// Wake who has waited longest. False if nobody waits.
+    #[pyo3(signature = (value = None))]
+    fn wake<'py>(&self, py: Python<'py>, value: Option<Bound<'py, PyAny>>) -> PyResult<bool> {
+        let value = value.unwrap_or_else(|| py.None().into_bound(py));
+        while let Some(place) = self.places.with(py, VecDeque::pop_front) {
+            if wake(place.bind(py), &value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A place for the green thread that calls; `wait` is to follow.
+    fn enter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
+        let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
+        self.add(waiter.clone().into_any());
+        Ok(waiter)
+    }
+
+    /// Have this place at the end of the line.
+    fn add(&self, place: Bound<'_, PyAny>) {
+        let py = place.py();
+        let place = Object::new(place);
+        self.places.with(py, |places| places.push_back(place));
+    }
+
+    /// Wait in a place; what it is woken with, `TIMED_OUT` after so many seconds. Thrown out of it, `given_back` is called
+    /// with what it was woken with meanwhile.
+    #[pyo3(signature = (waiter, timeout_s = None, given_back = None))]
+    fn wait<'py>(
+        &self,
+        waiter: &Bound<'py, Waiter>,
+        timeout_s: Option<f64>,
+        given_back: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = waiter.py();
+        let waited = wait(waiter, timeout_s);
+        match &waited {
+            Ok(value) if value.is(&timed_out(py)?) => self.forget(waiter.as_any()),
+            Ok(_) => {}
+            Err(_) => {
+                self.forget(waiter.as_any());
+                // From here on nobody wakes it.
+                if let Some(value) = waiter.get().taken(py)
+                    && let Some(given_back) = given_back
+                    && !value.is(&timed_out(py)?)
+                {
+                    call::call1(given_back, &value)?;
+                }
+            }
+        }
+        waited
+    }
+
+    /// Take a place out of the line.
+    fn forget(&self, place: &Bound<'_, PyAny>) {
+        let left = self.places.with(place.py(), |places| {
+            position(places, place).and_then(|index| places.remove(index))
+        });
+        drop(left);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let visited = self.places.peek(|places| places.iter().try_for_each(|one| one.visit(&visit)));
+        visited.unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.places.take(py));
+    }
+}
+
+#[derive(Default)]
+struct Count {
+    value: i64,
+    places: VecDeque<Object>,
+    /// Somebody wants to be told when the value is not 0.
+    has_links: bool,
+}
+
+/// A counter that `acquire` lowers, waiting while it is 0, and `release` raises. First come, first served.
+#[pyclass(frozen, subclass, module = "oneloop._native")]
+pub struct SemaphoreCore {
+    count: LoopCell<Count>,
+    /// More than this it is never.
+    bound: Option<i64>,
+}
+
+impl SemaphoreCore {
+    /// Lowers the counter if that is possible.
+    fn take(&self, py: Python<'_>) -> bool {
+        self.count.with(py, |count| {
+            let is_free = count.value > 0;
+            count.value -= i64::from(is_free);
+            is_free
+        })
+    }
+
+    /// Lowers the counter, or takes this place.
+    fn take_or_enter(&self, place: &Bound<'_, PyAny>) -> bool {
+        let kept = Object::new(place.clone());
+        let unused = self.count.with(place.py(), |count| {
+            if count.value > 0 {
+                count.value -= 1;
+                return Some(kept);
+            }
+            count.places.push_back(kept);
+            None
+        });
+        unused.is_some()
+    }
+
+    /// Who has waited longest has it at once, so that nobody who comes now overtakes; else the counter is raised.
+    fn pass_on(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let value = true.into_pyobject(py)?.to_owned().into_any();
+        loop {
+            let (place, has_links) = this.count.with(py, |count| {
+                let place = count.places.pop_front();
+                count.value += i64::from(place.is_none());
+                (place, count.has_links)
+            });
+            let Some(place) = place else {
+                if has_links {
+                    slf.call_method0(intern!(py, "_notify_soon"))?;
+                }
+                return Ok(());
+            };
+            if wake(place.bind(py), &value)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl SemaphoreCore {
+    #[new]
+    #[pyo3(signature = (value, bound, *_args, **_kwargs))]
+    fn new(
+        value: i64,
+        bound: Option<i64>,
+        _args: &Bound<'_, pyo3::types::PyTuple>,
+        _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
+    ) -> PyResult<Self> {
+        if value < 0 {
+            return Err(PyValueError::new_err("semaphore initial value must be >= 0"));
+        }
+        Ok(Self { count: LoopCell::new(Count { value, ..Count::default() }), bound })
+    }
+
+    /// How often `acquire` would not wait.
+    #[getter]
+    fn counter(&self, py: Python<'_>) -> i64 {
+        self.count.with(py, |count| count.value)
+    }
+
+    /// How many wait.
+    #[getter]
+    fn waiting(&self, py: Python<'_>) -> usize {
+        self.count.with(py, |count| count.places.len())
+    }
+
+    /// Whether `acquire` would wait.
+    fn locked(&self, py: Python<'_>) -> bool {
+        self.counter(py) <= 0
+    }
+
+    /// Whether `acquire` would not wait.
+    fn ready(&self, py: Python<'_>) -> bool {
+        self.counter(py) > 0
+    }
+
+    /// Lower the counter: whether that was possible in so many seconds. In a coroutine: an awaitable of that.
+    #[pyo3(signature = (blocking = true, timeout = None))]
+    fn acquire<'py>(
+        slf: &Bound<'py, Self>,
+        blocking: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let answer = |is_taken: bool| Ok(is_taken.into_pyobject(py)?.to_owned().into_any());
+        if !blocking {
+            return answer(this.take(py));
+        }
+        if !call::call0(&imports::running_loop(py)?)?.is_none() {
+            return slf.call_method1(intern!(py, "_acquired"), (timeout,));
+        }
+        if this.take(py) {
+            return answer(true);
+        }
+        let hub = HubCore::here(py)?;
+        let waiter = Bound::new(py, Waiter::make(&hub))?;
+        if this.take_or_enter(waiter.as_any()) {
+            return answer(true);
+        }
+        let waited = wait(&waiter, timeout);
+        let timed_out = timed_out(py)?;
+        match waited {
+            Ok(value) if !value.is(&timed_out) => return answer(true),
+            Ok(_) => this.forget(waiter.as_any()),
+            Err(error) => {
+                this.forget(waiter.as_any());
+                if waiter.get().taken(py).is_some_and(|value| !value.is(&timed_out)) {
+                    Self::pass_on(slf)?;
+                }
+                return Err(error);
+            }
+        }
+        answer(false)
+    }
+
+    /// Raise the counter, or let who has waited longest go on. Any thread. The counter's value.
+    ///
+    /// Raises:
+    ///     ValueError: it is bounded, and was released more often than acquired.
+    fn release(slf: &Bound<'_, Self>) -> PyResult<i64> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.bound.is_some_and(|bound| this.counter(py) >= bound) {
+            return Err(PyValueError::new_err("Semaphore released too many times"));
+        }
+        Self::pass_on(slf)?;
+        Ok(this.counter(py))
+    }
+
+    fn __enter__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        if !call::call0(&imports::running_loop(py)?)?.is_none() {
+            let text = "in a coroutine, a semaphore is acquired with `async with`";
+            return Err(pyo3::exceptions::PyRuntimeError::new_err(text));
+        }
+        Self::acquire(slf, true, None).map(drop)
+    }
+
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        slf.call_method0(intern!(slf.py(), "release")).map(drop)
+    }
+
+    /// Lower the counter, or have this place at the end of the line: whether it was lowered.
+    fn _take_or_enter(&self, place: &Bound<'_, PyAny>) -> bool {
+        self.take_or_enter(place)
+    }
+
+    /// What was taken, or given to somebody who was thrown out of its wait, is free again.
+    fn _pass_on(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::pass_on(slf)
+    }
+
+    /// Have `_notify_soon` called when the counter is raised, or no more.
+    fn _watch(&self, py: Python<'_>, has_links: bool) {
+        self.count.with(py, |count| count.has_links = has_links);
+    }
+
+    /// Take a place out of the line.
+    fn forget(&self, place: &Bound<'_, PyAny>) {
+        let left = self.count.with(place.py(), |count| {
+            position(&count.places, place).and_then(|index| count.places.remove(index))
+        });
+        drop(left);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let visited =
+            self.count.peek(|count| count.places.iter().try_for_each(|one| one.visit(&visit)));
+        visited.unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.count.take(py));
+    }
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<LineCore>()?;
+    module.add_class::<SemaphoreCore>()?;
+    module.add("TIMED_OUT", timed_out(module.py())?)
+}
