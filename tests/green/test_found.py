@@ -18,7 +18,7 @@ from oneloop.green.event import AsyncResult, Event
 from oneloop.green.exceptions import BlockingSwitchOutError
 from oneloop.green.hub import get_hub
 from oneloop.green.lock import Semaphore
-from oneloop.green.queue import Channel, Full, Queue, ShutDown
+from oneloop.green.queue import Channel, Full, LifoQueue, Queue, ShutDown
 from tests import programs
 
 
@@ -257,7 +257,7 @@ def test_unlinking_from_several_threads() -> None:
 
 
 def test_a_put_has_one_timeout() -> None:
-    queue: Queue[int] = Queue(1, items=[0])
+    queue: LifoQueue[int] = LifoQueue(1, items=[0])
     putting = green.spawn(queue.put, 1, timeout=0.02)
 
     def steals() -> None:
@@ -268,6 +268,20 @@ def test_a_put_has_one_timeout() -> None:
 
     green.spawn(steals).join()
     assert isinstance(putting.exception, Full)
+
+
+def test_room_goes_to_who_has_waited_for_it() -> None:
+    queue: Queue[int] = Queue(1, items=[0])
+    first, second = green.spawn(queue.put, 1), green.spawn(queue.put, 2)
+    green.sleep(0)
+    assert queue.get() == 0
+    with pytest.raises(Full):
+        queue.put_nowait(3)
+    green.joinall([first])
+    assert not second.ready()
+    assert [queue.get(), queue.get()] == [1, 2]
+    second.join()
+    assert queue.empty()
 
 
 def test_dead_before_it_began() -> None:

@@ -51,6 +51,9 @@ imports! {
     fstat = "os", "fstat";
     set_blocking = "os", "set_blocking";
     find_hub = "oneloop.green.hub", "find_hub";
+    shut_down = "oneloop.green.queue", "ShutDown";
+    full = "queue", "Full";
+    empty = "queue", "Empty";
     greenlet_exit = "greenlet", "GreenletExit";
     hub_destroyed = "oneloop.green.exceptions", "HubDestroyed";
     running_loop = "asyncio.events", "_get_running_loop";

@@ -11,9 +11,9 @@ from collections import deque
 from queue import Empty, Full
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from oneloop.green.event import Event
-from oneloop.green.hub import Countdown, is_in_green_thread
-from oneloop.green.line import TIMED_OUT, Line
+from oneloop import _native
+from oneloop.green.hub import Countdown, Waiter, get_hub, is_in_green_thread
+from oneloop.green.line import TIMED_OUT, Coroutine, Line, wait_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,22 +42,27 @@ T = TypeVar("T")
 
 _SHUT: Any = object()
 _TAKEN: Any = object()
+_HOOKS = ("_init", "_put", "_get", "_put_back", "_peek", "put", "get")
 
 
 class _VoidError(Exception):
     """All offers of a channel were given up by who made them, and not withdrawn yet."""
 
 
-class SimpleQueue(Generic[T]):
+class SimpleQueue(_native.QueueCore, Generic[T]):
     """A queue of at most `maxsize` items, of any number if that is None or not more than 0."""
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        return super().__new__(cls, Line(), Line())
+
     def __init__(self, maxsize: int | None = None, items: Iterable[T] = ()) -> None:
-        self.maxsize = maxsize if maxsize is not None and maxsize > 0 else None
-        self.queue: Any = self._init(items)
-        self._getters = Line()
+        # What is plain is done natively, by `put` and `get`; the rest in `_put_lined` and `_get_lined`.
+        cls = type(self)
+        is_plain = all(getattr(cls, name) is getattr(SimpleQueue, name) for name in _HOOKS)
+        self._open(self._init(items), is_plain)
+        self.maxsize = maxsize
         self._putters = Line()
         self._putters.guard = self._getters.guard
-        self.is_shutdown = False
 
     # Subclasses order their items in other ways.
 
@@ -99,13 +104,7 @@ class SimpleQueue(Generic[T]):
 
     # -- putting -------------------------------------------------------------------------------------
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:
-        """Put an item in, waiting for room for at most so many seconds. In a coroutine, if blocking: an awaitable.
-
-        Raises:
-            Full: there is no room, and `block` is false or the time is up.
-            ShutDown: the queue was shut down.
-        """
+    def _put_lined(self, item: T, block: bool, timeout: float | None) -> Any:
         if block and not is_in_green_thread():
             return self._placed(item, timeout)
         left = Countdown(timeout)
@@ -120,6 +119,15 @@ class SimpleQueue(Generic[T]):
                 raise Full
 
     async def _placed(self, item: T, timeout: float | None) -> None:
+        if self._is_plain:
+            offered = Coroutine()
+            if not self._try_put(item, offered):
+                woken = await wait_at(self, offered, timeout)
+                if woken is TIMED_OUT:
+                    raise Full
+                if woken is _SHUT:
+                    raise ShutDown
+            return
         left = Countdown(timeout)
         while True:
             with self._getters.guard:
@@ -133,16 +141,13 @@ class SimpleQueue(Generic[T]):
         if self.is_shutdown:
             raise ShutDown
         if not self.queue and self._getters.wake(item):
-            self._has_put()
+            self._count_put()
             return True
         if self.full():
             return False
         self._put(item)
-        self._has_put()
+        self._count_put()
         return True
-
-    def _has_put(self) -> None:
-        """An item has come."""
 
     def _room_given_back(self, _: Any) -> None:
         self._putters.wake()
@@ -153,13 +158,7 @@ class SimpleQueue(Generic[T]):
 
     # -- getting -------------------------------------------------------------------------------------
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """An item, waited for for at most so many seconds. In a coroutine, if blocking: an awaitable of it.
-
-        Raises:
-            Empty: there is none, and `block` is false or the time is up.
-            ShutDown: the queue was shut down, and is empty.
-        """
+    def _get_lined(self, block: bool, timeout: float | None) -> Any:
         if block and not is_in_green_thread():
             return self._gotten(timeout)
         with self._getters.guard:
@@ -172,11 +171,18 @@ class SimpleQueue(Generic[T]):
         return self._given(self._getters.wait(place, timeout, self._item_given_back))
 
     async def _gotten(self, timeout: float | None) -> T:
-        with self._getters.guard:
-            if self.queue:
-                return self._get_at_once()
-            self._check_shut()
-            place = self._getters.enter_coroutine()
+        if self._is_plain:
+            place = Coroutine()
+            gotten = self._try_get(place)
+            if gotten is not None:
+                item: T = gotten[0]
+                return item
+        else:
+            with self._getters.guard:
+                if self.queue:
+                    return self._get_at_once()
+                self._check_shut()
+                place = self._getters.enter_coroutine()
         return self._given(await self._getters.waited(place, timeout, self._item_given_back))
 
     def _get_at_once(self) -> T:
@@ -242,6 +248,7 @@ class SimpleQueue(Generic[T]):
                 self._drop_all()
         self._getters.wake_all(_SHUT)
         self._putters.wake_all()
+        self._refuse_offers(_SHUT)
 
     def _drop_all(self) -> None:
         self.queue.clear()
@@ -270,7 +277,7 @@ class SimpleQueue(Generic[T]):
     def __repr__(self) -> str:
         return (
             f"<{type(self).__name__} at {hex(id(self))} maxsize={self.maxsize} items={len(self.queue)} "
-            f"getters={len(self._getters)} putters={len(self._putters)}>"
+            f"getters={len(self._getters)} putters={len(self._putters) + self._offers}>"
         )
 
 
@@ -282,13 +289,6 @@ class Queue(SimpleQueue[T]):
     ) -> None:
         super().__init__(maxsize, items)
         self.unfinished_tasks = len(self.queue) if unfinished_tasks is None else unfinished_tasks
-        self._is_finished = Event()
-        if self.unfinished_tasks == 0:
-            self._is_finished.set()
-
-    def _has_put(self) -> None:
-        self.unfinished_tasks += 1
-        self._is_finished.clear()
 
     def task_done(self) -> None:
         """The work of an item is done.
@@ -298,16 +298,20 @@ class Queue(SimpleQueue[T]):
         """
         self._tasks_done(1)
 
-    def _tasks_done(self, count: int) -> None:
-        if self.unfinished_tasks < count:
-            raise ValueError("task_done() called too many times")
-        self.unfinished_tasks -= count
-        if self.unfinished_tasks == 0:
-            self._is_finished.set()
-
     def join(self, timeout: float | None = None) -> Any:
         """Wait until the work of all items is done: whether it is. In a coroutine: an awaitable of that."""
-        return self._is_finished.wait(timeout)
+        if not is_in_green_thread():
+            return self._finished(timeout)
+        place = Waiter(get_hub())
+        if self._enter_unfinished(place):
+            self._finishers.wait(place, timeout)
+        return self.unfinished_tasks <= 0
+
+    async def _finished(self, timeout: float | None) -> bool:
+        place = Coroutine()
+        if self._enter_unfinished(place):
+            await wait_at(self._finishers, place, timeout)
+        return self.unfinished_tasks <= 0
 
     def _drop_all(self) -> None:
         dropped = len(self.queue)
@@ -364,7 +368,7 @@ class Channel(SimpleQueue[T]):
 
     # `queue` holds offers: an item, and who waits for it to be taken (None: nobody any more).
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:  # type: ignore[override]
         """Hand an item over, waiting for who takes it for at most so many seconds. As `Queue.put`."""
         if block and not is_in_green_thread():
             return self._placed(item, timeout)

@@ -16,13 +16,13 @@ use std::collections::VecDeque;
 /// What a wait ends with when its time is up.
 static TIMED_OUT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-fn timed_out(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+pub fn timed_out(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let make = || Ok(py.import("builtins")?.getattr("object")?.call0()?.unbind());
     TIMED_OUT.get_or_try_init(py, make).map(|object| object.bind(py).clone())
 }
 
 /// Wakes who has the place. False if nobody waits there any more.
-fn wake(place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub fn wake(place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match place.cast_exact::<Waiter>() {
         Ok(waiter) => Ok(Waiter::wake(waiter, Some(value))),
         Err(_) => place.call_method1(intern!(place.py(), "wake"), (value,))?.is_truthy(),
@@ -30,7 +30,7 @@ fn wake(place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Waits for at most so many seconds; what the wait ends with, `TIMED_OUT` if they have passed.
-fn wait<'py>(waiter: &Bound<'py, Waiter>, timeout_s: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+pub fn wait<'py>(waiter: &Bound<'py, Waiter>, timeout_s: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
     let py = waiter.py();
     let Some(timeout_s) = timeout_s else {
         return Waiter::get(waiter).map(|value| value.into_bound(py));
@@ -54,6 +54,18 @@ pub struct LineCore {
     places: LoopCell<VecDeque<Object>>,
 }
 
+impl LineCore {
+    /// Wakes who has waited longest. False if nobody waits.
+    pub fn wake_with(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        while let Some(place) = self.places.with(py, VecDeque::pop_front) {
+            if wake(place.bind(py), value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 #[pymethods]
 impl LineCore {
     #[new]
@@ -68,13 +80,7 @@ impl LineCore {
     /// Wake who has waited longest. False if nobody waits.
     #[pyo3(signature = (value = None))]
     fn wake<'py>(&self, py: Python<'py>, value: Option<Bound<'py, PyAny>>) -> PyResult<bool> {
-        let value = value.unwrap_or_else(|| py.None().into_bound(py));
-        while let Some(place) = self.places.with(py, VecDeque::pop_front) {
-            if wake(place.bind(py), &value)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.wake_with(py, &value.unwrap_or_else(|| py.None().into_bound(py)))
     }
 
     /// A place for the green thread that calls; `wait` is to follow.
@@ -85,7 +91,7 @@ impl LineCore {
     }
 
     /// Have this place at the end of the line.
-    fn add(&self, place: Bound<'_, PyAny>) {
+    pub fn add(&self, place: Bound<'_, PyAny>) {
         let py = place.py();
         let place = Object::new(place);
         self.places.with(py, |places| places.push_back(place));
@@ -94,7 +100,7 @@ impl LineCore {
     /// Wait in a place; what it is woken with, `TIMED_OUT` after so many seconds. Thrown out of it, `given_back` is called
     /// with what it was woken with meanwhile.
     #[pyo3(signature = (waiter, timeout_s = None, given_back = None))]
-    fn wait<'py>(
+    pub fn wait<'py>(
         &self,
         waiter: &Bound<'py, Waiter>,
         timeout_s: Option<f64>,

@@ -4,6 +4,7 @@ mod hub;
 mod io;
 mod life;
 mod line;
+mod queue;
 mod waiter;
 
 pub use hub::HubCore;
@@ -17,5 +18,6 @@ pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     hub::add_functions(module)?;
     life::add_to(module)?;
     line::add_to(module)?;
+    module.add_class::<queue::QueueCore>()?;
     io::add_functions(module)
 }
