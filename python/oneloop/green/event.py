@@ -92,6 +92,8 @@ class Event(_Linked):
         """Wait until it is set, for at most so many seconds: whether it was. In a coroutine: an awaitable of that."""
         if not is_in_green_thread():
             return self._waited(timeout)
+        if self._flag:
+            return True
         with self._line.guard:
             if self._flag:
                 return True

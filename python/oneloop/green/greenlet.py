@@ -38,7 +38,7 @@ class Greenlet(RawGreenlet):
     """
 
     # What happens once for each of them is native: `Life`.
-    __slots__ = ("_is_notifying", "_is_unbegun_end", "_life", "_timer")
+    __slots__ = ("_is_unbegun_end", "_life", "_timer")
 
     _life: _native.Life
 
@@ -182,7 +182,7 @@ class Greenlet(RawGreenlet):
             raise TypeError(f"Expected callable: {callback!r}")
         self._life.add_link(callback)
         if self.ready():
-            self._notify_soon()
+            self._life.notify_soon(self)
 
     def link(self, callback: Callable[[Any], object], SpawnedLink: Any = None) -> None:  # noqa: N803 - gevent's
         """Have `callback(self)` run in a green thread of its own when it has ended."""
@@ -207,25 +207,6 @@ class Greenlet(RawGreenlet):
         """Call nobody any more."""
         while self._life.pop_link() is not None:
             pass
-
-    def _notify_soon(self) -> None:
-        if not getattr(self, "_is_notifying", False) and not self.hub.asyncio_loop.is_closed():
-            self._is_notifying = True
-            self.hub.run_callback_threadsafe(self._notify)
-
-    def _notify(self) -> None:
-        self._is_notifying = False
-        for _ in range(len(self._life.links)):
-            link = self._life.pop_link()
-            if link is None:
-                return
-            try:
-                if isinstance(link, Waiter):
-                    link.wake(self)
-                else:
-                    link(self)
-            except BaseException as error:  # noqa: BLE001 - it is reported
-                self.hub.handle_error((link, self), type(error), error, error.__traceback__)
 
     # -- waiting for it ------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 import weakref
+from asyncio import _get_running_loop
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
@@ -322,7 +323,7 @@ os.register_at_fork(after_in_child=_forget_parent)
 
 def is_in_green_thread() -> bool:
     """Whether the caller may block: it is no coroutine or callback of a running loop."""
-    return asyncio._get_running_loop() is None
+    return _get_running_loop() is None
 
 
 class Countdown:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from greenlet import getcurrent
-
 from oneloop import _native
 from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.line import TIMED_OUT, Coroutine, wait_at
@@ -139,53 +137,24 @@ class DummySemaphore:
         pass
 
 
-class RLock:
+class RLock(_native.RLockCore):
     """A lock that its owner, a green thread, may acquire again."""
 
-    def __init__(self, hub: Any = None) -> None:
-        self._block = Semaphore(1, hub)
-        self._owner: object = None
-        self._count = 0
+    def __new__(cls, hub: Any = None, *args: Any, **kwargs: Any) -> Self:
+        return super().__new__(cls, Semaphore(1, hub))
 
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Whether it was possible in so many seconds."""
-        me = getcurrent()
-        if self._owner is me:
-            self._count += 1
-            return True
-        if timeout is not None and timeout < 0:
-            timeout = None
-        if not is_in_green_thread() and blocking and self._block.locked():
+    def _wait(self, blocking: bool, timeout: float | None) -> bool:
+        if not blocking:
+            return False
+        if not is_in_green_thread():
             # It is an error, and the hub says it best.
             get_hub().pause()
-        if self._block.acquire(blocking and is_in_green_thread(), timeout):
-            self._owner, self._count = me, 1
-            return True
-        return False
-
-    __enter__ = acquire
-
-    def release(self) -> None:
-        """Let go of it once.
-
-        Raises:
-            RuntimeError: another green thread owns it, or nobody.
-        """
-        if self._owner is not getcurrent():
-            raise RuntimeError("cannot release un-acquired lock")
-        self._count -= 1
-        if self._count == 0:
-            self._owner = None
-            self._block.release()
+        taken: bool = self._block.acquire(True, timeout)
+        return taken
 
     def locked(self) -> bool:
         """Whether somebody owns it."""
         return self._block.locked()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
 
     # What threading.Condition asks of its lock.
 
@@ -193,16 +162,13 @@ class RLock:
         if not is_in_green_thread():
             get_hub().pause()
         self._block.acquire()
-        self._count, self._owner = state
+        count, owner = state
+        self._set_owner(owner, count)
 
     def _release_save(self) -> tuple[int, object]:
-        state = self._count, self._owner
-        self._count, self._owner = 0, None
-        self._block.release()
+        state = self._disown()
+        self._block._pass_on()
         return state
-
-    def _is_owned(self) -> bool:
-        return self._owner is getcurrent()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {hex(id(self))} count={self._count} owner={self._owner!r}>"

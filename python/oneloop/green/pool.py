@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import GreenletExit, getcurrent
 
-from oneloop.green.event import Event
 from oneloop.green.greenlet import Greenlet, joinall
 from oneloop.green.greenlet import kill as _kill
-from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.hub import TIMED_OUT, get_hub, is_in_green_thread
+from oneloop.green.line import Line
 from oneloop.green.lock import DummySemaphore, Semaphore
 from oneloop.green.mapping import GroupMappingMixin
 from oneloop.green.timeout import Timeout
@@ -39,8 +39,7 @@ class Group(GroupMappingMixin):
         self.greenlets: set[Any] = set()
         self.dying: set[Any] = set()
         """Those that were killed, and have not ended."""
-        self._is_empty = Event()
-        self._is_empty.set()
+        self._joining = Line()
         for greenlet in args[0] if args else ():
             self.add(greenlet)
 
@@ -66,7 +65,6 @@ class Group(GroupMappingMixin):
         if rawlink is not None:
             rawlink(self._discard)
         self.greenlets.add(greenlet)
-        self._is_empty.clear()
 
     def discard(self, greenlet: Any) -> None:
         """Let it go; it runs on."""
@@ -81,7 +79,7 @@ class Group(GroupMappingMixin):
         self.greenlets.discard(greenlet)
         self.dying.discard(greenlet)
         if not self.greenlets:
-            self._is_empty.set()
+            self._joining.wake_all()
         return belonged
 
     def start(self, greenlet: Greenlet) -> None:
@@ -115,9 +113,11 @@ class Group(GroupMappingMixin):
             BaseException: with `raise_error`, what one of those that belong to it now has raised.
         """
         waited = list(self.greenlets) if raise_error else []
-        if not self._is_empty.is_set() and not is_in_green_thread():
-            raise get_hub()._parking_refused()
-        was_empty: bool = self._is_empty.is_set() or self._is_empty.wait(timeout)
+        was_empty = not self.greenlets
+        if not was_empty:
+            if not is_in_green_thread():
+                raise get_hub()._parking_refused()
+            was_empty = self._joining.wait(self._joining.enter(), timeout) is not TIMED_OUT
         for greenlet in waited:
             raised = getattr(greenlet, "exception", None)
             if raised is not None:
@@ -246,6 +246,25 @@ class Pool(Group):
         if belonged:
             self._room.release()
         return belonged
+
+    def spawn(self, *args: Any, **kwargs: Any) -> Greenlet:
+        """A started green thread of the pool, once there is room; the arguments are those of `greenlet_class`.
+
+        Raises:
+            BlockingSwitchOutError: it would wait, in a coroutine.
+        """
+        cls = type(self)
+        if cls.add is not Pool.add or cls.start is not Pool.start or not self._room.acquire(blocking=False):
+            return super().spawn(*args, **kwargs)
+        # The same with one step less: it does not run before it is linked.
+        try:
+            greenlet = self.greenlet_class.spawn(*args, **kwargs)
+        except BaseException:
+            self._room.release()
+            raise
+        greenlet.rawlink(self._discard)
+        self.greenlets.add(greenlet)
+        return greenlet
 
     def start(self, greenlet: Greenlet, blocking: bool = True, timeout: float | None = None) -> None:
         """Take in a green thread that was not started, as `add` does, and start it."""

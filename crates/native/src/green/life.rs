@@ -7,7 +7,8 @@
 //! Everything that happens once for each green thread is here; what few of them need is `Greenlet`'s own Python.
 
 use super::{HubCore, Waiter};
-use crate::ffi::{LoopCell, Object, class, greenlet};
+use crate::event_loop::LoopCore;
+use crate::ffi::{LoopCell, Object, call, class, greenlet};
 use crate::imports;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -33,6 +34,8 @@ struct State {
     /// Called, or woken if they are waiters, when it has ended.
     links: Vec<Object>,
     is_ready: bool,
+    /// The hub will call the links.
+    is_notifying: bool,
     /// Its place in the ready queue before it begins.
     start: Option<Py<Waiter>>,
     /// Who has made it, weakly.
@@ -111,9 +114,23 @@ impl Life {
             super::waiter::wake(link.bind(py))?;
         }
         if !wakes {
-            greenlet.call_method0(intern!(py, "_notify_soon"))?;
+            this.notify_later(greenlet);
         }
         Ok(())
+    }
+
+    /// Has the hub call the links, once, in its next tick; any thread.
+    fn notify_later(&self, greenlet: &Bound<'_, PyAny>) {
+        let py = greenlet.py();
+        let is_new = self.state.with(py, |state| !std::mem::replace(&mut state.is_notifying, true));
+        if is_new {
+            let owner = self.hub.get().owner(py);
+            owner.get().run_soon(py, greenlet.clone().unbind(), notify);
+        }
+    }
+
+    fn first_link(&self, py: Python<'_>) -> Option<Object> {
+        self.state.with(py, |state| (!state.links.is_empty()).then(|| state.links.remove(0)))
     }
 
     /// Starts the green thread in the loop's next tick.
@@ -320,6 +337,11 @@ impl Life {
         links.iter().map(|link| link.bind(py).clone()).collect()
     }
 
+    /// Have the hub call the links of `greenlet`, whose life it is, in its next tick. Any thread.
+    fn notify_soon(&self, greenlet: &Bound<'_, PyAny>) {
+        self.notify_later(greenlet);
+    }
+
     fn add_link(&self, link: Bound<'_, PyAny>) {
         let py = link.py();
         let link = Object::new(link);
@@ -337,9 +359,7 @@ impl Life {
 
     /// The first link, taken out.
     fn pop_link<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        let link = self.state.with(py, |state| {
-            (!state.links.is_empty()).then(|| state.links.remove(0))
-        })?;
+        let link = self.first_link(py)?;
         let bound = link.bind(py).clone();
         drop(link);
         Some(bound)
@@ -368,6 +388,28 @@ impl Life {
     fn __clear__(&self, py: Python<'_>) {
         drop(self.state.take(py));
     }
+}
+
+/// On the hub: tells those who have linked themselves of a greenlet's end, in the order in which they have.
+fn notify(_: &Bound<'_, LoopCore>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = greenlet.py();
+    let life = greenlet.getattr(intern!(py, "_life"))?;
+    let life = life.cast::<Life>()?.get();
+    let count = life.state.with(py, |state| {
+        state.is_notifying = false;
+        state.links.len()
+    });
+    for _ in 0..count {
+        let Some(link) = life.first_link(py) else { return Ok(()) };
+        if link.bind(py).is_exact_instance_of::<Waiter>() {
+            super::waiter::wake(link.bind(py))?;
+        } else if let Err(error) = call::call1(link.bind(py), greenlet) {
+            let context = (link.bind(py), greenlet);
+            let told = (context, error.get_type(py), error.value(py), error.traceback(py));
+            life.hub.bind(py).call_method1(intern!(py, "handle_error"), told)?;
+        }
+    }
+    Ok(())
 }
 
 /// `Greenlet`, and what its subclasses may have in its place.

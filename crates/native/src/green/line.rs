@@ -161,7 +161,7 @@ pub struct SemaphoreCore {
 
 impl SemaphoreCore {
     /// Lowers the counter if that is possible.
-    fn take(&self, py: Python<'_>) -> bool {
+    pub fn take(&self, py: Python<'_>) -> bool {
         self.count.with(py, |count| {
             let is_free = count.value > 0;
             count.value -= i64::from(is_free);
@@ -184,7 +184,7 @@ impl SemaphoreCore {
     }
 
     /// Who has waited longest has it at once, so that nobody who comes now overtakes; else the counter is raised.
-    fn pass_on(slf: &Bound<'_, Self>) -> PyResult<()> {
+    pub fn pass_on(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let value = true.into_pyobject(py)?.to_owned().into_any();
         loop {

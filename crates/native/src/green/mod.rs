@@ -5,6 +5,7 @@ mod io;
 mod life;
 mod line;
 mod queue;
+mod rlock;
 mod waiter;
 
 pub use hub::HubCore;
@@ -19,5 +20,6 @@ pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     life::add_to(module)?;
     line::add_to(module)?;
     module.add_class::<queue::QueueCore>()?;
+    module.add_class::<rlock::RLockCore>()?;
     io::add_functions(module)
 }

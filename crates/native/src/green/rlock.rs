@@ -1,0 +1,152 @@
+//! `RLock`'s fast way: a lock that its owner, a greenlet, may acquire again.
+
+use super::line::SemaphoreCore;
+use crate::ffi::{LoopCell, greenlet};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit, intern};
+
+#[derive(Default)]
+struct State {
+    owner: Option<Py<PyAny>>,
+    count: usize,
+}
+
+/// Base class of `oneloop.green.lock.RLock`; `block` is a semaphore of 1.
+#[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
+pub struct RLockCore {
+    block: Py<SemaphoreCore>,
+    state: LoopCell<State>,
+}
+
+impl RLockCore {
+    /// Once more, if `me` owns it.
+    fn again(&self, me: &Bound<'_, PyAny>) -> bool {
+        self.state.with(me.py(), |state| {
+            let is_mine = state.owner.as_ref().is_some_and(|owner| owner.is(me));
+            state.count += usize::from(is_mine);
+            is_mine
+        })
+    }
+}
+
+#[pymethods]
+impl RLockCore {
+    #[new]
+    #[pyo3(signature = (block, *_args, **_kwargs))]
+    fn new(
+        block: Py<SemaphoreCore>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> Self {
+        Self { block, state: LoopCell::default() }
+    }
+
+    /// Whether it was possible in so many seconds; None or less than 0: however long it takes.
+    #[pyo3(signature = (blocking = true, timeout = None))]
+    fn acquire(slf: &Bound<'_, Self>, blocking: bool, timeout: Option<f64>) -> PyResult<bool> {
+        let (py, this) = (slf.py(), slf.get());
+        let me = greenlet::current(py)?;
+        if this.again(&me) {
+            return Ok(true);
+        }
+        let block = this.block.bind(py);
+        if !block.get().take(py) {
+            let timeout = timeout.filter(|timeout| *timeout >= 0.0);
+            let waited = slf.call_method1(intern!(py, "_wait"), (blocking, timeout))?;
+            if !waited.is_truthy()? {
+                return Ok(false);
+            }
+        }
+        slf.get()._set_owner(Some(me), 1);
+        Ok(true)
+    }
+
+    fn __enter__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        Self::acquire(slf, true, None)
+    }
+
+    /// Let go of it once.
+    ///
+    /// Raises:
+    ///     RuntimeError: another green thread owns it, or nobody.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        let me = greenlet::current(py)?;
+        let left = self.state.with(py, |state| {
+            if !state.owner.as_ref().is_some_and(|owner| owner.is(&me)) {
+                return None;
+            }
+            state.count -= 1;
+            Some(if state.count == 0 { Some(state.owner.take()) } else { None })
+        });
+        match left {
+            None => Err(PyRuntimeError::new_err("cannot release un-acquired lock")),
+            Some(None) => Ok(()),
+            Some(Some(owner)) => {
+                drop(owner);
+                SemaphoreCore::pass_on(self.block.bind(py))
+            }
+        }
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.release(py)
+    }
+
+    /// The semaphore that it is made of.
+    #[getter]
+    fn _block(&self, py: Python<'_>) -> Py<SemaphoreCore> {
+        self.block.clone_ref(py)
+    }
+
+    /// Whose it is; None: nobody's.
+    #[getter]
+    fn _owner(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.state.with(py, |state| state.owner.as_ref().map(|owner| owner.clone_ref(py)))
+    }
+
+    /// How often its owner has acquired it.
+    #[getter]
+    fn _count(&self, py: Python<'_>) -> usize {
+        self.state.with(py, |state| state.count)
+    }
+
+    fn _set_owner(&self, owner: Option<Bound<'_, PyAny>>, count: usize) {
+        let Some(owner) = owner else { return };
+        let py = owner.py();
+        let owner = owner.unbind();
+        let old = self.state.with(py, |state| {
+            state.count = count;
+            state.owner.replace(owner)
+        });
+        drop(old);
+    }
+
+    /// Nobody's any more, whoever's it was: what `_set_owner` takes to have it again.
+    fn _disown(&self, py: Python<'_>) -> (usize, Option<Py<PyAny>>) {
+        let state = self.state.take(py);
+        (state.count, state.owner)
+    }
+
+    /// Whether the greenlet that calls owns it.
+    fn _is_owned(&self, py: Python<'_>) -> PyResult<bool> {
+        let me = greenlet::current(py)?;
+        Ok(self.state.with(py, |state| state.owner.as_ref().is_some_and(|owner| owner.is(&me))))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.block)?;
+        self.state.peek(|state| visit.call(&state.owner)).unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.state.take(py));
+    }
+}
