@@ -92,10 +92,10 @@ class Event(_Linked):
         """Wait until it is set, for at most so many seconds: whether it was. In a coroutine: an awaitable of that."""
         if not is_in_green_thread():
             return self._waited(timeout)
-        if self._flag:
+        if self.is_set():
             return True
         with self._line.guard:
-            if self._flag:
+            if self.is_set():
                 return True
             place = self._line.enter()
         return self._line.wait(place, timeout) is not TIMED_OUT or self._flag

@@ -21,11 +21,9 @@ from oneloop.green.hub import Waiter, get_hub, wait_for
 from oneloop.green.timeout import Timeout
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
     from collections.abc import Callable, Generator, Iterable
     from types import TracebackType
 
-    from oneloop.green.hub import Hub
 
 __all__ = ["Greenlet", "iwait", "joinall", "kill", "killall", "spawn", "spawn_later", "spawn_raw", "wait"]
 
@@ -94,7 +92,13 @@ class Greenlet(RawGreenlet):
 
     # -- starting ------------------------------------------------------------------------------------
 
-    spawn = classmethod(_native.spawn_green)
+    if TYPE_CHECKING:
+
+        @classmethod
+        def spawn(cls, *args: Any, **kwargs: Any) -> Self: ...
+
+    else:
+        spawn = classmethod(_native.spawn_green)
 
     @classmethod
     def spawn_later(cls, seconds: float, *args: Any, **kwargs: Any) -> Self:
@@ -128,9 +132,7 @@ class Greenlet(RawGreenlet):
     @property
     def started(self) -> bool:
         """Whether it was started, and has not ended."""
-        return not self.ready() and (
-            self._life.start is not None or self._has_timer() or RawGreenlet.__bool__(self)
-        )
+        return not self.ready() and (self._life.start is not None or self._has_timer() or RawGreenlet.__bool__(self))
 
     @staticmethod
     def add_spawn_callback(callback: Callable[[Greenlet], object]) -> None:
@@ -328,7 +330,8 @@ class Greenlet(RawGreenlet):
         self.__dict__["_name"] = name
 
     def __repr__(self) -> str:
-        run = None if self._life is None else self._life.function
+        life = getattr(self, "_life", None)
+        run = life and life.function
         what = "" if run is None else f": {getattr(run, '__qualname__', run)}"
         return f"<{type(self).__name__} {self.name!r} at {hex(id(self))}{what}>"
 

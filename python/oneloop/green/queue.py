@@ -368,7 +368,7 @@ class Channel(SimpleQueue[T]):
 
     # `queue` holds offers: an item, and who waits for it to be taken (None: nobody any more).
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:  # type: ignore[override]
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:
         """Hand an item over, waiting for who takes it for at most so many seconds. As `Queue.put`."""
         if block and not is_in_green_thread():
             return self._placed(item, timeout)
@@ -400,7 +400,8 @@ class Channel(SimpleQueue[T]):
 
     def _put_at_once(self, item: T) -> bool:
         self._check_shut()
-        return self._getters.wake(item)
+        taken: bool = self._getters.wake(item)
+        return taken
 
     def _check_taken(self, woken: Any) -> None:
         if woken is TIMED_OUT:

@@ -5,9 +5,7 @@
 //! given back are kept, up to a limit, and given out again. Sizes other than a chunk's go to the allocator that was there
 //! before, and so does what there is no room for: both sides are one allocator's memory.
 
-use pyo3::ffi::{
-    PyObject_GetArenaAllocator, PyObject_SetArenaAllocator, PyObjectArenaAllocator,
-};
+use pyo3::ffi::{PyObject_GetArenaAllocator, PyObject_SetArenaAllocator, PyObjectArenaAllocator};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::cell::UnsafeCell;
@@ -126,7 +124,8 @@ pub fn keep(py: Python<'_>) {
     });
     if is_new {
         let context = std::ptr::from_ref(behind).cast_mut().cast();
-        let mut ours = PyObjectArenaAllocator { ctx: context, alloc: Some(alloc), free: Some(free) };
+        let mut ours =
+            PyObjectArenaAllocator { ctx: context, alloc: Some(alloc), free: Some(free) };
         // SAFETY: copied; the functions and the context live as long as the process.
         unsafe { PyObject_SetArenaAllocator(&raw mut ours) };
     }

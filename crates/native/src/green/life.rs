@@ -104,7 +104,8 @@ impl Life {
             state.value = value;
             state.raised = raised;
             state.is_ready = true;
-            let wakes = state.links.iter().all(|link| link.bind(py).is_exact_instance_of::<Waiter>());
+            let wakes =
+                state.links.iter().all(|link| link.bind(py).is_exact_instance_of::<Waiter>());
             let links = if wakes { std::mem::take(&mut state.links) } else { Vec::new() };
             (state.work.take(), (links, wakes))
         });
@@ -332,8 +333,9 @@ impl Life {
     /// What is told of its end: functions, and waiters.
     #[getter]
     fn links<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
-        let links: Vec<Object> =
-            self.state.with(py, |state| state.links.iter().map(|link| link.clone_ref(py)).collect());
+        let links: Vec<Object> = self
+            .state
+            .with(py, |state| state.links.iter().map(|link| link.clone_ref(py)).collect());
         links.iter().map(|link| link.bind(py).clone()).collect()
     }
 
@@ -425,12 +427,13 @@ static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Tells this module of `Greenlet`, once.
 #[pyfunction]
-fn set_greenlet_class(class: &Bound<'_, PyType>) -> PyResult<()> {
-    let py = class.py();
+#[pyo3(signature = (greenlet, /))]
+fn set_greenlet_class(greenlet: &Bound<'_, PyType>) -> PyResult<()> {
+    let py = greenlet.py();
     let plain = Plain {
-        class: class.clone().unbind(),
-        init: class.getattr(intern!(py, "__init__"))?.unbind(),
-        start: class.getattr(intern!(py, "start"))?.unbind(),
+        class: greenlet.clone().unbind(),
+        init: greenlet.getattr(intern!(py, "__init__"))?.unbind(),
+        start: greenlet.getattr(intern!(py, "start"))?.unbind(),
     };
     drop(PLAIN.set(py, plain));
     Ok(())
@@ -438,6 +441,7 @@ fn set_greenlet_class(class: &Bound<'_, PyType>) -> PyResult<()> {
 
 /// Have each start go through `Greenlet.start`, or no more.
 #[pyfunction]
+#[pyo3(signature = (is_watched, /))]
 fn watch_starts(is_watched: bool) {
     IS_WATCHED.store(is_watched, Ordering::Relaxed);
 }
@@ -457,7 +461,7 @@ fn spawned_by(py: Python<'_>) -> PyResult<(Option<Object>, Option<Object>)> {
 
 /// Make a green thread of this class, with these arguments of its own, and start it.
 #[pyfunction]
-#[pyo3(signature = (class, *args, **kwargs))]
+#[pyo3(signature = (class, /, *args, **kwargs))]
 fn spawn_green<'py>(
     class: &Bound<'py, PyType>,
     args: &Bound<'py, PyTuple>,
@@ -469,7 +473,7 @@ fn spawn_green<'py>(
             && class.getattr(intern!(py, "start"))?.is(&plain.start))
     };
     let is_watched = IS_WATCHED.load(Ordering::Relaxed);
-    let function = args.get_item(0).ok().filter(|function| function.is_callable());
+    let function = args.get_item(0).ok().filter(PyAnyMethods::is_callable);
     if let Some(function) = function
         && let Some(plain) = PLAIN.get(py).filter(|_| !is_watched)
         && is_plain(plain)?

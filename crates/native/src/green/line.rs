@@ -30,7 +30,10 @@ pub fn wake(place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool
 }
 
 /// Waits for at most so many seconds; what the wait ends with, `TIMED_OUT` if they have passed.
-pub fn wait<'py>(waiter: &Bound<'py, Waiter>, timeout_s: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+pub fn wait<'py>(
+    waiter: &Bound<'py, Waiter>,
+    timeout_s: Option<f64>,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = waiter.py();
     let Some(timeout_s) = timeout_s else {
         return Waiter::get(waiter).map(|value| value.into_bound(py));
@@ -134,7 +137,8 @@ impl LineCore {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let visited = self.places.peek(|places| places.iter().try_for_each(|one| one.visit(&visit)));
+        let visited =
+            self.places.peek(|places| places.iter().try_for_each(|one| one.visit(&visit)));
         visited.unwrap_or(Ok(()))
     }
 

@@ -281,7 +281,8 @@ impl QueueCore {
         }
         let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
         if Self::try_put(slf, item, Some(waiter.as_any()))? != Some(true) {
-            let woken = line::wait(&waiter, timeout).inspect_err(|_| this.withdraw(waiter.as_any()))?;
+            let woken =
+                line::wait(&waiter, timeout).inspect_err(|_| this.withdraw(waiter.as_any()))?;
             if woken.is(&timed_out(py)?) {
                 this.withdraw(waiter.as_any());
                 return Err(PyErr::from_value(imports::full(py)?.call0()?));
