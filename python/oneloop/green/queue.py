@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 _SHUT: Any = object()
 _TAKEN: Any = object()
-_HOOKS = ("_init", "_put", "_get", "_put_back", "_peek", "put", "get")
+_HOOKS = ("_init", "_put", "_get", "_put_back", "_peek")
 
 
 class _VoidError(Exception):
