@@ -5,7 +5,7 @@ use super::awaitable::Step;
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 /// The result of a call: the object, or the exception that it raised.
 #[inline]
@@ -19,6 +19,19 @@ fn finish(py: Python<'_>, result: *mut ffi::PyObject) -> PyResult<Bound<'_, PyAn
 pub fn call0<'py>(callable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: `callable` is alive through the call.
     let result = unsafe { ffi::PyObject_CallNoArgs(callable.as_ptr()) };
+    finish(callable.py(), result)
+}
+
+/// `callable(*args, **kwargs)`
+#[inline]
+pub fn call_tuple<'py>(
+    callable: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let kwargs = kwargs.map_or(std::ptr::null_mut(), |kwargs| kwargs.as_ptr());
+    // SAFETY: all are alive through the call; null stands for no keywords.
+    let result = unsafe { ffi::PyObject_Call(callable.as_ptr(), args.as_ptr(), kwargs) };
     finish(callable.py(), result)
 }
 

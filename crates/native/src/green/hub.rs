@@ -39,6 +39,13 @@ pub struct HubCore {
     is_away: LoopCell<bool>,
 }
 
+/// Who goes on.
+enum Next {
+    Hub(Object),
+    /// One that has begun.
+    Turn(Turn),
+}
+
 impl HubCore {
     /// That of the loop that runs here, of the green thread that calls, or of the thread.
     pub fn here(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
@@ -83,30 +90,37 @@ impl HubCore {
     }
 
     /// Lets others go on until somebody switches back here; an error is what they have thrown.
+    #[inline(never)]
     pub fn park(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<()> {
+        match Self::next(slf, current)? {
+            Next::Hub(hub) => greenlet::switch(hub.bind(slf.py())).map(drop),
+            Next::Turn(turn) if turn.target.as_ref().is(current) => match turn.error {
+                None => Ok(()),
+                Some(error) => Err(PyErr::from_value(error.bind(slf.py()).clone())),
+            },
+            Next::Turn(turn) => turn.go(slf.py()).map(drop),
+        }
+    }
+
+    /// Who goes on when the greenlet that calls waits.
+    #[inline(never)]
+    fn next(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<Next> {
         let py = slf.py();
         let this = slf.get();
         let owner = this.owner.bind(py);
-        if this.is_away.get(py)
-            && let Some(hub) = Self::hub_greenlet(slf)
-        {
+        if this.is_away.get(py) && this.greenlet.with(py, |hub| hub.is_some()) {
             owner.get().lap(owner, current)?;
             while let Some(next) = owner.get().next_green(py, waiter::has_begun) {
                 let next = next.bind(py).cast::<Waiter>()?;
-                let Some(turn) = next.get().leave_queue(py) else { continue };
-                if turn.target.as_ref().is(current) {
-                    return turn
-                        .error
-                        .map_or(Ok(()), |error| Err(PyErr::from_value(error.bind(py).clone())));
+                if let Some(turn) = next.get().leave_queue(py) {
+                    return Ok(Next::Turn(turn));
                 }
-                return turn.take(hub.bind(py)).map(drop);
             }
         }
-        let hub = match Self::hub_greenlet(slf).filter(|_| owner.get().is_running()) {
+        Ok(Next::Hub(match Self::hub_greenlet(slf).filter(|_| owner.get().is_running()) {
             Some(hub) => hub,
             None => Object::new(slf.call_method0(intern!(py, "_make_greenlet"))?),
-        };
-        greenlet::switch(hub.bind(py)).map(drop)
+        }))
     }
 
     /// By the loop's tick: a green thread has its turn, and those that it switches to.

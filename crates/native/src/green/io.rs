@@ -39,14 +39,21 @@ impl Patience {
     }
 }
 
-/// Waits until a socket may be ready.
-fn wait<'py>(
+/// What is to be ended after a wait.
+struct Begun<'py> {
+    waiter: Bound<'py, Waiter>,
+    watch: Bound<'py, Watch>,
+    timer: Option<Bound<'py, PyAny>>,
+}
+
+#[inline(never)]
+fn begin_wait<'py>(
     hub: &Bound<'py, HubCore>,
     sock: &Bound<'py, PyAny>,
     fd: RawFd,
     side: Side,
     patience: &Patience,
-) -> PyResult<()> {
+) -> PyResult<Begun<'py>> {
     let py = hub.py();
     HubCore::check_may_park(hub)?;
     let owner = hub.get().owner(py);
@@ -64,13 +71,35 @@ fn wait<'py>(
     let timer = timer.transpose().inspect_err(|_| {
         watch.get().forget(py, side, waiter.as_any().as_unbound());
     })?;
-    let waited = Waiter::get(&waiter);
-    if let Some(timer) = timer {
-        timer.call_method0(intern!(py, "cancel"))?;
+    Ok(Begun { waiter, watch, timer })
+}
+
+impl Begun<'_> {
+    #[inline(never)]
+    fn end(self, side: Side, waited: &PyResult<Py<PyAny>>) -> PyResult<()> {
+        let py = self.waiter.py();
+        if let Some(timer) = self.timer {
+            timer.call_method0(intern!(py, "cancel"))?;
+        }
+        if waited.is_err() {
+            self.watch.get().forget(py, side, self.waiter.as_any().as_unbound());
+        }
+        Ok(())
     }
-    if waited.is_err() {
-        watch.get().forget(py, side, waiter.as_any().as_unbound());
-    }
+}
+
+/// Waits until a socket may be ready. What lies on the stack meanwhile is copied with each switch: it is kept small.
+#[inline(never)]
+fn wait<'py>(
+    hub: &Bound<'py, HubCore>,
+    sock: &Bound<'py, PyAny>,
+    fd: RawFd,
+    side: Side,
+    patience: &Patience,
+) -> PyResult<()> {
+    let begun = begin_wait(hub, sock, fd, side, patience)?;
+    let waited = Waiter::get(&begun.waiter);
+    begun.end(side, &waited)?;
     waited.map(drop)
 }
 

@@ -44,6 +44,8 @@ struct State {
     tree: Option<Object>,
 }
 
+type NextCall<'py> = (Bound<'py, PyAny>, Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>);
+
 /// What a green thread of `hub` does, for a `Greenlet` that it belongs to; called, it does it.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct Life {
@@ -134,6 +136,42 @@ impl Life {
         self.state.with(py, |state| (!state.links.is_empty()).then(|| state.links.remove(0)))
     }
 
+    /// What is to be called; None if it has ended.
+    #[inline(never)]
+    fn next_call<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<NextCall<'py>>> {
+        let py = slf.py();
+        let work = slf.get().state.with(py, |state| {
+            state.work.as_ref().map(|work| {
+                let function = work.function.as_ref().map(|function| function.clone_ref(py));
+                let kwargs = work.kwargs.as_ref().map(|kwargs| kwargs.clone_ref(py));
+                (function, work.args.clone_ref(py), kwargs)
+            })
+        });
+        let Some((function, args, kwargs)) = work else { return Ok(None) };
+        let function = match function {
+            Some(function) => function.bind(py).clone(),
+            None => greenlet::current(py)?.getattr(intern!(py, "_run"))?,
+        };
+        Ok(Some((function, args.into_bound(py), kwargs.map(|kwargs| kwargs.into_bound(py)))))
+    }
+
+    #[inline(never)]
+    fn finish(slf: &Bound<'_, Self>, outcome: PyResult<Bound<'_, PyAny>>) -> PyResult<()> {
+        let py = slf.py();
+        let current = greenlet::current(py)?;
+        match outcome {
+            Ok(value) => Self::end_with(slf, &current, Some(Object::new(value)), None),
+            Err(error) => {
+                let raised = Object::new(error.value(py).clone().into_any());
+                if raised.bind(py).is_instance(&imports::greenlet_exit(py)?)? {
+                    return Self::end_with(slf, &current, Some(raised), None);
+                }
+                Self::end_with(slf, &current, None, Some(raised.clone_ref(py)))?;
+                current.call_method1(intern!(py, "_report"), (raised.bind(py),)).map(drop)
+            }
+        }
+    }
+
     /// Starts the green thread in the loop's next tick.
     fn start_soon(slf: &Bound<'_, Self>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
@@ -165,32 +203,13 @@ impl Life {
         _args: &Bound<'_, PyTuple>,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        let current = greenlet::current(py)?;
-        let work = this.state.with(py, |state| {
-            state.work.as_ref().map(|work| {
-                let function = work.function.as_ref().map(|function| function.clone_ref(py));
-                let kwargs = work.kwargs.as_ref().map(|kwargs| kwargs.clone_ref(py));
-                (function, work.args.clone_ref(py), kwargs)
-            })
-        });
-        let Some((function, args, kwargs)) = work else { return Ok(()) };
-        let function = match function {
-            Some(function) => function,
-            None => Object::new(current.getattr(intern!(py, "_run"))?),
-        };
-        let kwargs = kwargs.map(|kwargs| kwargs.into_bound(py));
-        let outcome = function.bind(py).call(args.bind(py), kwargs.as_ref());
-        drop((function, args, kwargs));
-        match outcome {
-            Ok(value) => Self::end_with(slf, &current, Some(Object::new(value)), None),
-            Err(error) => {
-                let raised = Object::new(error.value(py).clone().into_any());
-                if raised.bind(py).is_instance(&imports::greenlet_exit(py)?)? {
-                    return Self::end_with(slf, &current, Some(raised), None);
-                }
-                Self::end_with(slf, &current, None, Some(raised.clone_ref(py)))?;
-                current.call_method1(intern!(py, "_report"), (raised.bind(py),)).map(drop)
+        // This frame lies below all that the function does, and is copied with every switch: it is kept small.
+        match Self::next_call(slf)? {
+            None => Ok(()),
+            Some((function, args, kwargs)) => {
+                let outcome = call::call_tuple(&function, &args, kwargs.as_ref());
+                drop((function, args, kwargs));
+                Self::finish(slf, outcome)
             }
         }
     }

@@ -38,6 +38,11 @@ impl Turn {
         if self.starts {
             greenlet::set_parent(self.target.bind(py), hub)?;
         }
+        self.go(py)
+    }
+
+    /// The same for one that has begun.
+    pub fn go<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.error {
             None => greenlet::switch(self.target.bind(py)),
             Some(error) => greenlet::throw(self.target.bind(py), error.bind(py)),
