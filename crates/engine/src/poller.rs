@@ -36,6 +36,8 @@ impl Interest {
     pub const WRITE: Self = Self(libc::EPOLLOUT.cast_unsigned());
     /// Report changes, not levels: for descriptors that are always tried before they are waited for.
     pub const EDGE: Self = Self(libc::EPOLLET.cast_unsigned());
+    /// Say besides whether the peer has ended its side, and whether there is urgent data.
+    pub const ENDS: Self = Self((libc::EPOLLRDHUP | libc::EPOLLPRI).cast_unsigned());
 
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -70,6 +72,12 @@ impl Readiness {
     pub fn is_both(self) -> bool {
         let both = (libc::EPOLLIN | libc::EPOLLOUT).cast_unsigned();
         self.0 & both == both && self.0 & Self::BROKEN == 0
+    }
+
+    /// A read that gives less than it could have is not the last one: an end, an error or urgent data follows. Where
+    /// `Interest::ENDS` was asked for.
+    pub fn is_last(self) -> bool {
+        self.0 & (Interest::ENDS.0 | Self::BROKEN) != 0
     }
 
     pub fn is_writable(self) -> bool {

@@ -155,6 +155,15 @@ fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::
     Ok(value)
 }
 
+/// Whether it is a stream of bytes: a read that gives less than was asked for has left nothing. False if that cannot be
+/// told.
+pub fn is_stream(fd: RawFd) -> bool {
+    kind(fd).is_ok_and(|(family, kind, _)| {
+        kind == libc::SOCK_STREAM
+            && [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX].contains(&family)
+    })
+}
+
 /// Family, type and protocol of a socket, as `socket.socket(fileno=…)` wants them.
 pub fn kind(fd: RawFd) -> io::Result<(i32, i32, i32)> {
     Ok((

@@ -126,6 +126,28 @@ fn persist<'py, T>(
     }
 }
 
+/// As `persist` for what reads: where the last read has emptied the socket, and nothing was heard of it since, the first
+/// attempt is saved. `attempt` tells how many bytes it has read, and how many there was room for.
+fn persist_reading<'py, T>(
+    sock: &Bound<'py, PyAny>,
+    operation: &'static str,
+    patience: &Patience,
+    room: usize,
+    mut attempt: impl FnMut(&Bound<'py, HubCore>, RawFd) -> PyResult<io::Result<(T, usize)>>,
+) -> PyResult<T> {
+    let hub = HubCore::here(sock.py())?;
+    let owner = hub.get().owner(sock.py());
+    let fd = socket_object::fileno(sock)?;
+    if !patience.never_waits && room > 0 && Watch::is_drained(owner, sock, fd) {
+        wait(&hub, sock, fd, Side::Read, patience)?;
+    }
+    let (done, len) = persist(sock, operation, Side::Read, patience, &mut attempt)?;
+    if 0 < len && len < room {
+        Watch::note_drained(owner, sock, socket_object::fileno(sock)?);
+    }
+    Ok(done)
+}
+
 /// `socket.recv` of a green thread.
 #[pyfunction]
 #[pyo3(signature = (sock, capacity, timeout, /))]
@@ -137,9 +159,12 @@ fn green_recv<'py>(
     let capacity = usize::try_from(capacity)
         .map_err(|_| PyValueError::new_err("negative buffersize in recv"))?;
     let patience = Patience::of(timeout)?;
-    persist(sock, "recv", Side::Read, &patience, |hub, fd| {
+    persist_reading(sock, "recv", &patience, capacity, |hub, fd| {
         let received = sockets::receive(sock.py(), hub.get().owner(sock.py()).get(), fd, capacity)?;
-        Ok(received.map(Bound::into_any))
+        Ok(received.map(|data| {
+            let len = data.as_bytes().len();
+            (data.into_any(), len)
+        }))
     })
 }
 
@@ -164,8 +189,9 @@ fn green_recv_into(
     if view.len() == 0 {
         return Ok(0);
     }
-    persist(sock, "recv_into", Side::Read, &patience, |_, fd| {
-        Ok(socket::recv(fd, view.as_mut_slice(sock.py())))
+    let room = view.len();
+    persist_reading(sock, "recv_into", &patience, room, |_, fd| {
+        Ok(socket::recv(fd, view.as_mut_slice(sock.py())).map(|len| (len, len)))
     })
 }
 

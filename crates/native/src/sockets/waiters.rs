@@ -8,7 +8,8 @@ use super::Side;
 use super::watch::Watch;
 use crate::errors;
 use crate::event_loop::LoopCore;
-use oneloop_engine::Interest;
+use oneloop_engine::sys::socket as kernel;
+use oneloop_engine::{Interest, Readiness};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
@@ -72,6 +73,12 @@ pub struct Waiters {
     read: Vec<Waiting>,
     write: Vec<Waiting>,
     socket: Option<Identity>,
+    /// Whether a read that gives less than was asked for has emptied the socket; None: it was not asked for yet.
+    is_stream: Option<bool>,
+    /// A read has emptied the socket, and the kernel has told nothing since.
+    is_drained: bool,
+    /// The kernel has told of an end, an error or urgent data: a short read may not be the last.
+    is_ending: bool,
     /// An operation has waited for writability: keep hearing of it until it is no longer wanted.
     wants_write: bool,
 }
@@ -87,7 +94,7 @@ impl Waiters {
     /// What they want on their own. None before the first wait.
     pub fn edge_interest(&self) -> Option<Interest> {
         self.socket.as_ref()?;
-        let edge = Interest::EDGE | Interest::READ;
+        let edge = Interest::EDGE | Interest::READ | Interest::ENDS;
         Some(if self.wants_write { edge | Interest::WRITE } else { edge })
     }
 
@@ -96,6 +103,12 @@ impl Waiters {
         let read = if self.read.is_empty() { Interest::NONE } else { Interest::READ };
         let write = if self.write.is_empty() { Interest::NONE } else { Interest::WRITE };
         read | write
+    }
+
+    /// The kernel tells of the socket.
+    pub fn heard(&mut self, readiness: Readiness) {
+        self.is_drained &= !readiness.is_readable();
+        self.is_ending |= readiness.is_last();
     }
 
     /// Writability has been served: nobody needs to hear of it before the next wait.
@@ -154,7 +167,11 @@ impl Watch {
         }
         if !same {
             let identity = Identity::of(socket);
-            let old = watch.get().with(py, |s| s.waiters.socket.replace(identity));
+            let old = watch.get().with(py, |s| {
+                s.waiters.is_stream = None;
+                s.waiters.is_drained = false;
+                s.waiters.socket.replace(identity)
+            });
             drop(old);
         }
         let waiting = Waiting { object: waiter.clone().unbind(), wake };
@@ -167,6 +184,40 @@ impl Watch {
             return Err(errors::os_error("epoll_ctl", &e));
         }
         Ok(watch)
+    }
+
+    /// The watch whose operations wait for this very socket, by an edge that comes for all that arrives from now on.
+    fn known<'py>(
+        owner: &Bound<'py, LoopCore>,
+        socket: &Bound<'py, PyAny>,
+        fd: RawFd,
+    ) -> Option<Bound<'py, Self>> {
+        let py = owner.py();
+        let watch = Self::existing(owner, fd)?;
+        let identity = watch.get().with(py, |s| {
+            let by_edge = s.token.is_some() && s.callbacks.interest().is_none();
+            s.waiters.socket.as_ref().filter(|_| by_edge).map(|known| known.clone_ref(py))
+        })?;
+        (identity.is(socket) == Some(true)).then_some(watch)
+    }
+
+    /// Whether there was nothing left in a stream socket when it was last read from, and nothing has come since, as far as
+    /// the loop has heard: reading it would be in vain. It is heard of by who waits (epoll(7), edge-triggered).
+    pub fn is_drained(owner: &Bound<'_, LoopCore>, socket: &Bound<'_, PyAny>, fd: RawFd) -> bool {
+        let watch = Self::known(owner, socket, fd);
+        watch.is_some_and(|watch| watch.get().with(owner.py(), |s| s.waiters.is_drained))
+    }
+
+    /// A read has given less than was asked for, and more than nothing.
+    pub fn note_drained(owner: &Bound<'_, LoopCore>, socket: &Bound<'_, PyAny>, fd: RawFd) {
+        let py = owner.py();
+        let Some(watch) = Self::known(owner, socket, fd) else { return };
+        let is_stream = watch.get().with(py, |s| s.waiters.is_stream);
+        let is_stream = is_stream.unwrap_or_else(|| kernel::is_stream(fd));
+        watch.get().with(py, |s| {
+            s.waiters.is_stream = Some(is_stream);
+            s.waiters.is_drained = is_stream && !s.waiters.is_ending;
+        });
     }
 
     /// Those who wait.

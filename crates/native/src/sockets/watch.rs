@@ -167,6 +167,7 @@ fn on_ready(
 ) -> PyResult<()> {
     let py = owner.py();
     let slf = object.cast::<Watch>()?;
+    slf.get().with(py, |s| s.waiters.heard(readiness));
     let read = if readiness.is_readable() { Watch::serve(slf, owner, Side::Read) } else { Ok(()) };
     // The reader may have removed everything, or closed the descriptor. If it has ended the loop's run, the next poll
     // brings the writer's turn again.
