@@ -311,3 +311,44 @@ def test_names() -> None:
     assert "returns" in repr(greenlet)
     greenlet.name = "mine"
     assert (greenlet.name, "'mine'" in repr(greenlet)) == ("mine", True)
+
+
+def test_idents_are_small_and_used_again() -> None:
+    first, second = green.spawn(sleeps), green.spawn(sleeps)
+    assert {first.minimal_ident, second.minimal_ident, first.minimal_ident} == {0, 1}
+    assert (first.name, repr(second).split()[1]) == ("Greenlet-0", "'Greenlet-1'")
+    green.killall([first, second])
+    del first
+    gc.collect()
+    third = green.Greenlet(sleeps)
+    assert (third.minimal_ident, len(third.hub.ident_registry)) == (0, 2)
+
+
+def test_who_has_spawned_it() -> None:
+    def spawns() -> green.Greenlet:
+        green.getcurrent().spawn_tree_locals["shared"] = 1
+        return green.spawn(int)
+
+    parent = green.spawn(spawns)
+    child = parent.get()
+    assert child.spawning_greenlet() is parent
+    assert child.spawn_tree_locals is parent.spawn_tree_locals == {"shared": 1}
+    assert green.spawn(int).spawn_tree_locals == {}
+    child.join()
+
+
+def test_spawn_callbacks() -> None:
+    started: list[green.Greenlet] = []
+    green.Greenlet.add_spawn_callback(started.append)
+    try:
+        spawned = [green.spawn(int), green.spawn_later(0, int)]
+        made = green.Greenlet(int)
+        assert started == spawned
+        made.start()
+        made.start()
+        assert started == [*spawned, made]
+    finally:
+        green.Greenlet.remove_spawn_callback(started.append)
+        green.Greenlet.remove_spawn_callback(started.append)
+    green.joinall([*spawned, made, green.spawn(int)])
+    assert len(started) == 3

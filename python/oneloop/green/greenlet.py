@@ -321,9 +321,15 @@ class Greenlet(RawGreenlet):
     # -- names ---------------------------------------------------------------------------------------
 
     @property
+    def minimal_ident(self) -> int:
+        """A small number, which no other of its hub's green threads has while it lives; see `threading.get_ident`."""
+        ident: int = self.hub.ident_registry.get_ident(self)
+        return ident
+
+    @property
     def name(self) -> str:
-        """`Greenlet-N`, unless it is assigned."""
-        return str(self.__dict__.get("_name") or f"{type(self).__name__}-{id(self):x}")
+        """The class's name and `minimal_ident`, unless it is assigned."""
+        return str(self.__dict__.get("_name") or f"{type(self).__name__}-{self.minimal_ident}")
 
     @name.setter
     def name(self, name: str) -> None:

@@ -27,6 +27,7 @@ from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 from oneloop import _native
 from oneloop._native import Waiter
 from oneloop.green.exceptions import BlockingSwitchOutError, HubDestroyed, LoopExit
+from oneloop.green.idents import Idents
 from oneloop.loop import Loop
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class Hub(_native.HubCore):
         self.is_owner = False
         """The loop is the hub's own: it ends with it."""
         self._threadpool: ThreadPool | None = None
+        self.ident_registry = Idents()
+        """The numbers of its green threads."""
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
