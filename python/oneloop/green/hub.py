@@ -66,6 +66,8 @@ class Hub(_native.HubCore):
 
     threadpool_size = 10
     """How many threads `threadpool` may have."""
+    resolver_class: Any = None
+    """Makes `resolver`, from the hub; None: what GEVENT_RESOLVER says, see `oneloop.green.resolver`."""
 
     def __new__(cls, loop: Loop) -> Self:
         return super().__new__(cls, loop)
@@ -76,6 +78,7 @@ class Hub(_native.HubCore):
         self.is_owner = False
         """The loop is the hub's own: it ends with it."""
         self._threadpool: ThreadPool | None = None
+        self._resolver: Any = None
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
@@ -124,6 +127,9 @@ class Hub(_native.HubCore):
 
     def let_go(self) -> None:
         """The loop was closed: threads end, and so do green threads that wait, since nobody would ever wake them."""
+        if self._resolver is not None:
+            self._resolver.close()
+            self._resolver = None
         if self._threadpool is not None:
             self._threadpool.close()
             self._threadpool = None
@@ -149,6 +155,15 @@ class Hub(_native.HubCore):
 
             self._threadpool = ThreadPool(self.threadpool_size, self)
         return self._threadpool
+
+    @property
+    def resolver(self) -> Any:
+        """Asks for the names and numbers of hosts; made at its first use."""
+        if self._resolver is None:
+            from oneloop.green.resolver import resolver_class
+
+            self._resolver = (self.resolver_class or resolver_class())(self)
+        return self._resolver
 
     # -- callbacks -----------------------------------------------------------------------------------
 
