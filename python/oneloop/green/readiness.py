@@ -1,6 +1,6 @@
 """Waiting for several descriptors, whatever they are: for `select`, `selectors`, and descriptors that are no sockets.
 
-A green thread waits for an epoll of its own, which the loop watches like any descriptor. So it is nobody's business what
+A green thread waits for an epoll of its own, which the loop watches like any descriptor. So it does not matter what
 else waits for the same descriptors: other green threads, transports, or another loop.
 """
 
@@ -29,6 +29,7 @@ def wait_for_any(masks: Mapping[int, int], timeout_s: float | None) -> bool:
 
     Args:
         masks: the events to wait for, in the bits of `select.poll`, by descriptor.
+        timeout_s: None: no end.
 
     Raises:
         OSError: a descriptor is closed.

@@ -1,7 +1,7 @@
 """`rebound`: a function of the standard library's that finds other names where it looks for its module's.
 
-So what the standard library builds on top of its sockets (`create_connection`, `ssl.create_default_context`) is built on
-green ones, as every version of Python has it, and whether or not anything is patched.
+So what the standard library builds on its sockets (`create_connection`, `ssl.create_default_context`) is built on green
+ones, as every version of Python has it, and whether or not anything is patched.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from oneloop.green.hub import Countdown
 from oneloop.green.readiness import wait_for_any
 
 __implements__ = ["poll", "select"]
-__all__ = ["error", *(name for name in dir(_stock) if not name.startswith("_") and name != "error")]
+__all__ = [name for name in dir(_stock) if not name.startswith("_")]
 
 error = _stock.error
 
@@ -28,7 +28,9 @@ _WRITE = _stock.POLLOUT | _stock.POLLERR
 _LONGEST_MS = 2**31 - 1
 
 
-def select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None, /) -> tuple[list[Any], list[Any], list[Any]]:
+def select(
+    rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None, /
+) -> tuple[list[Any], list[Any], list[Any]]:
     """See `select.select`. Descriptors of 1024 and more are welcome.
 
     Raises:

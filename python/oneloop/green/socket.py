@@ -11,17 +11,17 @@ import os
 import select as _select
 import socket as _stock
 from errno import EAGAIN, EBADF, EINPROGRESS, EWOULDBLOCK
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 from oneloop import _native
 from oneloop.green import selectors as _selectors
-from oneloop.green.hub import Countdown, get_hub, has_hub, sleep
+from oneloop.green.hub import Countdown, has_hub, sleep
 from oneloop.green.readiness import wait_for_any
 from oneloop.green.rebound import rebound
-from oneloop.green.resolver import is_numeric
+from oneloop.green.resolver import is_numeric, resolver_here
 
 __implements__ = [
-    "SocketType",
     "getaddrinfo",
     "gethostbyaddr",
     "gethostbyname",
@@ -29,7 +29,7 @@ __implements__ = [
     "getnameinfo",
     "socket",
 ]
-"""What patching replaces. What the standard library builds of these in Python (`create_connection`) it then builds of ours."""
+"""What patching replaces. What the standard library builds of these (`create_connection`), it builds of ours then."""
 __extensions__ = ["cancel_wait", "wait_read", "wait_readwrite", "wait_write"]
 
 _originals: dict[str, Any] = dict(vars(_stock))
@@ -39,6 +39,11 @@ _poll = _select.poll
 
 _LONGEST_S = 2**63 / 1e9
 _FULL_BACKLOG_PAUSE_S = 0.01
+
+
+def _kept(items: Any) -> Any:
+    """A sequence that can be gone through again. What is none is for the standard library to complain of."""
+    return items if isinstance(items, list | tuple) or not hasattr(items, "__iter__") else list(items)
 
 
 class cancel_wait_ex(_stock.error):  # noqa: N801 - gevent's name
@@ -80,11 +85,12 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
                 raise OverflowError("timestamp too large to convert to C PyTime_t")
             if value < 0:
                 raise ValueError("Timeout value out of range")
+        super().setblocking(False)
         self._timeout_s = value
 
     def setblocking(self, flag: bool) -> None:
         """Wait for ever, or not at all."""
-        self._timeout_s = None if flag else 0.0
+        self.settimeout(None if flag else 0.0)
 
     def getblocking(self) -> bool:
         """Whether methods wait."""
@@ -98,68 +104,79 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         """See `socket.recv`."""
         if not flags:
             return _native.green_recv(self, bufsize, self._timeout_s)
-        data: bytes = self._persist(False, super().recv, bufsize, flags)
+        data: bytes = self._persist(False, flags, super().recv, bufsize, flags)
         return data
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """See `socket.recv_into`."""
         if not flags and not nbytes:
             return _native.green_recv_into(self, buffer, self._timeout_s)
-        count: int = self._persist(False, super().recv_into, buffer, nbytes, flags)
+        count: int = self._persist(False, flags, super().recv_into, buffer, nbytes, flags)
         return count
 
     def recvfrom(self, bufsize: int, flags: int = 0, /) -> Any:
         """See `socket.recvfrom`."""
-        return self._persist(False, super().recvfrom, bufsize, flags)
+        return self._persist(False, flags, super().recvfrom, bufsize, flags)
 
     def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> Any:
         """See `socket.recvfrom_into`."""
-        return self._persist(False, super().recvfrom_into, buffer, nbytes, flags)
+        return self._persist(False, flags, super().recvfrom_into, buffer, nbytes, flags)
 
-    def recvmsg(self, *args: Any) -> Any:
+    def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0, /) -> Any:
         """See `socket.recvmsg`."""
-        return self._persist(False, super().recvmsg, *args)
+        return self._persist(False, flags, super().recvmsg, bufsize, ancbufsize, flags)
 
-    def recvmsg_into(self, *args: Any) -> Any:
+    def recvmsg_into(self, buffers: Any, ancbufsize: int = 0, flags: int = 0, /) -> Any:
         """See `socket.recvmsg_into`."""
-        return self._persist(False, super().recvmsg_into, *args)
+        return self._persist(False, flags, super().recvmsg_into, _kept(buffers), ancbufsize, flags)
 
     def send(self, data: Any, flags: int = 0, /) -> int:
         """See `socket.send`."""
         if not flags:
             return _native.green_send(self, data, self._timeout_s)
-        count: int = self._persist(True, super().send, data, flags)
+        count: int = self._persist(True, flags, super().send, data, flags)
         return count
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
-        """See `socket.sendall`."""
+        """See `socket.sendall`. The timeout is for all of it."""
         if not flags:
             _native.green_send_all(self, data, self._timeout_s)
             return
-        left = memoryview(data).cast("B")
-        while left:
-            left = left[self._persist(True, super().send, left, flags) :]
+        end = Countdown(self._timeout_s)
+        with memoryview(data) as view, view.cast("B") as left:
+            sent = 0
+            while sent < len(left):
+                sent += self._persist(True, flags, super().send, left[sent:], flags, left=end)
 
-    def sendto(self, *args: Any) -> int:
+    def sendto(self, data: Any, *args: Any) -> int:
         """See `socket.sendto`."""
-        if len(args) in (2, 3):
+        flags = args[0] if len(args) == 2 else 0
+        if args:
             args = (*args[:-1], self._resolved(args[-1]))
-        count: int = self._persist(True, super().sendto, *args)
+        count: int = self._persist(True, flags, super().sendto, data, *args)
         return count
 
-    def sendmsg(self, *args: Any) -> int:
+    def sendmsg(self, buffers: Any, ancdata: Any = (), flags: int = 0, address: Any = None, /) -> int:
         """See `socket.sendmsg`."""
-        count: int = self._persist(True, super().sendmsg, *args)
+        args = (_kept(buffers), _kept(ancdata), flags, self._resolved(address))
+        count: int = self._persist(True, flags, super().sendmsg, *args)
         return count
 
-    def _persist(self, for_writing: bool, method: Any, *args: Any) -> Any:
+    def sendmsg_afalg(self, msg: Any = (), **how: Any) -> int:
+        """See `socket.sendmsg_afalg`."""
+        send = partial(super().sendmsg_afalg, _kept(msg), **how)
+        count: int = self._persist(True, how.get("flags", 0), send)
+        return count
+
+    def _persist(self, for_writing: bool, flags: Any, method: Any, *args: Any, left: Countdown | None = None) -> Any:
         """Call a method of the standard library's, again each time that the socket may be ready."""
-        left = Countdown(self._timeout_s)
+        if left is None:
+            left = Countdown(self._timeout_s)
         while True:
             try:
                 return method(*args)
             except BlockingIOError:
-                if self._timeout_s == 0.0:
+                if self._timeout_s == 0.0 or flags & _stock.MSG_DONTWAIT:
                     raise
             _native.green_wait(self, for_writing, left.seconds())
 
@@ -217,7 +234,7 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
 
     def accept(self) -> tuple[Any, Any]:
         """See `socket.accept`."""
-        number, address = self._persist(False, super()._accept)  # type: ignore[misc]
+        number, address = self._persist(False, 0, super()._accept)  # type: ignore[misc]
         return socket(self.family, self.type, self.proto, fileno=number), address
 
     def _real_close(self, *args: Any) -> None:
@@ -235,8 +252,6 @@ for _name in ("_sendfile_use_sendfile", "_sendfile_zerocopy"):
     # As every version has them, but their selectors let others go on.
     if hasattr(_stock.socket, _name):
         setattr(socket, _name, rebound(getattr(_stock.socket, _name), {**_originals, "selectors": _selectors}))
-
-SocketType = socket
 
 
 # -- waiting -----------------------------------------------------------------------------------------
@@ -300,27 +315,27 @@ def getaddrinfo(
     flags: int = 0,
 ) -> Any:
     """See `socket.getaddrinfo`; the hub's resolver asks."""
-    return get_hub().resolver.getaddrinfo(host, port, family, type, proto, flags)
+    return resolver_here().getaddrinfo(host, port, family, type, proto, flags)
 
 
 def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
     """See `socket.getnameinfo`; the hub's resolver asks."""
-    return get_hub().resolver.getnameinfo(sockaddr, flags)
+    return resolver_here().getnameinfo(sockaddr, flags)
 
 
 def gethostbyname(hostname: str, /) -> str:
     """See `socket.gethostbyname`; the hub's resolver asks."""
-    return get_hub().resolver.gethostbyname(hostname)
+    return resolver_here().gethostbyname(hostname)
 
 
 def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
     """See `socket.gethostbyname_ex`; the hub's resolver asks."""
-    return get_hub().resolver.gethostbyname_ex(hostname)
+    return resolver_here().gethostbyname_ex(hostname)
 
 
 def gethostbyaddr(ip_address: str, /) -> tuple[str, list[str], list[str]]:
     """See `socket.gethostbyaddr`; the hub's resolver asks."""
-    return get_hub().resolver.gethostbyaddr(ip_address)
+    return resolver_here().gethostbyaddr(ip_address)
 
 
 # -- what the standard library builds of these --------------------------------------------------------
@@ -340,7 +355,7 @@ create_connection: Any = _rebuilt("create_connection")
 has_dualstack_ipv6: Any = _rebuilt("has_dualstack_ipv6")
 create_server: Any = _rebuilt("create_server")
 
-__all__ = sorted({*_stock.__all__, *__extensions__})
+__all__ = [*_stock.__all__, *__extensions__]
 
 
 def __getattr__(name: str) -> Any:

@@ -28,19 +28,20 @@ _WRITE = "The write operation timed out"
 _HANDSHAKE = "The handshake operation timed out"
 
 
-class SSLSocket(_stock.SSLSocket, _socket.socket):
+class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
     """See `ssl.SSLSocket`. Made by `SSLContext.wrap_socket`.
 
     One green thread may read while another writes. Several writers take turns.
     """
 
-    # The class that stands behind the standard library's here is the green socket, so that what is not of TLS (to connect,
-    # to accept, to talk before the handshake) waits as that does.
+    # Behind the standard library's class stands the green socket here, so that what is not of TLS (to connect, to accept,
+    # to talk before the handshake) waits as that does.
 
+    _sslobj: Any
     _writing: Semaphore | None = None
-    """Held by the one that has begun to write what the kernel does not take yet: nobody may write something else then."""
+    """Held by the one that writes: what OpenSSL has begun to send has to be sent before anything else."""
 
-    _create = classmethod(rebound(_stock.SSLSocket._create.__func__, _originals))  # type: ignore[attr-defined]
+    _create: Any = classmethod(rebound(_stock.SSLSocket._create.__func__, _originals))  # type: ignore[attr-defined]
 
     def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002 - its name
         """See `ssl.SSLSocket.read`.
@@ -97,7 +98,7 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):
 
     def do_handshake(self, block: bool = False) -> None:
         """See `ssl.SSLSocket.do_handshake`; raises as `read` does."""
-        self._check_connected()  # type: ignore[attr-defined]
+        self._check_connected()
         timeout_s = None if block and self._timeout_s == 0.0 else self._timeout_s
         self._persist_tls(self._sslobj.do_handshake, (), _HANDSHAKE, timeout_s)
 
@@ -145,8 +146,8 @@ _Settings: Any = type(
     (),
     {
         "__slots__": (),
-        "__doc__": "Stands behind our SSLContext: the standard library's setters look for what stands behind `ssl.SSLContext`,"
-        " and would find themselves, for ever, if that is ours.",
+        "__doc__": """Stands behind our SSLContext. The standard library's setters call the setter of the class behind
+        `ssl.SSLContext`. If that is ours, the class behind it would be theirs: they would call themselves for ever.""",
         **{
             name: _direct(value)
             for name, value in vars(_stock.SSLContext).items()

@@ -1,7 +1,7 @@
 """Resolvers: who asks for the names and the numbers of hosts, so that only the green thread that asks waits.
 
-`get_hub().resolver` is the one in use. The environment variable GEVENT_RESOLVER names another than the default, `thread`:
-`block`, `dnspython` or `ares`; of several, separated by commas, the first that can be imported.
+`get_hub().resolver` is the one in use. The environment variable GEVENT_RESOLVER names another than the default,
+`thread`: `block`, `dnspython` or `ares`; of several, separated by commas, the first that can be imported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import socket as _stock
 from importlib import import_module
 from typing import Any
 
-__all__ = ["AbstractResolver", "resolver_class"]
+from oneloop.green.hub import Hub, get_hub, has_hub
+
+__all__ = ["AbstractResolver", "resolver_class", "resolver_here"]
 
 _getaddrinfo = _stock.getaddrinfo
 _getnameinfo = _stock.getnameinfo
@@ -21,14 +23,17 @@ _gethostbyaddr = _stock.gethostbyaddr
 
 
 class AbstractResolver:
-    """Answers the standard library's questions, with its exceptions. A subclass says how it calls what may block."""
+    """Answers the standard library's questions, with its exceptions. A subclass says how it calls what may block.
+
+    As it is, it calls it: for threads without a hub, which hold up nobody.
+    """
 
     def __init__(self, hub: Any = None) -> None:
         """For the green threads of a hub; None: of the calling thread's."""
 
     def call(self, function: Any, *args: Any) -> Any:
         """The result of a function that may block."""
-        raise NotImplementedError
+        return function(*args)
 
     def close(self) -> None:
         """Give back what it holds."""
@@ -49,7 +54,8 @@ class AbstractResolver:
 
     def getnameinfo(self, sockaddr: Any, flags: int) -> tuple[str, str]:
         """See `socket.getnameinfo`."""
-        if flags & _stock.NI_NUMERICHOST and isinstance(sockaddr, tuple) and sockaddr and is_numeric(sockaddr[0]):
+        is_address = isinstance(sockaddr, tuple) and len(sockaddr) > 1
+        if not is_address or (flags & _stock.NI_NUMERICHOST and is_numeric(sockaddr[0])):
             return _getnameinfo(sockaddr, flags)
         found: tuple[str, str] = self.call(_getnameinfo, sockaddr, flags)
         return found
@@ -83,6 +89,17 @@ def is_numeric(host: Any) -> bool:
             continue
         return True
     return False
+
+
+_system = AbstractResolver()
+
+
+def resolver_here() -> AbstractResolver:
+    """The resolver of the calling thread's hub. A thread without a hub asks the system by itself, by default."""
+    if not has_hub() and Hub.resolver_class is None and os.environ.get("GEVENT_RESOLVER", "thread") == "thread":
+        return _system
+    resolver: AbstractResolver = get_hub().resolver
+    return resolver
 
 
 def resolver_class(names: str | None = None) -> Any:
