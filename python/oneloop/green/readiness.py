@@ -19,6 +19,7 @@ __all__ = ["wait_for_any", "wait_for_epoll"]
 
 _dup = os.dup
 _epoll = _stock.epoll
+_select = _stock.select
 
 _POLL_EVENTS = 0xFFFF
 """What of a mask epoll has in common with poll; the rest are its own modes."""
@@ -35,6 +36,8 @@ def wait_for_any(masks: Mapping[int, int], timeout_s: float | None) -> bool:
         OSError: a descriptor is closed.
         BlockingSwitchOutError: in a coroutine or a callback.
     """
+    if not masks:
+        return _wait(None, timeout_s)
     with _epoll() as poll:
         for fd, mask in masks.items():
             try:
@@ -51,13 +54,15 @@ def wait_for_epoll(fd: int, timeout_s: float | None) -> bool:
         return _wait(own, timeout_s)
 
 
-def _wait(poll: _stock.epoll, timeout_s: float | None) -> bool:
-    """Wait for an epoll that nobody else waits for."""
+def _wait(poll: _stock.epoll | None, timeout_s: float | None) -> bool:
+    """Wait for an epoll that nobody else waits for; None: for nothing but the time."""
     if not has_hub():
         # The thread has nothing else to do.
-        return bool(poll.poll(timeout_s, 1))
+        return any(_select([], [], [], timeout_s)) if poll is None else bool(poll.poll(timeout_s, 1))
     hub = get_hub()
     waiter = Waiter(hub)
+    if poll is None:
+        return wait_for(waiter, hub, timeout_s) is not TIMED_OUT
     fd = poll.fileno()
     hub.asyncio_loop.add_reader(fd, waiter.wake)
     try:

@@ -80,7 +80,7 @@ class PollSelector(_stock.PollSelector):
 DefaultSelector = EpollSelector = GeventSelector = GreenSelector
 
 __patched_attributes__ = [
-    (_stock.SelectSelector, "_select", SelectSelector._select),
+    (_stock.SelectSelector, "_select", staticmethod(select)),
     (_stock.PollSelector, "_selector_cls", poll),
     (_stock.EpollSelector, "select", GreenSelector.select),
 ]

@@ -355,7 +355,8 @@ create_connection: Any = _rebuilt("create_connection")
 has_dualstack_ipv6: Any = _rebuilt("has_dualstack_ipv6")
 create_server: Any = _rebuilt("create_server")
 
-__all__ = [*_stock.__all__, *__extensions__]
+__all__ = list(_stock.__all__)
+__all__ += ["cancel_wait", "wait_read", "wait_readwrite", "wait_write"]
 
 
 def __getattr__(name: str) -> Any:

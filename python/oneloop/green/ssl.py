@@ -34,10 +34,12 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
     One green thread may read while another writes. Several writers take turns.
     """
 
-    # Behind the standard library's class stands the green socket here, so that what is not of TLS (to connect, to accept,
-    # to talk before the handshake) waits as that does.
+    # Behind the standard library's class stands the green socket here, so that what is not of TLS (to connect, to
+    # accept, to talk before the handshake) waits as that does.
 
     _sslobj: Any
+    _check_connected: Any
+    suppress_ragged_eofs: bool
     _writing: Semaphore | None = None
     """Held by the one that writes: what OpenSSL has begun to send has to be sent before anything else."""
 
@@ -135,33 +137,34 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
                 raise TimeoutError(too_late) from None
 
 
-def _direct(settings: property) -> property:
-    """A property of the standard library's SSLContext whose setter does not ask what `ssl.SSLContext` is now."""
-    assert settings.fset is not None
-    return property(settings.fget, rebound(settings.fset, _originals), doc=settings.__doc__)
+_settings: dict[str, property] = {
+    name: value
+    for name, value in vars(_stock.SSLContext).items()
+    if isinstance(value, property) and value.fset and "SSLContext" in value.fset.__code__.co_names
+}
+"""The properties whose setters, as the standard library has them, call that of the class behind `ssl.SSLContext`."""
 
-
-_Settings: Any = type(
-    "_Settings",
+_Behind: Any = type(
+    "_Behind",
     (),
     {
         "__slots__": (),
-        "__doc__": """Stands behind our SSLContext. The standard library's setters call the setter of the class behind
-        `ssl.SSLContext`. If that is ours, the class behind it would be theirs: they would call themselves for ever.""",
-        **{
-            name: _direct(value)
-            for name, value in vars(_stock.SSLContext).items()
-            if isinstance(value, property) and value.fset and "SSLContext" in value.fset.__code__.co_names
-        },
+        "__doc__": """The class behind ours. If ours is `ssl.SSLContext`, the standard library's setters come here, for any
+        context; they would find themselves otherwise, and call themselves for ever.""",
+        **{name: getattr(_originals["_SSLContext"], name) for name in _settings},
     },
 )
 
 
-class SSLContext(_Settings, _stock.SSLContext):  # type: ignore[misc]
+class SSLContext(_Behind, _stock.SSLContext):  # type: ignore[misc]
     """See `ssl.SSLContext`. Its sockets are green."""
 
     sslsocket_class = SSLSocket
 
+
+for _name, _setting in _settings.items():
+    _set = rebound(_setting.fset, _originals) if _setting.fset else None
+    setattr(SSLContext, _name, property(_setting.fget, _set, doc=_setting.__doc__))
 
 __patched_attributes__ = [(_stock.SSLContext, "sslsocket_class", SSLSocket)]
 """What patching replaces inside of the standard library's classes, for contexts that were made before."""
