@@ -149,8 +149,8 @@ _Behind: Any = type(
     (),
     {
         "__slots__": (),
-        "__doc__": """The class behind ours. If ours is `ssl.SSLContext`, the standard library's setters come here, for any
-        context; they would find themselves otherwise, and call themselves for ever.""",
+        "__doc__": """The class behind ours. If ours is `ssl.SSLContext`, the standard library's setters come here; else
+        they would find themselves, and call themselves for ever.""",
         **{name: getattr(_originals["_SSLContext"], name) for name in _settings},
     },
 )
