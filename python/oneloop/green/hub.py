@@ -69,6 +69,8 @@ class Hub(_native.HubCore):
 
     threadpool_size = 10
     """How many threads `threadpool` may have."""
+    resolver_class: Any = None
+    """Makes `resolver`, from the hub; None: what GEVENT_RESOLVER says, see `oneloop.green.resolver`."""
 
     def __new__(cls, loop: Loop) -> Self:
         return super().__new__(cls, loop)
@@ -81,6 +83,7 @@ class Hub(_native.HubCore):
         self._threadpool: ThreadPool | None = None
         self.ident_registry = Idents()
         """The numbers of its green threads."""
+        self._resolver: Any = None
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
@@ -129,6 +132,9 @@ class Hub(_native.HubCore):
 
     def let_go(self) -> None:
         """The loop was closed: threads end, and so do green threads that wait, since nobody would ever wake them."""
+        if self._resolver is not None:
+            self._resolver.close()
+            self._resolver = None
         if self._threadpool is not None:
             self._threadpool.close()
             self._threadpool = None
@@ -154,6 +160,15 @@ class Hub(_native.HubCore):
 
             self._threadpool = ThreadPool(self.threadpool_size, self)
         return self._threadpool
+
+    @property
+    def resolver(self) -> Any:
+        """Asks for the names and numbers of hosts; made at its first use."""
+        if self._resolver is None:
+            from oneloop.green.resolver import resolver_class
+
+            self._resolver = (self.resolver_class or resolver_class())(self)
+        return self._resolver
 
     # -- callbacks -----------------------------------------------------------------------------------
 

@@ -10,13 +10,40 @@ import operator
 import os
 import select as _select
 import socket as _stock
-from errno import EBADF, EINPROGRESS, EWOULDBLOCK
-from typing import Any, Self
+from errno import EAGAIN, EBADF, EINPROGRESS, EWOULDBLOCK
+from functools import partial
+from typing import Any
 
 from oneloop import _native
-from oneloop.green.hub import Countdown, get_hub, has_hub
+from oneloop.green import selectors as _selectors
+from oneloop.green.hub import Countdown, has_hub, sleep
+from oneloop.green.readiness import wait_for_any
+from oneloop.green.rebound import rebound
+from oneloop.green.resolver import is_numeric, resolver_here
 
-_GLOBAL_DEFAULT_TIMEOUT: Any = _stock._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
+__implements__ = [
+    "getaddrinfo",
+    "gethostbyaddr",
+    "gethostbyname",
+    "gethostbyname_ex",
+    "getnameinfo",
+    "socket",
+]
+"""What patching replaces. What the standard library builds of these (`create_connection`), it builds of ours then."""
+__extensions__ = ["cancel_wait", "wait_read", "wait_readwrite", "wait_write"]
+
+_originals: dict[str, Any] = dict(vars(_stock))
+"""The names of the standard library's module as they were, whatever replaces them there later."""
+_GLOBAL_DEFAULT_TIMEOUT: Any = _originals["_GLOBAL_DEFAULT_TIMEOUT"]
+_poll = _select.poll
+
+_LONGEST_S = 2**63 / 1e9
+_FULL_BACKLOG_PAUSE_S = 0.01
+
+
+def _kept(items: Any) -> Any:
+    """A sequence that can be gone through again. What is none is for the standard library to complain of."""
+    return items if isinstance(items, list | tuple) or not hasattr(items, "__iter__") else list(items)
 
 
 class cancel_wait_ex(_stock.error):  # noqa: N801 - gevent's name
@@ -32,8 +59,8 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
     __slots__ = ("_timeout_s",)
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:  # noqa: A002
-        self._timeout_s: float | None = _stock.getdefaulttimeout()
         super().__init__(family, type, proto, fileno)
+        self._timeout_s: float | None = super().gettimeout()
         super().setblocking(False)
 
     # -- timeouts ------------------------------------------------------------------------------------
@@ -46,18 +73,24 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         """Wait for so many seconds at most in each blocking method.
 
         Raises:
-            ValueError: it is less than 0.
+            ValueError: it is less than 0, or no number (NaN).
+            OverflowError: it is more than 292 years.
             TypeError: it is no number.
         """
         if value is not None:
             value = value if isinstance(value, float) else float(operator.index(value))
-            if not 0 <= value < float("inf"):
+            if value != value:
+                raise ValueError("Invalid value NaN (not a number)")
+            if value >= _LONGEST_S:
+                raise OverflowError("timestamp too large to convert to C PyTime_t")
+            if value < 0:
                 raise ValueError("Timeout value out of range")
+        super().setblocking(False)
         self._timeout_s = value
 
     def setblocking(self, flag: bool) -> None:
         """Wait for ever, or not at all."""
-        self._timeout_s = None if flag else 0.0
+        self.settimeout(None if flag else 0.0)
 
     def getblocking(self) -> bool:
         """Whether methods wait."""
@@ -71,70 +104,79 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         """See `socket.recv`."""
         if not flags:
             return _native.green_recv(self, bufsize, self._timeout_s)
-        data: bytes = self._persist(False, super().recv, bufsize, flags)
+        data: bytes = self._persist(False, flags, super().recv, bufsize, flags)
         return data
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """See `socket.recv_into`."""
         if not flags and not nbytes:
             return _native.green_recv_into(self, buffer, self._timeout_s)
-        count: int = self._persist(False, super().recv_into, buffer, nbytes, flags)
+        count: int = self._persist(False, flags, super().recv_into, buffer, nbytes, flags)
         return count
 
     def recvfrom(self, bufsize: int, flags: int = 0, /) -> Any:
         """See `socket.recvfrom`."""
-        return self._persist(False, super().recvfrom, bufsize, flags)
+        return self._persist(False, flags, super().recvfrom, bufsize, flags)
 
     def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> Any:
         """See `socket.recvfrom_into`."""
-        return self._persist(False, super().recvfrom_into, buffer, nbytes, flags)
+        return self._persist(False, flags, super().recvfrom_into, buffer, nbytes, flags)
 
-    def recvmsg(self, *args: Any) -> Any:
+    def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0, /) -> Any:
         """See `socket.recvmsg`."""
-        return self._persist(False, super().recvmsg, *args)
+        return self._persist(False, flags, super().recvmsg, bufsize, ancbufsize, flags)
 
-    def recvmsg_into(self, *args: Any) -> Any:
+    def recvmsg_into(self, buffers: Any, ancbufsize: int = 0, flags: int = 0, /) -> Any:
         """See `socket.recvmsg_into`."""
-        return self._persist(False, super().recvmsg_into, *args)
+        return self._persist(False, flags, super().recvmsg_into, _kept(buffers), ancbufsize, flags)
 
     def send(self, data: Any, flags: int = 0, /) -> int:
         """See `socket.send`."""
         if not flags:
             return _native.green_send(self, data, self._timeout_s)
-        count: int = self._persist(True, super().send, data, flags)
+        count: int = self._persist(True, flags, super().send, data, flags)
         return count
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
-        """See `socket.sendall`."""
+        """See `socket.sendall`. The timeout is for all of it."""
         if not flags:
             _native.green_send_all(self, data, self._timeout_s)
             return
-        left = memoryview(data).cast("B")
-        while left:
-            left = left[self._persist(True, super().send, left, flags) :]
+        end = Countdown(self._timeout_s)
+        with memoryview(data) as view, view.cast("B") as left:
+            sent = 0
+            while sent < len(left):
+                sent += self._persist(True, flags, super().send, left[sent:], flags, left=end)
 
-    def sendto(self, *args: Any) -> int:
+    def sendto(self, data: Any, *args: Any) -> int:
         """See `socket.sendto`."""
-        count: int = self._persist(True, super().sendto, *args)
+        flags = args[0] if len(args) == 2 else 0
+        if args:
+            args = (*args[:-1], self._resolved(args[-1]))
+        count: int = self._persist(True, flags, super().sendto, data, *args)
         return count
 
-    def sendmsg(self, *args: Any) -> int:
+    def sendmsg(self, buffers: Any, ancdata: Any = (), flags: int = 0, address: Any = None, /) -> int:
         """See `socket.sendmsg`."""
-        count: int = self._persist(True, super().sendmsg, *args)
+        args = (_kept(buffers), _kept(ancdata), flags, self._resolved(address))
+        count: int = self._persist(True, flags, super().sendmsg, *args)
         return count
 
-    def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        """See `socket.sendfile`. Read and sent in pieces."""
-        return self._sendfile_use_send(file, offset, count)  # type: ignore[attr-defined,no-any-return]
+    def sendmsg_afalg(self, msg: Any = (), **how: Any) -> int:
+        """See `socket.sendmsg_afalg`."""
+        send = partial(super().sendmsg_afalg, _kept(msg), **how)
+        count: int = self._persist(True, how.get("flags", 0), send)
+        return count
 
-    def _persist(self, for_writing: bool, method: Any, *args: Any) -> Any:
+    def _persist(self, for_writing: bool, flags: Any, method: Any, *args: Any, left: Countdown | None = None) -> Any:
         """Call a method of the standard library's, again each time that the socket may be ready."""
-        left = Countdown(self._timeout_s)
+        if left is None:
+            left = Countdown(self._timeout_s)
         while True:
             try:
                 return method(*args)
             except BlockingIOError:
-                if self._timeout_s == 0.0:
+                if self._timeout_s == 0.0 or flags & _stock.MSG_DONTWAIT:
                     raise
             _native.green_wait(self, for_writing, left.seconds())
 
@@ -147,48 +189,53 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
             TimeoutError: the time is up.
             OSError: it cannot be connected.
         """
-        error = super().connect_ex(self._resolved(address))
-        if error == EINPROGRESS and self._timeout_s != 0.0:
-            _native.green_wait(self, True, self._timeout_s)
-            error = self.getsockopt(_stock.SOL_SOCKET, _stock.SO_ERROR)
+        error = self._connect(address)
         if error:
             raise OSError(error, os.strerror(error))
 
     def connect_ex(self, address: Any, /) -> int:
         """See `socket.connect_ex`."""
         try:
-            self.connect(address)
+            return self._connect(address)
         except TimeoutError:
             return EWOULDBLOCK
-        except _stock.gaierror:
-            raise
-        except OSError as error:
-            if error.errno is None:
-                raise
-            return error.errno
-        return 0
+
+    def _connect(self, address: Any) -> int:
+        """The number of the error, 0 if there is none."""
+        address = self._resolved(address)
+        left = Countdown(self._timeout_s)
+        error = super().connect_ex(address)
+        while error == EAGAIN and self._timeout_s != 0.0 and self.family == _stock.AF_UNIX:
+            # Too many wait to be accepted; the kernel tells only those that block when there is room (unix(7)).
+            seconds = left.seconds()
+            if seconds == 0.0:
+                raise TimeoutError("timed out")
+            sleep(_FULL_BACKLOG_PAUSE_S if seconds is None else min(seconds, _FULL_BACKLOG_PAUSE_S))
+            error = super().connect_ex(address)
+        if error != EINPROGRESS or self._timeout_s == 0.0:
+            return error
+        while True:
+            _native.green_wait(self, True, left.seconds())
+            if _is_ready(self, _select.POLLOUT):
+                return self.getsockopt(_stock.SOL_SOCKET, _stock.SO_ERROR)
 
     def _resolved(self, address: Any) -> Any:
         """The address with a number for the host's name, which is asked for without blocking the others."""
-        if self.family not in (_stock.AF_INET, _stock.AF_INET6) or not isinstance(address, tuple) or not address:
+        if self.family not in (_stock.AF_INET, _stock.AF_INET6) or not isinstance(address, tuple) or len(address) < 2:
             return address
         host = address[0]
-        if not isinstance(host, str) or not host or _is_numeric(host):
+        if not isinstance(host, str) or not host or host == "<broadcast>" or is_numeric(host):
             return address
+        if not isinstance(address[1], int):
+            return address  # for the complaint of the standard library
         found = getaddrinfo(host, address[1], self.family, self.type, self.proto)
         sockaddr = found[0][4]
-        return (sockaddr[0], *address[1:])
+        return sockaddr if len(address) == 2 else (sockaddr[0], *address[1:])
 
     def accept(self) -> tuple[Any, Any]:
         """See `socket.accept`."""
-        number, address = self._persist(False, super()._accept)  # type: ignore[misc]
+        number, address = self._persist(False, 0, super()._accept)  # type: ignore[misc]
         return socket(self.family, self.type, self.proto, fileno=number), address
-
-    def dup(self) -> Self:
-        """See `socket.dup`."""
-        copy = super().dup()
-        copy.settimeout(self._timeout_s)
-        return copy
 
     def _real_close(self, *args: Any) -> None:
         # `close()` ends here once the last file made of the socket is closed.
@@ -196,44 +243,58 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         super()._real_close(*args)  # type: ignore[misc]
 
     def detach(self) -> int:
-        """See `socket.detach`."""
+        """See `socket.detach`. The descriptor stays non-blocking."""
         cancel_wait(self)
         return super().detach()
 
 
-def _is_numeric(host: str) -> bool:
-    for family in (_stock.AF_INET, _stock.AF_INET6):
-        try:
-            _stock.inet_pton(family, host.partition("%")[0])
-        except OSError:
-            continue
-        return True
-    return False
+for _name in ("_sendfile_use_sendfile", "_sendfile_zerocopy"):
+    # As every version has them, but their selectors let others go on.
+    if hasattr(_stock.socket, _name):
+        setattr(socket, _name, rebound(getattr(_stock.socket, _name), {**_originals, "selectors": _selectors}))
 
 
 # -- waiting -----------------------------------------------------------------------------------------
 
 
-def wait_read(sock: Any, timeout: float | None = None) -> None:
-    """Wait until a socket may be read from.
+def wait_read(sock: Any, timeout: float | None = None, timeout_exc: Any = None) -> None:
+    """Wait until a socket, or whatever has a descriptor or is its number, may be read from.
 
     Raises:
-        TimeoutError: the time is up.
+        TimeoutError: so many seconds are over; or `timeout_exc`, an exception or its class.
     """
-    _wait_ready(sock, False, timeout)
+    _wait_ready(sock, _select.POLLIN, timeout, timeout_exc)
 
 
-def wait_write(sock: Any, timeout: float | None = None) -> None:
+def wait_write(sock: Any, timeout: float | None = None, timeout_exc: Any = None) -> None:
     """Wait until a socket may be written to; as `wait_read`."""
-    _wait_ready(sock, True, timeout)
+    _wait_ready(sock, _select.POLLOUT, timeout, timeout_exc)
 
 
-def _wait_ready(sock: Any, for_writing: bool, timeout: float | None) -> None:
-    # The loop tells of changes alone: what is so already, the kernel is asked for.
-    poll = _select.poll()
-    poll.register(sock, _select.POLLOUT if for_writing else _select.POLLIN)
-    if not poll.poll(0):
-        _native.green_wait(sock, for_writing, timeout)
+def wait_readwrite(sock: Any, timeout: float | None = None, timeout_exc: Any = None) -> None:
+    """Wait until a socket may be read from or written to; as `wait_read`."""
+    _wait_ready(sock, _select.POLLIN | _select.POLLOUT, timeout, timeout_exc)
+
+
+def _is_ready(sock: Any, mask: int) -> bool:
+    polled = _poll()
+    polled.register(sock, mask)
+    return bool(polled.poll(0))
+
+
+def _wait_ready(sock: Any, mask: int, timeout: float | None, timeout_exc: Any) -> None:
+    try:
+        # The loop tells of a socket's changes alone: what is so already, the kernel is asked for.
+        if _is_ready(sock, mask):
+            return
+        if isinstance(sock, _stock.socket) and mask in (_select.POLLIN, _select.POLLOUT):
+            _native.green_wait(sock, mask == _select.POLLOUT, timeout)
+        elif not wait_for_any({sock if isinstance(sock, int) else sock.fileno(): mask}, timeout):
+            raise TimeoutError("timed out")
+    except TimeoutError:
+        if timeout_exc is None:
+            raise
+        raise timeout_exc from None
 
 
 def cancel_wait(sock: Any, error: type[BaseException] | BaseException = cancel_wait_ex) -> None:
@@ -242,72 +303,60 @@ def cancel_wait(sock: Any, error: type[BaseException] | BaseException = cancel_w
         _native.green_cancel_wait(sock, error() if isinstance(error, type) else error)
 
 
-# -- making sockets ----------------------------------------------------------------------------------
-
-
-def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:  # noqa: A002
-    """See `socket.fromfd`."""
-    return socket(family, type, proto, fileno=_stock.dup(fd))
-
-
-def socketpair(
-    family: int | None = None,
-    type: int = _stock.SOCK_STREAM,  # noqa: A002 - its name
-    proto: int = 0,
-) -> tuple[socket, socket]:
-    """See `socket.socketpair`."""
-    one, other = _stock.socketpair(family or _stock.AF_UNIX, type, proto)
-    return (
-        socket(one.family, one.type, one.proto, fileno=one.detach()),
-        socket(other.family, other.type, other.proto, fileno=other.detach()),
-    )
-
-
-def create_connection(
-    address: tuple[str | None, int],
-    timeout: Any = _GLOBAL_DEFAULT_TIMEOUT,
-    source_address: Any = None,
-    *,
-    all_errors: bool = False,
-) -> socket:
-    """See `socket.create_connection`."""
-    host, port = address
-    errors: list[Exception] = []
-    for family, kind, proto, _, sockaddr in getaddrinfo(host, port, 0, _stock.SOCK_STREAM):
-        sock = None
-        try:
-            sock = socket(family, kind, proto)
-            if timeout is not _GLOBAL_DEFAULT_TIMEOUT:
-                sock.settimeout(timeout)
-            if source_address:
-                sock.bind(source_address)
-            sock.connect(sockaddr)
-            errors.clear()
-            return sock
-        except OSError as error:
-            if not all_errors:
-                errors.clear()
-            errors.append(error)
-            if sock is not None:
-                sock.close()
-    if not errors:
-        raise OSError("getaddrinfo returns an empty list")
-    try:
-        if not all_errors:
-            raise errors[0]
-        raise ExceptionGroup("create_connection failed", errors)
-    finally:
-        errors.clear()
-
-
 # -- names -------------------------------------------------------------------------------------------
 
 
-def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:  # noqa: A002
-    """See `socket.getaddrinfo`; a real thread asks, unless the host is a number."""
-    if host is None or (isinstance(host, str) and _is_numeric(host)):
-        return _stock.getaddrinfo(host, port, family, type, proto, flags)
-    return get_hub().threadpool.apply(_stock.getaddrinfo, (host, port, family, type, proto, flags))
+def getaddrinfo(
+    host: Any,
+    port: Any,
+    family: int = 0,
+    type: int = 0,  # noqa: A002 - its name
+    proto: int = 0,
+    flags: int = 0,
+) -> Any:
+    """See `socket.getaddrinfo`; the hub's resolver asks."""
+    return resolver_here().getaddrinfo(host, port, family, type, proto, flags)
+
+
+def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
+    """See `socket.getnameinfo`; the hub's resolver asks."""
+    return resolver_here().getnameinfo(sockaddr, flags)
+
+
+def gethostbyname(hostname: str, /) -> str:
+    """See `socket.gethostbyname`; the hub's resolver asks."""
+    return resolver_here().gethostbyname(hostname)
+
+
+def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
+    """See `socket.gethostbyname_ex`; the hub's resolver asks."""
+    return resolver_here().gethostbyname_ex(hostname)
+
+
+def gethostbyaddr(ip_address: str, /) -> tuple[str, list[str], list[str]]:
+    """See `socket.gethostbyaddr`; the hub's resolver asks."""
+    return resolver_here().gethostbyaddr(ip_address)
+
+
+# -- what the standard library builds of these --------------------------------------------------------
+
+_names: dict[str, Any] = {**_originals, **{name: globals()[name] for name in __implements__}}
+
+
+def _rebuilt(name: str) -> Any:
+    _names[name] = rebound(_originals[name], _names)
+    return _names[name]
+
+
+fromfd: Any = _rebuilt("fromfd")
+socketpair: Any = _rebuilt("socketpair")
+getfqdn: Any = _rebuilt("getfqdn")
+create_connection: Any = _rebuilt("create_connection")
+has_dualstack_ipv6: Any = _rebuilt("has_dualstack_ipv6")
+create_server: Any = _rebuilt("create_server")
+
+__all__ = list(_stock.__all__)
+__all__ += ["cancel_wait", "wait_read", "wait_readwrite", "wait_write"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,72 @@
+"""`Resolver`: asks name servers through c-ares.
+
+Needs the pycares package, 5 or later, which waits in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import socket as _stock
+from typing import TYPE_CHECKING, Any
+
+import pycares
+
+from oneloop.green.hub import Waiter, get_hub
+from oneloop.green.resolver.lookup import LookupResolver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Resolver"]
+
+_NO_SUCH_NAME = frozenset(
+    (pycares.errno.ARES_ENODATA, pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENONAME, pycares.errno.ARES_EBADNAME)
+)
+
+
+class Resolver(LookupResolver):
+    """See the module. Options are those of `pycares.Channel`: `servers`, `timeout` in seconds, `tries` and others."""
+
+    def __init__(self, hub: Any = None, **options: Any) -> None:
+        self.channel = pycares.Channel(**options)
+
+    def close(self) -> None:
+        """Ask nobody any more: who waits for an answer gets an error."""
+        self.channel.cancel()
+        self.channel.close()
+
+    def addresses(self, name: str, family: int) -> tuple[str, list[str]]:
+        """See `LookupResolver.addresses`."""
+        found = _asked(
+            lambda told: self.channel.getaddrinfo(name, None, family=family, type=_stock.SOCK_STREAM, callback=told)
+        )
+        nodes = [node.addr[0] for node in found.nodes] if found is not None else []
+        if not nodes:
+            raise _stock.gaierror(_stock.EAI_NONAME, "Name or service not known")
+        canonical = found.cnames[-1].name if found.cnames else name
+        return _as_text(canonical), [_as_text(node) for node in nodes]
+
+    def names(self, address: str) -> list[str]:
+        """See `LookupResolver.names`."""
+        found = _asked(lambda told: self.channel.gethostbyaddr(address.partition("%")[0], callback=told))
+        return [] if found is None else list(dict.fromkeys(map(_as_text, (found.name, *found.aliases))))
+
+
+def _as_text(name: str | bytes) -> str:
+    return name.decode("ascii") if isinstance(name, bytes) else name
+
+
+def _asked(ask: Callable[[Callable[[Any, int | None], None]], object]) -> Any:
+    """The answer to a question; None if there is no such name."""
+    waiter = Waiter(get_hub())
+
+    def told(result: Any, error: int | None) -> None:
+        # In the thread of pycares.
+        waiter.wake((result, error))
+
+    ask(told)
+    result, error = waiter.get()
+    if not error:
+        return result
+    if error in _NO_SUCH_NAME:
+        return None
+    raise _stock.gaierror(_stock.EAI_AGAIN, f"Temporary failure in name resolution: {pycares.errno.strerror(error)}")

@@ -1,0 +1,167 @@
+"""`select` and `poll`: as the standard library's, but other green threads and coroutines go on meanwhile.
+
+Names that are not defined here are those of the standard library's module, `epoll` too: its methods block.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import select as _stock
+from errno import EBADF
+from os import strerror
+from typing import Any
+
+from oneloop.green.hub import Countdown
+from oneloop.green.readiness import wait_for_any
+
+__implements__ = ["poll", "select"]
+__all__ = [name for name in dir(_stock) if not name.startswith("_")]
+
+error = _stock.error
+
+_select = _stock.select
+_poll = _stock.poll
+
+_READ = _stock.POLLIN | _stock.POLLHUP | _stock.POLLERR
+_WRITE = _stock.POLLOUT | _stock.POLLERR
+_LONGEST_MS = 2**31 - 1
+
+
+def select(
+    rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None, /
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """See `select.select`. Descriptors of 1024 and more are welcome.
+
+    Raises:
+        OSError: a descriptor is closed.
+        ValueError: the timeout is less than 0.
+        TypeError: an argument is of the wrong type.
+        BlockingSwitchOutError: in a coroutine or a callback, if it has to wait.
+    """
+    timeout_s = _seconds(timeout)
+    lists = tuple(one if isinstance(one, list | tuple) else list(one) for one in (rlist, wlist, xlist))
+    left = Countdown(timeout_s)
+    while True:
+        ready = _ready(*lists)
+        if any(ready) or timeout_s == 0:
+            return ready
+        if not wait_for_any(_masks(*lists), left.seconds()):
+            timeout_s = 0
+
+
+def _seconds(timeout: Any) -> float | None:
+    if timeout is None:
+        return None
+    try:
+        seconds = timeout if isinstance(timeout, float) else float(operator.index(timeout))
+    except TypeError:
+        raise TypeError("timeout must be a float or None") from None
+    if math.isnan(seconds):
+        raise ValueError("Invalid value NaN (not a number)")
+    if seconds < 0:
+        raise ValueError("timeout must be non-negative")
+    return seconds
+
+
+def _fileno(object_: Any) -> int:
+    number: int = object_ if isinstance(object_, int) else object_.fileno()
+    return number
+
+
+def _masks(rlist: Any, wlist: Any, xlist: Any) -> dict[int, int]:
+    masks: dict[int, int] = {}
+    for objects, mask in ((rlist, _stock.POLLIN), (wlist, _stock.POLLOUT), (xlist, _stock.POLLPRI)):
+        for fd in map(_fileno, objects):
+            masks[fd] = masks.get(fd, 0) | mask
+    return masks
+
+
+def _ready(rlist: Any, wlist: Any, xlist: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """What is ready now, and every complaint that the standard library has."""
+    try:
+        return _select(rlist, wlist, xlist, 0)
+    except ValueError:
+        masks = _masks(rlist, wlist, xlist)
+        if min(masks, default=-1) < 0 or max(masks) < 1024:
+            raise
+    found = _ready_in_any_number(masks)
+    return (
+        [one for one in rlist if found.get(_fileno(one), 0) & _READ],
+        [one for one in wlist if found.get(_fileno(one), 0) & _WRITE],
+        [one for one in xlist if found.get(_fileno(one), 0) & _stock.POLLPRI],
+    )
+
+
+def _ready_in_any_number(masks: dict[int, int]) -> dict[int, int]:
+    polled = _poll()
+    for fd, mask in masks.items():
+        polled.register(fd, mask)
+    found = dict(polled.poll(0))
+    if any(mask & _stock.POLLNVAL for mask in found.values()):
+        raise OSError(EBADF, strerror(EBADF))
+    return found
+
+
+class poll:  # noqa: N801 - the standard library's name
+    """See `select.poll`."""
+
+    __slots__ = ("_is_polling", "_masks", "_polled")
+
+    def __init__(self) -> None:
+        self._polled = _poll()
+        self._masks: dict[int, int] = {}
+        self._is_polling = False
+
+    def register(self, fd: Any, eventmask: int = _stock.POLLIN | _stock.POLLPRI | _stock.POLLOUT, /) -> None:
+        """See `poll.register`."""
+        self._polled.register(fd, eventmask)
+        self._masks[_fileno(fd)] = eventmask
+
+    def modify(self, fd: Any, eventmask: int, /) -> None:
+        """See `poll.modify`."""
+        self._polled.modify(fd, eventmask)
+        self._masks[_fileno(fd)] = eventmask
+
+    def unregister(self, fd: Any, /) -> None:
+        """See `poll.unregister`."""
+        self._polled.unregister(fd)
+        self._masks.pop(_fileno(fd), None)
+
+    def poll(self, timeout: float | None = None, /) -> list[tuple[int, int]]:
+        """See `poll.poll`: what has happened, after so many milliseconds at most; None or less than 0: no end.
+
+        Raises:
+            RuntimeError: another green thread or thread polls with this object.
+            BlockingSwitchOutError: in a coroutine or a callback, if it has to wait.
+        """
+        timeout_s = _seconds_of_milliseconds(timeout)
+        if self._is_polling:
+            raise RuntimeError("concurrent poll() invocation")
+        self._is_polling = True
+        try:
+            left = Countdown(timeout_s)
+            while True:
+                ready = self._polled.poll(0)
+                if ready or timeout_s == 0:
+                    return ready
+                if not wait_for_any(self._masks, left.seconds()):
+                    timeout_s = 0
+        finally:
+            self._is_polling = False
+
+
+def _seconds_of_milliseconds(timeout: Any) -> float | None:
+    if timeout is None:
+        return None
+    try:
+        milliseconds = math.ceil(timeout) if isinstance(timeout, float) else operator.index(timeout)
+    except TypeError:
+        raise TypeError("timeout must be an integer or None") from None
+    if abs(milliseconds) > _LONGEST_MS:
+        raise OverflowError("timeout is too large")
+    return None if timeout < 0 else milliseconds / 1000
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_stock, name)

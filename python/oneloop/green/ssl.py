@@ -1,0 +1,191 @@
+"""`ssl`: TLS over green sockets; the standard library's classes, that let other green threads and coroutines go on.
+
+Names that are not defined here are those of the standard library's module. What needs no descriptor (`MemoryBIO`,
+`SSLObject`) is the standard library's own.
+"""
+
+from __future__ import annotations
+
+import ssl as _stock
+from typing import TYPE_CHECKING, Any
+
+from oneloop import _native
+from oneloop.green import socket as _socket
+from oneloop.green.hub import Countdown
+from oneloop.green.lock import Semaphore
+from oneloop.green.rebound import rebound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__implements__ = ["SSLContext", "SSLSocket"]
+
+_originals: dict[str, Any] = dict(vars(_stock))
+"""The names of the standard library's module as they were, whatever replaces them there later."""
+
+_READ = "The read operation timed out"
+_WRITE = "The write operation timed out"
+_HANDSHAKE = "The handshake operation timed out"
+
+
+class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
+    """See `ssl.SSLSocket`. Made by `SSLContext.wrap_socket`.
+
+    One green thread may read while another writes. Several writers take turns.
+    """
+
+    # Behind the standard library's class stands the green socket here, so that what is not of TLS (to connect, to
+    # accept, to talk before the handshake) waits as that does.
+
+    _sslobj: Any
+    _check_connected: Any
+    suppress_ragged_eofs: bool
+    _writing: Semaphore | None = None
+    """Held by the one that writes: what OpenSSL has begun to send has to be sent before anything else."""
+
+    _create: Any = classmethod(rebound(_stock.SSLSocket._create.__func__, _originals))  # type: ignore[attr-defined]
+
+    def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002 - its name
+        """See `ssl.SSLSocket.read`.
+
+        Raises:
+            TimeoutError: the time is up.
+            SSLWantReadError, SSLWantWriteError: the socket does not wait, and would have to.
+        """
+        sslobj = self._sslobj
+        if sslobj is None:
+            raise ValueError("Read on closed or unwrapped SSL socket.")
+        args = (len,) if buffer is None else (len, buffer)
+        try:
+            return self._persist_tls(sslobj.read, args, _READ, self._timeout_s)
+        except _stock.SSLError as error:
+            if error.args[0] == _stock.SSL_ERROR_EOF and self.suppress_ragged_eofs:
+                return b"" if buffer is None else 0
+            raise
+
+    def write(self, data: Any) -> int:
+        """See `ssl.SSLSocket.write`; raises as `read` does."""
+        sslobj = self._sslobj
+        if sslobj is None:
+            raise ValueError("Write on closed or unwrapped SSL socket.")
+        timeout_s = self._timeout_s
+        if timeout_s == 0.0:
+            count: int = sslobj.write(data)
+            return count
+        left = Countdown(timeout_s)
+        if self._writing is None:
+            self._writing = Semaphore(1)
+        if not self._writing.acquire(timeout=timeout_s):
+            raise TimeoutError(_WRITE)
+        try:
+            count = self._persist_tls(sslobj.write, (data,), _WRITE, left.seconds())
+        finally:
+            self._writing.release()
+        return count
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """See `ssl.SSLSocket.send`; raises as `read` does."""
+        if self._sslobj is None:
+            return _socket.socket.send(self, data, flags)
+        if flags:
+            raise ValueError(f"non-zero flags not allowed in calls to send() on {self.__class__}")
+        return self.write(data)
+
+    def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
+        """See `ssl.SSLSocket.sendfile`."""
+        if self._sslobj is None:
+            return _socket.socket.sendfile(self, file, offset, count)
+        sent: int = self._sendfile_use_send(file, offset, count)  # type: ignore[attr-defined]
+        return sent
+
+    def do_handshake(self, block: bool = False) -> None:
+        """See `ssl.SSLSocket.do_handshake`; raises as `read` does."""
+        self._check_connected()
+        timeout_s = None if block and self._timeout_s == 0.0 else self._timeout_s
+        self._persist_tls(self._sslobj.do_handshake, (), _HANDSHAKE, timeout_s)
+
+    def unwrap(self) -> Any:
+        """See `ssl.SSLSocket.unwrap`; raises as `read` does."""
+        sslobj = self._sslobj
+        if not sslobj:
+            raise ValueError(f"No SSL wrapper around {self}")
+        sock = self._persist_tls(sslobj.shutdown, (), _READ, self._timeout_s)
+        self._sslobj = None
+        return sock
+
+    def _persist_tls(
+        self, operation: Callable[..., Any], args: tuple[Any, ...], too_late: str, timeout_s: float | None
+    ) -> Any:
+        """Have OpenSSL try, again each time that the socket may be ready."""
+        left: Countdown | None = None
+        while True:
+            try:
+                return operation(*args)
+            except _stock.SSLWantReadError:
+                if timeout_s == 0.0:
+                    raise
+                for_writing = False
+            except _stock.SSLWantWriteError:
+                if timeout_s == 0.0:
+                    raise
+                for_writing = True
+            if left is None:
+                left = Countdown(timeout_s)
+            try:
+                _native.green_wait(self, for_writing, left.seconds())
+            except TimeoutError:
+                raise TimeoutError(too_late) from None
+
+
+_settings: dict[str, property] = {
+    name: value
+    for name, value in vars(_stock.SSLContext).items()
+    if isinstance(value, property) and value.fset and "SSLContext" in value.fset.__code__.co_names
+}
+"""The properties whose setters, as the standard library has them, call that of the class behind `ssl.SSLContext`."""
+
+_Behind: Any = type(
+    "_Behind",
+    (),
+    {
+        "__slots__": (),
+        "__doc__": """The class behind ours. If ours is `ssl.SSLContext`, the standard library's setters come here; else
+        they would find themselves, and call themselves for ever.""",
+        **{name: getattr(_originals["_SSLContext"], name) for name in _settings},
+    },
+)
+
+
+class SSLContext(_Behind, _stock.SSLContext):  # type: ignore[misc]
+    """See `ssl.SSLContext`. Its sockets are green."""
+
+    sslsocket_class = SSLSocket
+
+
+for _name, _setting in _settings.items():
+    _set = rebound(_setting.fset, _originals) if _setting.fset else None
+    setattr(SSLContext, _name, property(_setting.fget, _set, doc=_setting.__doc__))
+
+__patched_attributes__ = [(_stock.SSLContext, "sslsocket_class", SSLSocket)]
+"""What patching replaces inside of the standard library's classes, for contexts that were made before."""
+
+_names = {
+    **_originals,
+    "SSLContext": SSLContext,
+    "SSLSocket": SSLSocket,
+    "create_connection": _socket.create_connection,
+}
+create_default_context: Any = rebound(_stock.create_default_context, _names)
+_create_default_https_context = create_default_context
+_create_unverified_context: Any = rebound(_stock._create_unverified_context, _names)
+_create_stdlib_context = _create_unverified_context
+_names["_create_stdlib_context"] = _names["_create_unverified_context"] = _create_unverified_context
+get_server_certificate: Any = rebound(_stock.get_server_certificate, _names)
+if hasattr(_stock, "wrap_socket"):  # until 3.11
+    wrap_socket: Any = rebound(_stock.wrap_socket, _names)
+
+__all__ = [name for name in _originals if not name.startswith("_")]
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_stock, name)
