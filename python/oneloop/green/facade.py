@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import types
 from asyncio import selector_events, unix_events
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -48,7 +49,8 @@ class FacadeLoop(asyncio.SelectorEventLoop):
         Raises ValueError for a signal that does not exist, RuntimeError for one that cannot be caught or from another
         thread, TypeError for a coroutine.
         """
-        if asyncio.iscoroutine(callback) or asyncio.iscoroutinefunction(callback):
+        given: object = callback
+        if asyncio.iscoroutine(given) or inspect.iscoroutinefunction(given):
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         loop: Any = self
         loop._check_closed()
