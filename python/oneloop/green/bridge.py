@@ -129,8 +129,17 @@ class _Running(Greenlet):
         self.gr_context = contextvars.copy_context()
 
     def _report(self, error: BaseException) -> None:
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        if not isinstance(error, (KeyboardInterrupt, SystemExit)):
+            return
+        if self.loop is self.hub.asyncio_loop or self.loop.is_closed():
             self.hub.handle_system_error(type(error), error, error.__traceback__)
+        else:
+            self.loop.call_soon_threadsafe(_raise, error)
+
+
+def _raise(error: BaseException) -> None:
+    """Out of the loop whose callback this is."""
+    raise error
 
 
 async def run_green(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:

@@ -7,7 +7,6 @@ would have to wait raises BlockingSwitchOutError; there `oneloop.files` is for f
 from __future__ import annotations
 
 import builtins
-import contextlib
 import io
 import os
 from errno import EBADF
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from greenlet import getcurrent
 
-from oneloop.files.opening import Request, request
+from oneloop.green.file_layers import raw_of, stacked
 from oneloop.green.hub import Waiter, get_hub, is_in_green_thread
-from oneloop.green.raw_file import RawFile, open_descriptor, raw_file
+from oneloop.green.raw_file import RawFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +34,7 @@ __all__ = [
     "open",
 ]
 
-_stock_open = builtins.open
+_stock_open: Any = builtins.open
 
 
 class FileObjectClosed(OSError, ValueError):  # noqa: N818 - gevent's name
@@ -241,8 +240,29 @@ class FileObjectBase:
         """Whether it was closed."""
         return self._io is None or self._io.closed
 
+    def fileno(self) -> int:
+        """The descriptor."""
+        number: int = self.io.fileno()
+        return number
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return bool(self.io.isatty())
+
+    def readable(self) -> bool:
+        """Whether it was opened for reading."""
+        return bool(self.io.readable())
+
+    def writable(self) -> bool:
+        """Whether it was opened for writing."""
+        return bool(self.io.writable())
+
+    def seekable(self) -> bool:
+        """Whether it has a position."""
+        return bool(self.io.seekable())
+
     def __getattr__(self, name: str) -> Any:
-        # fileno, isatty, readable, mode, name, encoding, buffer, raw, …: what does not wait.
+        # mode, name, encoding, buffer, raw, …: what does not wait.
         if name.startswith("__") or name == "_io":
             raise AttributeError(name)
         return getattr(self.io, name)
@@ -255,19 +275,23 @@ class FileObjectBase:
 
     def close(self) -> None:
         """Write out what is buffered, and close it. Who waits in it gets FileObjectClosed. Nothing the second time."""
-        if self._io is None:
+        # Whoever waits for his turn finds it closed.
+        opened, self._io = self._io, None
+        if opened is None:
             return
-        self._wake_waiting()
-        is_first = self._enter()
         try:
-            opened, self._io = self._io, None
-            if opened is not None:
-                self._call(self._end, opened)
+            self._wake_waiting(opened)
+            is_first = self._enter()
+        except BaseException:
+            self._io = opened
+            raise
+        try:
+            self._call(self._end, opened)
         finally:
             if is_first:
                 self._leave()
 
-    def _wake_waiting(self) -> None:
+    def _wake_waiting(self, opened: Any) -> None:
         """The file is to be closed under who waits for it."""
 
     def _end(self, opened: Any) -> None:
@@ -285,14 +309,16 @@ class FileObjectBase:
 
 
 class FileObjectPosix(FileObjectBase):
-    """The right one for each descriptor: files on a disk go through `oneloop.files`' engine, pipes, terminals and
-    sockets are waited for, and a thread reads and writes what is neither.
+    """The right one for each descriptor.
+
+    Files on a disk go through `oneloop.files`' engine, pipes, terminals and sockets are waited for, and a thread reads
+    and writes what is neither.
     """
 
     default_bufsize: ClassVar[int] = io.DEFAULT_BUFFER_SIZE
 
     def _make(self, fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
-        return _stacked(fobj, mode, buffering, style, closes, None)
+        return stacked(fobj, mode, buffering, style, closes, None)
 
     def write(self, data: Any) -> Any:
         """See `io`. All of it, even without a buffer."""
@@ -309,10 +335,9 @@ class FileObjectPosix(FileObjectBase):
             if is_first:
                 self._leave()
 
-    def _wake_waiting(self) -> None:
-        current = getcurrent()
-        if self._holder is not None and self._holder is not current:
-            raw = _raw_of(self._io)
+    def _wake_waiting(self, opened: Any) -> None:
+        if self._holder is not None and self._holder is not getcurrent():
+            raw = raw_of(opened)
             if raw is not None:
                 raw.wake_waiting(FileObjectClosed())
 
@@ -325,9 +350,7 @@ class FileObjectThread(FileObjectBase):
         threadpool: what has the threads; the hub's, if it is None.
     """
 
-    def __init__(
-        self, *args: Any, lock: bool = True, threadpool: ThreadPool | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, lock: bool = True, threadpool: ThreadPool | None = None, **kwargs: Any) -> None:
         self.threadpool = get_hub().threadpool if threadpool is None else threadpool
         self._takes_turns = lock
         self._closes = True
@@ -382,89 +405,15 @@ def open(  # noqa: A001 - the built-in's other half
     if not isinstance(file, int):
         file = os.fspath(file)
     opened = FileObjectPosix.__new__(FileObjectPosix)
-    opened._io = _stacked(file, mode, buffering, (encoding, errors, newline), closefd, opener)
+    opened._io = stacked(file, mode, buffering, (encoding, errors, newline), closefd, opener)
     return opened
-
-
-def _stacked(
-    fobj: Any, mode: str, buffering: int, style: Any, closes: bool, opener: Callable[[str, int], int] | None
-) -> Any:
-    """io's layers on a raw file."""
-    source = fobj if hasattr(fobj, "fileno") else None
-    if source is not None:
-        fobj = source.fileno()
-    checked = request(fobj if isinstance(fobj, int) else os.fspath(fobj), mode, buffering, style, closes, opener)
-    if not isinstance(fobj, int):
-        number = opener(fobj, checked.mode.flags) if opener is not None else open_descriptor(fobj, checked.mode.flags)
-        _check_opened(number, opener is not None)
-    else:
-        number = fobj
-        if source is not None:
-            _synchronize(source, number)
-    raw: RawFile | None = None
-    try:
-        name = fobj if source is None else getattr(source, "name", number)
-        raw = raw_file(number, checked.mode, name, checked.closefd, source)
-        return _layers(raw, checked)
-    except BaseException:
-        if raw is not None:
-            raw.close()
-        elif not isinstance(fobj, int):
-            os.close(number)
-        raise
-
-
-def _check_opened(number: object, is_others: bool) -> None:
-    if not isinstance(number, int):
-        raise TypeError("expected integer from opener")
-    if number < 0:
-        raise ValueError(f"opener returned {number}")
-    if is_others:
-        os.set_inheritable(number, False)
-
-
-def _layers(raw: RawFile, checked: Request) -> Any:
-    mode, buffering = checked.mode, checked.buffering
-    if buffering == 0:
-        return raw
-    is_by_line = buffering == 1 or (buffering < 0 and raw.isatty())
-    size = buffering if buffering > 1 else max(io.DEFAULT_BUFFER_SIZE, os.fstat(raw.fileno()).st_blksize)
-    buffered: Any
-    if mode.is_reading and mode.is_writing:
-        buffered = io.BufferedRandom(raw, size)  # type: ignore[arg-type]
-    elif mode.is_writing:
-        buffered = io.BufferedWriter(raw, size)
-    else:
-        buffered = io.BufferedReader(raw, size)
-    if checked.style is None:
-        return buffered
-    style = checked.style
-    text: Any = io.TextIOWrapper(buffered, style.encoding, style.errors, style.newline, is_by_line)
-    text.mode = mode.given
-    return text
-
-
-def _raw_of(opened: Any) -> RawFile | None:
-    while opened is not None and not isinstance(opened, RawFile):
-        opened = getattr(opened, "buffer", None) or getattr(opened, "raw", None)
-    return opened
-
-
-def _synchronize(source: Any, number: int) -> None:
-    """What a file object has in its buffers goes to the descriptor; what it has read ahead is read again."""
-    if hasattr(source, "flush"):
-        source.flush()
-    with contextlib.suppress(AttributeError, OSError):
-        position = source.tell()
-        if position < 2**63:
-            os.lseek(number, position, os.SEEK_SET)
 
 
 def _stock(fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
     if hasattr(fobj, "read") or hasattr(fobj, "write"):
         return fobj
     closefd = closes if isinstance(fobj, int) else True
-    return _stock_open(fobj, mode, buffering, *style, closefd=closefd)
+    return _stock_open(fobj, mode, buffering, *style, closefd)
 
 
 def _end_stock(opened: Any, closes: bool) -> None:
