@@ -17,7 +17,6 @@ import oneloop
 from oneloop import green
 from oneloop.green import GreenletExit, facade
 from oneloop.green.exceptions import BlockingSwitchOutError
-from oneloop.green.facade import FacadeLoop
 from oneloop.green.queue import Queue
 from oneloop.green.socket import socketpair
 
@@ -447,26 +446,6 @@ def test_awaiting_green_threads_and_back() -> None:
     green.joinall([green.spawn(green.run, main()) for _ in range(10)], raise_error=True)
 
 
-def test_cancelling_who_awaits_a_green_thread() -> None:
-    seen: list[str] = []
-
-    def works() -> None:
-        try:
-            green.sleep(100)
-        except asyncio.CancelledError:
-            green.sleep(0.001)
-            seen.append("unwound")
-            raise
-
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.001):
-                await asyncio.get_running_loop().run_green(works)  # type: ignore[attr-defined]
-        assert seen == ["unwound"]
-
-    green.spawn(green.run, main()).get()
-
-
 def test_killed_before_the_other_loop_had_its_turn() -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
@@ -571,54 +550,3 @@ def test_signals() -> None:
 
     assert green.spawn(green.run, main()).get() == "arrived"
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
-
-
-# -- as patching leaves it ---------------------------------------------------------------------------
-
-
-def test_uninstalled_everything_is_as_before() -> None:
-    before = (asyncio.events.get_running_loop, getattr(asyncio, "EventLoop", None))
-    facade.install()
-    facade.install()
-    loop = asyncio.new_event_loop()
-    assert isinstance(loop, FacadeLoop)
-    loop.close()
-    facade.uninstall()
-    facade.uninstall()
-    assert (asyncio.events.get_running_loop, getattr(asyncio, "EventLoop", None)) == before
-    loop = asyncio.new_event_loop()
-    assert not isinstance(loop, FacadeLoop)
-    loop.close()
-
-
-def test_the_current_loop_is_the_greenlets_own(installed: None) -> None:
-    def works() -> int:
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        green.sleep(0)
-        assert asyncio.get_event_loop() is loop
-        try:
-            return loop.run_until_complete(everything(1))
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
-
-    threads = [green.spawn(works) for _ in range(10)]
-    assert [thread.get() for thread in threads] == [1] * 10
-
-
-def test_the_main_greenlet_lets_others_go_on(installed: None) -> None:
-    seen: list[int] = []
-
-    def works() -> None:
-        for number in range(5):
-            green.sleep(0)
-            seen.append(number)
-
-    async def main() -> None:
-        green.spawn(works)
-        while len(seen) < 5:
-            await asyncio.sleep(0.001)
-
-    asyncio.run(main())
-    assert seen == list(range(5))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -19,12 +21,13 @@ ITEMS = 10_000
 STEPS = 12
 
 Make = Callable[[], Any]
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
 QUEUES: list[Any] = [
-    pytest.param(lambda: Queue(), id="endless"),
+    pytest.param(Queue, id="endless"),
     pytest.param(lambda: Queue(1), id="one"),
     pytest.param(lambda: Queue(7), id="seven"),
-    pytest.param(lambda: SimpleQueue(), id="simple"),
-    pytest.param(lambda: Channel(), id="channel"),
+    pytest.param(SimpleQueue, id="simple"),
+    pytest.param(Channel, id="channel"),
     pytest.param(lambda: LifoQueue(3), id="lifo"),
     pytest.param(lambda: PriorityQueue(3), id="priority"),
     pytest.param(lambda: JoinableQueue(3), id="joinable"),
@@ -36,40 +39,104 @@ def run_on_facade(main: Coroutine[Any, Any, Any]) -> Any:
 
 
 @pytest.fixture(params=[oneloop.run, run_on_facade], ids=["loop", "facade"])
-def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], Any]:
-    chosen: Callable[[Coroutine[Any, Any, Any]], Any] = request.param
+def run(request: pytest.FixtureRequest) -> Run:
+    chosen: Run = request.param
     return chosen
 
 
-def spawned(is_green: bool, blocking: Callable[[], object], awaiting: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """A green thread, or a task."""
-    return green.spawn(blocking) if is_green else asyncio.ensure_future(awaiting())
+class Traffic:
+    """What goes through a queue: what was put, by the word of who has put it, and what came out."""
+
+    def __init__(self, queue: Any) -> None:
+        self.queue = queue
+        self.put = Counter[int]()
+        self.got = Counter[int]()
+
+    def putter(self, is_green: bool, numbers: Iterable[int]) -> Any:
+        """A green thread or a task that puts these."""
+        return green.spawn(self._puts, numbers) if is_green else asyncio.ensure_future(self._puts_awaiting(numbers))
+
+    def getter(self, is_green: bool, count: int = sys.maxsize, **timeout: float) -> Any:
+        """One that gets so many, or until the time is up."""
+        if is_green:
+            return green.spawn(self._gets, count, **timeout)
+        return asyncio.ensure_future(self._gets_awaiting(count, **timeout))
+
+    def _puts(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.queue.put(number)
+            self.put[number] += 1
+
+    async def _puts_awaiting(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            await self.queue.put(number)
+            self.put[number] += 1
+
+    def _gets(self, count: int, **timeout: float) -> None:
+        with contextlib.suppress(Empty):
+            for _ in range(count):
+                self.got[self.queue.get(**timeout)] += 1
+
+    async def _gets_awaiting(self, count: int, **timeout: float) -> None:
+        with contextlib.suppress(Empty):
+            for _ in range(count):
+                self.got[await self.queue.get(**timeout)] += 1
 
 
-def end(one: Any) -> None:
-    if isinstance(one, asyncio.Task):
-        one.cancel()
-    else:
-        one.kill(block=False)
+class Room:
+    """Whoever is inside of a semaphore."""
+
+    def __init__(self, semaphore: Semaphore) -> None:
+        self.semaphore = semaphore
+        self.inside = self.most = 0
+
+    def visitor(self, is_green: bool) -> Any:
+        """A green thread or a task that goes in and out."""
+        return green.spawn(self._visits) if is_green else asyncio.ensure_future(self._visits_awaiting())
+
+    @contextlib.contextmanager
+    def _visit(self) -> Iterator[None]:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            yield
+        finally:
+            self.inside -= 1
+
+    def _visits(self) -> None:
+        for _ in range(5):
+            with self.semaphore, self._visit():
+                green.sleep(0)
+
+    async def _visits_awaiting(self) -> None:
+        for _ in range(5):
+            async with self.semaphore:
+                with self._visit():
+                    await asyncio.sleep(0)
 
 
-async def ended(one: Any) -> None:
-    try:
-        await one
-    except asyncio.CancelledError:
-        return
+async def end(*victims: Any) -> None:
+    """Cancel tasks, kill green threads, and wait for them."""
+    for victim in victims:
+        if isinstance(victim, asyncio.Task):
+            victim.cancel()
+        else:
+            victim.kill(block=False)
+    for victim in victims:
+        with contextlib.suppress(asyncio.CancelledError):
+            await victim
 
 
-def is_over(one: Any) -> bool:
-    over: bool = one.done() if isinstance(one, asyncio.Task) else one.ready()
-    return over
+async def at_each_step(at: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    for step in range(STEPS):
+        await at(step)
 
 
 # -- items -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [QUEUES[1], QUEUES[4]])
-def test_items_alternate(make: Make, run: Any) -> None:
+def test_items_alternate(make: Make, run: Run) -> None:
     """There and back: from a coroutine to a green thread, and on to a coroutine."""
 
     async def main() -> None:
@@ -89,40 +156,19 @@ def test_items_alternate(make: Make, run: Any) -> None:
 
 
 @pytest.mark.parametrize("make", QUEUES)
-def test_all_items_arrive(make: Make, run: Any) -> None:
+def test_all_items_arrive(make: Make, run: Run) -> None:
     async def main() -> None:
-        queue, got = make(), Counter[int]()
+        traffic = Traffic(make())
         count = ITEMS // 20
-
-        def puts(number: int) -> Any:
-            def blocking() -> None:
-                for step in range(count):
-                    queue.put(number * count + step)
-
-            async def awaiting() -> None:
-                for step in range(count):
-                    await queue.put(number * count + step)
-
-            return spawned(number % 2 == 0, blocking, awaiting)
-
-        def gets(number: int) -> Any:
-            def blocking() -> None:
-                for _ in range(count):
-                    got[queue.get()] += 1
-
-            async def awaiting() -> None:
-                for _ in range(count):
-                    got[await queue.get()] += 1
-
-            return spawned(number % 2 == 0, blocking, awaiting)
-
-        await asyncio.gather(*(puts(number) for number in range(4)), *(gets(number) for number in range(4)))
-        assert got == Counter(range(4 * count))
+        putters = [traffic.putter(number % 2 == 0, range(number * count, (number + 1) * count)) for number in range(4)]
+        getters = [traffic.getter(number % 2 == 0, count) for number in range(4)]
+        await asyncio.gather(*putters, *getters)
+        assert traffic.got == Counter(range(4 * count))
 
     run(main())
 
 
-def test_both_get_their_share(run: Any) -> None:
+def test_both_get_their_share(run: Run) -> None:
     async def main() -> None:
         queue, got = Queue[int](1), Counter[str]()
 
@@ -149,127 +195,77 @@ def test_both_get_their_share(run: Any) -> None:
 # -- ended at each step ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_green", [True, False], ids=["green", "coroutine"])
-@pytest.mark.parametrize("make", QUEUES)
-def test_an_ended_getter_loses_nothing(make: Make, is_green: bool, run: Any) -> None:
-    async def main() -> None:
-        for step in range(STEPS):
-            queue, got, put = make(), Counter[int](), Counter[int]()
-
-            def blocking(queue: Any = queue, got: Counter[int] = got) -> None:
-                while True:
-                    got[queue.get()] += 1
-
-            async def awaiting(queue: Any = queue, got: Counter[int] = got) -> None:
-                while True:
-                    got[await queue.get()] += 1
-
-            async def puts(queue: Any = queue, put: Counter[int] = put) -> None:
-                for number in range(20):
-                    await queue.put(number)
-                    put[number] += 1
-
-            victims = [spawned(is_green, blocking, awaiting) for _ in range(2)]
-            putting = asyncio.ensure_future(puts())
-            for _ in range(step):
-                await asyncio.sleep(0)
-            for victim in victims:
-                end(victim)
-            for victim in victims:
-                await ended(victim)
-            last = spawned(not is_green, blocking, awaiting)
-            await putting
-            while sum(got.values()) < 20:
-                await asyncio.sleep(0)
-            end(last)
-            await ended(last)
-            assert got == put == Counter(range(20))
-
-    run(main())
+async def ticks(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("is_green", [True, False], ids=["green", "coroutine"])
 @pytest.mark.parametrize("make", QUEUES)
-def test_an_ended_putter_loses_nothing(make: Make, is_green: bool, run: Any) -> None:
-    """What it has been told was put arrives once. What it was ended with does not, save through a channel, whose getter
-    may have had it in that moment.
+def test_an_ended_getter_loses_nothing(make: Make, is_green: bool, run: Run) -> None:
+    async def at(step: int) -> None:
+        traffic = Traffic(make())
+        victims = [traffic.getter(is_green) for _ in range(2)]
+        putting = traffic.putter(False, range(20))
+        await ticks(step)
+        await end(*victims)
+        last = traffic.getter(not is_green)
+        await putting
+        while sum(traffic.got.values()) < 20:
+            await asyncio.sleep(0)
+        await end(last)
+        assert traffic.got == traffic.put == Counter(range(20))
+
+    run(at_each_step(at))
+
+
+@pytest.mark.parametrize("is_green", [True, False], ids=["green", "coroutine"])
+@pytest.mark.parametrize("make", QUEUES)
+def test_an_ended_putter_loses_nothing(make: Make, is_green: bool, run: Run) -> None:
+    """What it has been told was put arrives once; what it was ended with does not.
+
+    Save through a channel, whose getter may have had it in that moment.
     """
 
-    async def main() -> None:
-        for step in range(STEPS):
-            queue, got, put = make(), Counter[int](), Counter[int]()
+    async def at(step: int) -> None:
+        traffic = Traffic(make())
+        victims = [traffic.putter(is_green, range(first, first + 10)) for first in (0, 100)]
+        other = traffic.putter(is_green, range(200, 210))
+        getting = traffic.getter(False)
+        await ticks(step)
+        await end(*victims)
+        await other
+        await ticks(5)
+        await end(getting)
+        late = traffic.got - traffic.put
+        assert traffic.got == traffic.put + late
+        assert not late or isinstance(traffic.queue, Channel)
+        assert len(late) <= len(victims)
+        assert set(range(200, 210)) <= set(traffic.got)
 
-            def blocking(first: int, queue: Any = queue, put: Counter[int] = put) -> None:
-                for number in range(first, first + 10):
-                    queue.put(number)
-                    put[number] += 1
-
-            async def awaiting(first: int, queue: Any = queue, put: Counter[int] = put) -> None:
-                for number in range(first, first + 10):
-                    await queue.put(number)
-                    put[number] += 1
-
-            async def gets(queue: Any = queue, got: Counter[int] = got) -> None:
-                while True:
-                    got[await queue.get()] += 1
-
-            victims = [
-                spawned(is_green, lambda n=number: blocking(n * 100), lambda n=number: awaiting(n * 100))  # type: ignore[misc]
-                for number in range(3)
-            ]
-            getting = asyncio.ensure_future(gets())
-            for _ in range(step):
-                await asyncio.sleep(0)
-            for victim in victims[:2]:
-                end(victim)
-            await asyncio.gather(*(ended(victim) for victim in victims))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            end(getting)
-            await ended(getting)
-            late = got - put
-            assert got == put + late
-            assert not late or (isinstance(queue, Channel) and set(late.values()) == {1} and len(late) <= 2)
-            assert set(range(200, 210)) <= set(got)
-
-    run(main())
+    run(at_each_step(at))
 
 
 @pytest.mark.parametrize("is_green", [True, False], ids=["green", "coroutine"])
-def test_out_of_time_in_the_moment_of_the_item(is_green: bool, run: Any) -> None:
-    async def main() -> None:
-        for step in range(STEPS):
-            queue, got = Queue[int](), Counter[int]()
+def test_out_of_time_in_the_moment_of_the_item(is_green: bool, run: Run) -> None:
+    async def at(step: int) -> None:
+        traffic = Traffic(Queue())
+        victims = [traffic.getter(is_green, 1, timeout=0.0001) for _ in range(5)]
+        await ticks(step)
+        for number in range(3):
+            traffic.queue.put_nowait(number)
+        await asyncio.sleep(0.0001)
+        for number in range(3, 5):
+            traffic.queue.put_nowait(number)
+        await asyncio.gather(*victims)
+        left = [traffic.queue.get_nowait() for _ in range(traffic.queue.qsize())]
+        assert traffic.got + Counter(left) == Counter(range(5))
 
-            def blocking(queue: Queue[int] = queue, got: Counter[int] = got) -> None:
-                try:
-                    got[queue.get(timeout=0.0001)] += 1
-                except Empty:
-                    return
-
-            async def awaiting(queue: Queue[int] = queue, got: Counter[int] = got) -> None:
-                try:
-                    got[await queue.get(timeout=0.0001)] += 1
-                except Empty:
-                    return
-
-            victims = [spawned(is_green, blocking, awaiting) for _ in range(5)]
-            for _ in range(step):
-                await asyncio.sleep(0)
-            for number in range(5):
-                queue.put_nowait(number)
-                if number == 2:
-                    await asyncio.sleep(0.0001)
-            await asyncio.gather(*victims)
-            while not queue.empty():
-                got[queue.get_nowait()] += 1
-            assert got == Counter(range(5))
-
-    run(main())
+    run(at_each_step(at))
 
 
 @pytest.mark.parametrize("is_green", [True, False], ids=["green", "coroutine"])
-def test_out_of_time_with_no_room(is_green: bool, run: Any) -> None:
+def test_out_of_time_with_no_room(is_green: bool, run: Run) -> None:
     async def main() -> None:
         queue = Queue[int](1, items=[0])
 
@@ -281,7 +277,7 @@ def test_out_of_time_with_no_room(is_green: bool, run: Any) -> None:
             with pytest.raises(Full):
                 await queue.put(1, timeout=0.001)
 
-        await spawned(is_green, blocking, awaiting)
+        await (green.spawn(blocking) if is_green else awaiting())
         assert queue.get_nowait() == 0
         assert queue.empty()
         queue.put_nowait(2)
@@ -305,74 +301,38 @@ def test_room_is_passed_on() -> None:
 
 @pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 @pytest.mark.parametrize("is_green", [True, False], ids=["green", "coroutine"])
-def test_an_ended_waiter_keeps_no_semaphore(kind: type[Semaphore], is_green: bool, run: Any) -> None:
-    async def main() -> None:
-        for step in range(STEPS):
-            semaphore, inside, most = kind(2), 0, 0
+def test_an_ended_waiter_keeps_no_semaphore(kind: type[Semaphore], is_green: bool, run: Run) -> None:
+    async def at(step: int) -> None:
+        room = Room(kind(2))
+        victims = [room.visitor(is_green) for _ in range(4)]
+        others = [room.visitor(not is_green) for _ in range(4)]
+        await ticks(step)
+        await end(*victims)
+        await asyncio.gather(*others)
+        assert room.semaphore.counter == 2
+        assert room.inside == 0
+        assert room.most <= 2
 
-            def enter() -> None:
-                nonlocal inside, most
-                inside += 1
-                most = max(most, inside)
-
-            def leave() -> None:
-                nonlocal inside
-                inside -= 1
-
-            def blocking(semaphore: Semaphore = semaphore) -> None:
-                for _ in range(5):
-                    with semaphore:
-                        enter()
-                        try:
-                            green.sleep(0)
-                        finally:
-                            leave()
-
-            async def awaiting(semaphore: Semaphore = semaphore) -> None:
-                for _ in range(5):
-                    async with semaphore:
-                        enter()
-                        try:
-                            await asyncio.sleep(0)
-                        finally:
-                            leave()
-
-            victims = [spawned(is_green, blocking, awaiting) for _ in range(4)]
-            others = [spawned(not is_green, blocking, awaiting) for _ in range(4)]
-            for _ in range(step):
-                await asyncio.sleep(0)
-            for victim in victims:
-                end(victim)
-            await asyncio.gather(*(ended(one) for one in [*victims, *others]))
-            assert semaphore.counter == 2
-            assert inside == 0
-            assert most <= 2
-
-    run(main())
+    run(at_each_step(at))
 
 
-def test_an_event_wakes_all_that_are_left(run: Any) -> None:
-    async def main() -> None:
-        for step in range(STEPS):
-            event, woken = Event(), Counter[str]()
+def test_an_event_wakes_all_that_are_left(run: Run) -> None:
+    async def at(step: int) -> None:
+        event, woken = Event(), Counter[str]()
 
-            def blocking(event: Event = event, woken: Counter[str] = woken) -> None:
-                event.wait()
-                woken["green"] += 1
+        def blocking() -> None:
+            event.wait()
+            woken["green"] += 1
 
-            async def awaiting(event: Event = event, woken: Counter[str] = woken) -> None:
-                await event.wait()
-                woken["coroutine"] += 1
+        async def awaiting() -> None:
+            await event.wait()
+            woken["coroutine"] += 1
 
-            waiting = [spawned(number % 2 == 0, blocking, awaiting) for number in range(12)]
-            for _ in range(step):
-                await asyncio.sleep(0)
-            for one in waiting[:4]:
-                end(one)
-            event.set()
-            await asyncio.gather(*(ended(one) for one in waiting))
-            assert woken["green"] >= 4
-            assert woken["coroutine"] >= 4
-            assert all(is_over(one) for one in waiting)
+        waiting = [green.spawn(blocking) if n % 2 else asyncio.ensure_future(awaiting()) for n in range(12)]
+        await ticks(step)
+        await end(*waiting[:4])
+        event.set()
+        await asyncio.gather(*waiting[4:])
+        assert woken == {"green": 4, "coroutine": 4}
 
-    run(main())
+    run(at_each_step(at))
