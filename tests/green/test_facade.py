@@ -233,6 +233,20 @@ def test_a_loop_that_never_rests_lets_others_go_on() -> None:
     running.get()
 
 
+def test_debug_mode() -> None:
+    async def main() -> bool:
+        await asyncio.sleep(0.001)
+        await asyncio.get_running_loop().run_green(green.sleep, 0)  # type: ignore[attr-defined]
+        return asyncio.get_running_loop().get_debug() and sys.get_coroutine_origin_tracking_depth() > 0
+
+    def runs(number: int) -> bool:
+        return green.run(main(), debug=number % 2 == 0)
+
+    threads = [green.spawn(runs, number) for number in range(6)]
+    assert [thread.get() for thread in threads] == [True, False] * 3
+    assert sys.get_coroutine_origin_tracking_depth() == 0
+
+
 # -- what ends them ----------------------------------------------------------------------------------
 
 

@@ -7,19 +7,21 @@ parked, no loop runs for it, and the hooks of asynchronous generators are the hu
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from selectors import EpollSelector as _EpollSelector  # the standard library's own, whatever is patched later
+from time import monotonic as _monotonic
 from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
 from oneloop.green.hub import Hub, Waiter, get_hub, has_hub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from selectors import SelectorKey
 
 __all__ = ["ParkingSelector", "hidden_loop", "is_on_hub"]
+
+BURST_S = 20e-6
+"""So long a loop with callbacks that are ready keeps the others waiting; as the hub's loop does."""
 
 
 class ParkingSelector(_EpollSelector):
@@ -34,6 +36,7 @@ class ParkingSelector(_EpollSelector):
         self._hub: Hub | None = None
         self._waiter: Waiter | None = None  # written by the loop's thread, woken by any
         self._is_readable = False
+        self._burst_end_s = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """What is ready, after at most so many seconds; others go on meanwhile, even if nothing is waited for.
@@ -41,12 +44,22 @@ class ParkingSelector(_EpollSelector):
         Raises:
             GreenletExit: the green thread was killed; so for other exceptions that are thrown into it.
         """
+        is_busy = timeout is not None and timeout <= 0
+        if is_busy and _monotonic() < self._burst_end_s:
+            # Callbacks keep each other ready: neither the kernel nor the others are asked each time.
+            return []
+        try:
+            return self._select(timeout, is_busy)
+        finally:
+            self._burst_end_s = _monotonic() + BURST_S
+
+    def _select(self, timeout: float | None, is_busy: bool) -> list[tuple[SelectorKey, int]]:
         with hidden_loop():
             hub = self._hub
             if hub is None or _native.active_hub() is not hub:
                 hub = self._join(get_hub()) if has_hub() else None
             if hub is not None:
-                if timeout is not None and timeout <= 0:
+                if is_busy:
                     hub.pause()
                 else:
                     self._park(hub, timeout)
@@ -100,21 +113,25 @@ class ParkingSelector(_EpollSelector):
         self.wake()
 
 
-@contextlib.contextmanager
-def hidden_loop() -> Iterator[None]:
+class hidden_loop:  # noqa: N801 - it is used as a function
     """For a loop's own selector, which is to park: no loop runs inside of it, and the thread's hooks are the hub's."""
-    loop = asyncio._get_running_loop()
-    hooks = sys.get_asyncgen_hooks()
-    depth = sys.get_coroutine_origin_tracking_depth()
-    asyncio._set_running_loop(None)
-    sys.set_asyncgen_hooks(*_outer_hooks())
-    sys.set_coroutine_origin_tracking_depth(0)
-    try:
-        yield
-    finally:
-        sys.set_coroutine_origin_tracking_depth(depth)
-        sys.set_asyncgen_hooks(*hooks)
-        asyncio._set_running_loop(loop)
+
+    __slots__ = ("_depth", "_hooks", "_loop")
+
+    def __enter__(self) -> None:
+        self._loop = asyncio._get_running_loop()
+        self._hooks = sys.get_asyncgen_hooks()
+        self._depth = sys.get_coroutine_origin_tracking_depth()
+        asyncio._set_running_loop(None)
+        sys.set_asyncgen_hooks(*_outer_hooks())
+        if self._depth:
+            sys.set_coroutine_origin_tracking_depth(0)
+
+    def __exit__(self, *_error: object) -> None:
+        # Another one's depth may be left.
+        sys.set_coroutine_origin_tracking_depth(self._depth)
+        sys.set_asyncgen_hooks(*self._hooks)
+        asyncio._set_running_loop(self._loop)
 
 
 def _outer_hooks() -> tuple[Any, Any]:
