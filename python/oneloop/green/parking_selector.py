@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ParkingSelector", "hidden_loop", "is_on_hub"]
 
+BURST_TICKS = 8
+"""So often a loop with callbacks that are ready goes on before the others are let in."""
 BURST_S = 20e-6
-"""So long a loop with callbacks that are ready keeps the others waiting; as the hub's loop does."""
+"""And no longer than this."""
 
 
 class ParkingSelector(_EpollSelector):
@@ -36,6 +38,7 @@ class ParkingSelector(_EpollSelector):
         self._hub: Hub | None = None
         self._waiter: Waiter | None = None  # written by the loop's thread, woken by any
         self._is_readable = False
+        self._burst_ticks = 0
         self._burst_end_s = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
@@ -45,13 +48,14 @@ class ParkingSelector(_EpollSelector):
             GreenletExit: the green thread was killed; so for other exceptions that are thrown into it.
         """
         is_busy = timeout is not None and timeout <= 0
-        if is_busy and _monotonic() < self._burst_end_s:
+        if is_busy and self._burst_ticks and _monotonic() < self._burst_end_s:
             # Callbacks keep each other ready: neither the kernel nor the others are asked each time.
+            self._burst_ticks -= 1
             return []
         try:
             return self._select(timeout, is_busy)
         finally:
-            self._burst_end_s = _monotonic() + BURST_S
+            self._burst_ticks, self._burst_end_s = BURST_TICKS, _monotonic() + BURST_S
 
     def _select(self, timeout: float | None, is_busy: bool) -> list[tuple[SelectorKey, int]]:
         with hidden_loop():
