@@ -10,22 +10,30 @@ what it names.
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio import unix_events
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from oneloop.loop import Loop
 
 
-def replace_factories(factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """Make `factory` the default loop of asyncio in this process, from here on.
+def default_loop() -> asyncio.AbstractEventLoop:
+    """A `oneloop.Loop`; in a green thread, a loop that lets the others go on."""
+    # Where nobody has imported it, there are no green threads.
+    facade = sys.modules.get("oneloop.green.facade")
+    if facade is not None and facade.is_wanted():
+        loop: asyncio.AbstractEventLoop = facade.FacadeLoop()
+        return loop
+    return Loop()
 
-    A class is best: `isinstance(loop, asyncio.EventLoop)` then holds.
-    """
+
+def replace_factories() -> None:
+    """Make `default_loop` what asyncio makes loops with in this process, from here on."""
     policy: Any = unix_events._UnixDefaultEventLoopPolicy
     # A plain function would become a method of the policy.
-    policy._loop_factory = staticmethod(factory)
+    policy._loop_factory = staticmethod(default_loop)
     modules: tuple[Any, ...] = (asyncio, unix_events)
     for module in modules:
         if hasattr(module, "EventLoop"):
-            module.EventLoop = factory
+            # A class: `isinstance(loop, asyncio.EventLoop)` holds.
+            module.EventLoop = Loop

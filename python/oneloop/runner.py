@@ -7,6 +7,7 @@ import sys
 from asyncio import events
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from oneloop.factories import default_loop
 from oneloop.loop import Loop
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def run(
 ) -> _T:
     """Run a coroutine on a new oneloop loop and return its result, like `asyncio.run`.
 
+    In a green thread it is a loop that lets the other green threads go on (`oneloop.green.run`).
+
     Args:
         main: a coroutine (from Python 3.14 on any awaitable, as `asyncio.run` has it).
         debug: turns the loop's debug mode on or off; None leaves it to PYTHONASYNCIODEBUG.
@@ -43,7 +46,7 @@ def run(
     # What asyncio.run() does, which takes a loop factory from Python 3.12 on.
     if events._get_running_loop() is not None:
         raise RuntimeError("oneloop.run() cannot be called from a running event loop")
-    with asyncio.Runner(debug=debug, loop_factory=loop_factory or new_event_loop) as runner:
+    with asyncio.Runner(debug=debug, loop_factory=loop_factory or default_loop) as runner:
         return runner.run(main)
 
 
@@ -60,4 +63,4 @@ def install() -> None:
     else:
         from oneloop.factories import replace_factories
 
-        replace_factories(Loop)
+        replace_factories()

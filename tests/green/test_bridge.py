@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -16,6 +18,31 @@ from oneloop.green.lock import Semaphore
 from oneloop.green.queue import Channel, Empty, Full, Queue, ShutDown
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
+
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def run_on_facade(main: Coroutine[Any, Any, Any]) -> Any:
+    """In a green thread, on a loop of its own on the hub's."""
+
+    def runs() -> tuple[Any, BaseException | None]:
+        try:
+            return green.run(main), None
+        except BaseException as error:
+            return None, error
+
+    value, error = green.spawn(runs).get()
+    if error is not None:
+        raise error
+    return value
+
+
+@pytest.fixture(params=[oneloop.run, run_on_facade], ids=["loop", "facade"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Where the coroutines are: on the loop that is the hub's, or on one that a green thread runs."""
+    chosen: Run = request.param
+    return chosen
 
 
 def run_green(function: Any, *args: Any) -> Any:
@@ -52,15 +79,15 @@ def test_await_gives_the_value_or_the_error() -> None:
     assert green.await_(coroutine(8)) == 8
 
 
-def test_await_in_a_coroutine_is_refused() -> None:
+def test_await_in_a_coroutine_is_refused(run: Run) -> None:
     async def main() -> None:
         with pytest.raises(RuntimeError, match="a coroutine can await it"):
             green.await_(coroutine(1))
 
-    oneloop.run(main())
+    run(main())
 
 
-def test_a_kill_cancels_what_is_awaited() -> None:
+def test_a_kill_cancels_what_is_awaited(run: Run) -> None:
     async def main() -> None:
         ended = []
 
@@ -81,7 +108,7 @@ def test_a_kill_cancels_what_is_awaited() -> None:
         await asyncio.sleep(0.001)
         assert ended == ["cancelled"]
 
-    oneloop.run(main())
+    run(main())
 
 
 def test_a_timeout_cancels_what_is_awaited() -> None:
@@ -93,7 +120,7 @@ def test_a_timeout_cancels_what_is_awaited() -> None:
     assert in_both_ways(awaits) == ["in time", "in time"]
 
 
-def test_a_cancelled_task_is_told_as_such() -> None:
+def test_a_cancelled_task_is_told_as_such(run: Run) -> None:
     async def main() -> None:
         task = asyncio.ensure_future(asyncio.sleep(100))
 
@@ -107,13 +134,13 @@ def test_a_cancelled_task_is_told_as_such() -> None:
         task.cancel()
         assert await waiting == "told"
 
-    oneloop.run(main())
+    run(main())
 
 
 # -- awaiting green threads --------------------------------------------------------------------------
 
 
-def test_a_cancellation_is_raised_where_the_green_thread_waits() -> None:
+def test_a_cancellation_is_raised_where_the_green_thread_waits(run: Run) -> None:
     async def main() -> None:
         seen: list[str] = []
 
@@ -134,10 +161,10 @@ def test_a_cancellation_is_raised_where_the_green_thread_waits() -> None:
         assert seen == ["cancelled", "unwound"]
         assert task.cancelled()
 
-    oneloop.run(main())
+    run(main())
 
 
-def test_a_green_thread_may_refuse_a_cancellation() -> None:
+def test_a_green_thread_may_refuse_a_cancellation(run: Run) -> None:
     async def main() -> None:
         def stays() -> str:
             try:
@@ -151,10 +178,10 @@ def test_a_green_thread_may_refuse_a_cancellation() -> None:
         task.cancel()
         assert await task == "stayed"
 
-    oneloop.run(main())
+    run(main())
 
 
-def test_a_timeout_of_asyncio() -> None:
+def test_a_timeout_of_asyncio(run: Run) -> None:
     async def main() -> None:
         def works() -> None:
             with pytest.raises(asyncio.CancelledError) as told:
@@ -165,11 +192,11 @@ def test_a_timeout_of_asyncio() -> None:
             async with asyncio.timeout(0.001):
                 await run_green(works)
 
-    oneloop.run(main())
+    run(main())
 
 
 @pytest.mark.parametrize("error", [LookupError("told"), Timeout(1), asyncio.CancelledError("told")])
-def test_errors_reach_the_awaiter(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_reach_the_awaiter(error: BaseException, capsys: pytest.CaptureFixture[str], run: Run) -> None:
     async def main() -> None:
         def fails() -> None:
             green.sleep(0)
@@ -178,11 +205,11 @@ def test_errors_reach_the_awaiter(error: BaseException, capsys: pytest.CaptureFi
         with pytest.raises(type(error)):
             await run_green(fails)
 
-    oneloop.run(main())
+    run(main())
     assert capsys.readouterr().err == ""
 
 
-def test_greenlet_exit_is_a_cancellation_for_the_awaiter() -> None:
+def test_greenlet_exit_is_a_cancellation_for_the_awaiter(run: Run) -> None:
     async def main() -> None:
         def leaves() -> None:
             raise GreenletExit("left")
@@ -190,10 +217,10 @@ def test_greenlet_exit_is_a_cancellation_for_the_awaiter() -> None:
         with pytest.raises(asyncio.CancelledError, match="left"):
             await run_green(leaves)
 
-    oneloop.run(main())
+    run(main())
 
 
-def test_stop_iteration_is_a_runtime_error() -> None:
+def test_stop_iteration_is_a_runtime_error(run: Run) -> None:
     async def main() -> None:
         def stops() -> None:
             raise StopIteration
@@ -201,11 +228,11 @@ def test_stop_iteration_is_a_runtime_error() -> None:
         with pytest.raises(RuntimeError, match="StopIteration"):
             await run_green(stops)
 
-    oneloop.run(main())
+    run(main())
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_what_ends_the_program_leaves_the_loop(kind: type[BaseException]) -> None:
+def test_what_ends_the_program_leaves_the_loop(kind: type[BaseException], run: Run) -> None:
     def ends() -> None:
         green.sleep(0)
         raise kind
@@ -214,10 +241,10 @@ def test_what_ends_the_program_leaves_the_loop(kind: type[BaseException]) -> Non
         await run_green(ends)
 
     with pytest.raises(kind):
-        oneloop.run(main())
+        run(main())
 
 
-def test_the_context_is_a_copy() -> None:
+def test_the_context_is_a_copy(run: Run) -> None:
     async def main() -> None:
         def looks() -> str:
             seen = VARIABLE.get()
@@ -230,7 +257,7 @@ def test_the_context_is_a_copy() -> None:
         assert await run_green(looks) == "outer"
         assert VARIABLE.get() == "outer"
 
-    oneloop.run(main())
+    run(main())
 
 
 def test_another_loops_green_thread() -> None:
@@ -244,7 +271,7 @@ def test_another_loops_green_thread() -> None:
     greenlet.join()
 
 
-def test_many_at_once() -> None:
+def test_many_at_once(run: Run) -> None:
     async def main() -> None:
         def steps(number: int) -> int:
             for _ in range(5):
@@ -254,13 +281,13 @@ def test_many_at_once() -> None:
 
         assert await asyncio.gather(*(run_green(steps, number) for number in range(200))) == list(range(200))
 
-    oneloop.run(main())
+    run(main())
 
 
 # -- what both use -----------------------------------------------------------------------------------
 
 
-def test_a_queue_between_both() -> None:
+def test_a_queue_between_both(run: Run) -> None:
     async def main() -> None:
         queue: Queue[Any] = Queue(2)
 
@@ -281,10 +308,10 @@ def test_a_queue_between_both() -> None:
         assert await consumer == list(range(50))
         await asyncio.gather(*producers)
 
-    oneloop.run(main())
+    run(main())
 
 
-def test_both_wait_in_one_line() -> None:
+def test_both_wait_in_one_line(run: Run) -> None:
     async def main() -> None:
         queue: Queue[int] = Queue()
         seen: list[Any] = []
@@ -308,11 +335,11 @@ def test_both_wait_in_one_line() -> None:
             f"{kind}{i}": 2 * i + j for i in range(3) for j, kind in enumerate(["coroutine", "green"])
         }
 
-    oneloop.run(main())
+    run(main())
 
 
 @pytest.mark.parametrize("who", ["coroutine", "green"])
-def test_an_item_is_not_lost_with_who_has_got_it(who: str) -> None:
+def test_an_item_is_not_lost_with_who_has_got_it(who: str, run: Run) -> None:
     """Given an item, but cancelled or killed before it could go on: the next one gets it."""
 
     async def main() -> None:
@@ -333,10 +360,10 @@ def test_an_item_is_not_lost_with_who_has_got_it(who: str) -> None:
             await asyncio.sleep(0.001)
         assert queue.get_nowait() == 7
 
-    oneloop.run(main())
+    run(main())
 
 
-def test_semaphore_event_and_result_for_coroutines() -> None:
+def test_semaphore_event_and_result_for_coroutines(run: Run) -> None:
     async def main() -> None:
         semaphore, event, result = Semaphore(1), Event(), AsyncResult[int]()
         await semaphore.acquire()
@@ -357,10 +384,10 @@ def test_semaphore_event_and_result_for_coroutines() -> None:
         with pytest.raises(Timeout):
             await AsyncResult[int]().get(timeout=0.001)
 
-    oneloop.run(main())
+    run(main())
 
 
-def test_a_channel_between_both() -> None:
+def test_a_channel_between_both(run: Run) -> None:
     async def main() -> None:
         channel: Channel[int] = Channel()
         with pytest.raises(Full):
@@ -380,10 +407,10 @@ def test_a_channel_between_both() -> None:
             await channel.put(3, timeout=0.001)
         assert channel.empty()
 
-    oneloop.run(main())
+    run(main())
 
 
-def test_a_queue_is_shut_down_for_both() -> None:
+def test_a_queue_is_shut_down_for_both(run: Run) -> None:
     async def main() -> None:
         queue: Queue[int] = Queue()
         greenlet = green.spawn(queue.get)
@@ -397,4 +424,168 @@ def test_a_queue_is_shut_down_for_both() -> None:
         with pytest.raises(ShutDown):
             await queue.put(1)
 
-    oneloop.run(main())
+    run(main())
+
+
+# -- what a green thread knows of the loop -----------------------------------------------------------
+
+
+def test_no_loop_runs_in_a_green_thread(run: Run) -> None:
+    """So that what refuses to block a loop, as Django does, has no reason to."""
+
+    def looks() -> None:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                asyncio.get_running_loop()
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                asyncio.current_task()
+            green.sleep(0)
+            green.await_(asyncio.sleep(0))
+
+    async def main() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        await asyncio.gather(run_green(looks), green.spawn(looks), run_green(looks))
+        assert asyncio.get_running_loop() is loop
+        assert asyncio.current_task() is task
+
+    run(main())
+    green.spawn(looks).get()
+
+
+def test_the_context_is_shared(run: Run) -> None:
+    async def main() -> None:
+        def changes() -> str:
+            seen = VARIABLE.get()
+            VARIABLE.set("green")
+            green.sleep(0)
+            return seen
+
+        VARIABLE.set("outer")
+        assert await run_green(green.in_context(changes)) == "outer"
+        assert VARIABLE.get() == "green"
+        VARIABLE.set("again")
+        assert await green.spawn(green.in_context(changes)) == "again"
+        assert VARIABLE.get() == "green"
+
+    run(main())
+
+
+def test_a_green_thread_of_its_own_has_a_new_context() -> None:
+    VARIABLE.set("outer")
+    context = contextvars.copy_context()
+
+    def changes() -> str:
+        green.sleep(0)
+        seen = VARIABLE.get()
+        VARIABLE.set("green")
+        return seen
+
+    assert green.spawn(changes).get() == "unset"
+    assert green.spawn(contextvars.copy_context().run, changes).get() == "outer"
+    assert green.spawn(green.in_context(changes, context)).get() == "outer"
+    assert context[VARIABLE] == "green"
+    assert VARIABLE.get() == "outer"
+
+
+def test_many_share_a_context() -> None:
+    context = contextvars.copy_context()
+
+    def adds() -> None:
+        for _ in range(10):
+            VARIABLE.set(VARIABLE.get() + "x")
+            green.sleep(0)
+
+    context.run(VARIABLE.set, "")
+    green.joinall([green.spawn(green.in_context(adds, context)) for _ in range(10)], raise_error=True)
+    assert context[VARIABLE] == "x" * 100
+
+
+# -- the rest of the mapping -------------------------------------------------------------------------
+
+
+def test_a_killed_green_threads_result_is_its_exit(run: Run) -> None:
+    async def main() -> None:
+        greenlet = green.spawn(green.sleep, 100)
+        await asyncio.sleep(0.001)
+        greenlet.kill(block=False)
+        with pytest.raises(asyncio.CancelledError):
+            await greenlet
+        assert isinstance(greenlet.get(), GreenletExit)
+        assert greenlet.successful()
+
+    run(main())
+
+
+def test_stop_iteration_of_a_coroutine() -> None:
+    def awaits() -> None:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            green.await_(coroutine(StopIteration()))
+
+    in_both_ways(awaits)
+
+
+def test_a_timeout_of_asyncio_around_what_is_awaited(run: Run) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(0.001):
+            await asyncio.sleep(100)
+
+    def awaits() -> str:
+        with pytest.raises(TimeoutError):
+            green.await_(bounded())
+        return "told"
+
+    async def main() -> None:
+        assert await run_green(awaits) == "told"
+
+    run(main())
+
+
+def test_a_timeout_in_a_green_thread_reaches_the_awaiter(run: Run) -> None:
+    async def main() -> None:
+        def sleeps() -> None:
+            with Timeout(0.001):
+                green.sleep(100)
+
+        with pytest.raises(Timeout):
+            await run_green(sleeps)
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_program_in_a_coroutine_that_is_awaited(kind: type[BaseException]) -> None:
+    async def main() -> None:
+        await run_green(green.await_, coroutine(kind()))
+
+    with pytest.raises(kind):
+        oneloop.run(main())
+
+
+def test_a_kill_with_an_exception_of_ones_own(run: Run) -> None:
+    async def main() -> None:
+        ended: list[str] = []
+
+        async def long() -> None:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                ended.append("awaited")
+
+        def works() -> None:
+            try:
+                green.await_(long())
+            except LookupError:
+                ended.append("green")
+                green.sleep(0)
+                raise
+
+        task = asyncio.ensure_future(run_green(works))
+        await asyncio.sleep(0.001)
+        (greenlet,) = [one for one in gc.get_objects() if isinstance(one, green.Greenlet) and not one.ready()][-1:]
+        greenlet.kill(LookupError("told"), block=False)
+        with pytest.raises(LookupError, match="told"):
+            await task
+        await asyncio.sleep(0.001)
+        assert sorted(ended) == ["awaited", "green"]
+
+    run(main())

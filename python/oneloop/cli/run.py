@@ -38,9 +38,8 @@ def prepare(*, debug: bool = False, stats: bool = False, replace: list[str] | No
         elsewhere.warn_once()
         return
     from oneloop.factories import replace_factories
-    from oneloop.loop import Loop
 
-    replace_factories(Loop)
+    replace_factories()
     for name in replace or []:
         compat.install(name)
     if stats:

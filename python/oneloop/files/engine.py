@@ -46,6 +46,7 @@ __all__ = [
     "encoded",
     "ended",
     "engine_info",
+    "files_of",
     "had",
     "named",
     "opened",
@@ -130,7 +131,11 @@ def current() -> Files:
         ValueError: `ONELOOP_FILES` names no engine.
         OSError: `ONELOOP_FILES` names an engine that the kernel, or a sandbox, forbids.
     """
-    loop = _running()
+    return files_of(_running())
+
+
+def files_of(loop: Loop) -> Files:
+    """The file operations of a loop, for its thread; as `current`."""
     files = loop._files
     if files is None:
         files = loop._files = _native.Files(loop, os.environ.get(ENVIRONMENT) or None)

@@ -11,8 +11,9 @@ try:
 except ImportError as _missing:
     raise ImportError("oneloop.green needs the greenlet package: pip install 'oneloop[green]'") from _missing
 
-from oneloop.green.bridge import await_
+from oneloop.green.bridge import await_, in_context
 from oneloop.green.exceptions import GreenletExit
+from oneloop.green.facade import run
 from oneloop.green.greenlet import Greenlet, iwait, joinall, kill, killall, spawn, spawn_later, spawn_raw, wait
 from oneloop.green.hub import get_hub, getcurrent, idle, sleep
 from oneloop.green.timeout import Timeout, with_timeout
@@ -25,10 +26,12 @@ __all__ = [
     "get_hub",
     "getcurrent",
     "idle",
+    "in_context",
     "iwait",
     "joinall",
     "kill",
     "killall",
+    "run",
     "sleep",
     "spawn",
     "spawn_later",

@@ -141,6 +141,9 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
         if self.is_shutdown:
             raise ShutDown
         if not self.queue and self._getters.wake(item):
+            if self.maxsize is not None:
+                # Whoever was woken for this room has not taken it: the next one may.
+                self._putters.wake()
             self._count_put()
             return True
         if self.full():

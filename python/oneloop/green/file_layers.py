@@ -1,0 +1,123 @@
+"""`stacked`: io's buffered or text file on the raw file that a descriptor needs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from oneloop.files.opening import Request, request
+from oneloop.green.polled_file import PolledFile, PooledFile, can_be_polled
+from oneloop.green.raw_file import RawFile, close_now
+from oneloop.green.regular_file import RegularFile, files_here, open_descriptor, outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oneloop.files.opening import Mode
+
+__all__ = ["raw_file", "raw_of", "stacked"]
+
+
+def stacked(
+    fobj: Any, mode: str, buffering: int, style: Any, closes: bool, opener: Callable[[str, int], int] | None
+) -> Any:
+    """Io's file for a path, a descriptor or a file object that has one. The arguments are those of `open`.
+
+    Raises:
+        TypeError, ValueError, LookupError, OSError: as `open`.
+    """
+    source = fobj if hasattr(fobj, "fileno") else None
+    if source is not None:
+        fobj = source.fileno()
+    checked = request(fobj if isinstance(fobj, int) else os.fspath(fobj), mode, buffering, style, closes, opener)
+    if not isinstance(fobj, int):
+        number = opener(fobj, checked.mode.flags) if opener is not None else open_descriptor(fobj, checked.mode.flags)
+        _check_opened(number, opener is not None)
+    else:
+        number = fobj
+        if source is not None:
+            _synchronize(source, number)
+    raw: RawFile | None = None
+    try:
+        name = fobj if source is None else getattr(source, "name", number)
+        raw = raw_file(number, checked.mode, name, checked.closefd, source)
+        return _layers(raw, checked)
+    except BaseException:
+        if raw is not None:
+            raw.close()
+        elif not isinstance(fobj, int):
+            close_now(number)
+        raise
+
+
+def _check_opened(number: object, is_others: bool) -> None:
+    if not isinstance(number, int):
+        raise TypeError("expected integer from opener")
+    if number < 0:
+        raise ValueError(f"opener returned {number}")
+    if is_others:
+        os.set_inheritable(number, False)
+
+
+def _layers(raw: RawFile, checked: Request) -> Any:
+    mode, buffering = checked.mode, checked.buffering
+    if buffering == 0:
+        return raw
+    is_by_line = buffering == 1 or (buffering < 0 and raw.isatty())
+    size = buffering if buffering > 1 else max(io.DEFAULT_BUFFER_SIZE, raw.block_bytes)
+    buffered: Any
+    if mode.is_reading and mode.is_writing:
+        buffered = io.BufferedRandom(raw, size)
+    elif mode.is_writing:
+        buffered = io.BufferedWriter(raw, size)
+    else:
+        buffered = io.BufferedReader(raw, size)
+    if checked.style is None:
+        return buffered
+    style = checked.style
+    text: Any = io.TextIOWrapper(buffered, style.encoding, style.errors, style.newline, is_by_line)
+    text.mode = mode.given
+    return text
+
+
+def raw_of(opened: Any) -> RawFile | None:
+    """The raw file below a file of io's; None if it is not one of ours."""
+    while opened is not None and not isinstance(opened, RawFile):
+        opened = getattr(opened, "buffer", None) or getattr(opened, "raw", None)
+    return opened
+
+
+def _synchronize(source: Any, number: int) -> None:
+    """What a file object has in its buffers goes to the descriptor; what it has read ahead is read again."""
+    if hasattr(source, "flush"):
+        source.flush()
+    with contextlib.suppress(AttributeError, OSError):
+        position = source.tell()
+        if position < 2**63:
+            os.lseek(number, position, os.SEEK_SET)
+
+
+def raw_file(number: int, mode: Mode, name: Any, closefd: bool, source: Any = None) -> RawFile:
+    """The file for a descriptor, of the kind that it needs.
+
+    Raises:
+        IsADirectoryError: it is a directory.
+        OSError: it is no open descriptor.
+    """
+    look = outcome_of(files_here().look(number))
+    kind = stat.S_IFMT(look[0])
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    if kind in (stat.S_IFREG, stat.S_IFBLK):
+        made: type[RawFile] = RegularFile
+    else:
+        made = PolledFile if can_be_polled(number) else PooledFile
+    raw = made(number, mode, name, closefd, source)
+    raw.block_bytes = look[2]
+    if mode.is_appending and raw.seekable():
+        raw.seek(0, os.SEEK_END)
+    return raw

@@ -1,0 +1,423 @@
+"""`FileObject`: files whose operations park the green thread that calls, and let all others go on.
+
+A file is for one green thread at a time: the others that use it wait for their turn. In a coroutine or a callback, what
+would have to wait raises BlockingSwitchOutError; there `oneloop.files` is for files.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+from errno import EBADF
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from greenlet import getcurrent
+
+from oneloop.green.file_layers import raw_of, stacked
+from oneloop.green.hub import Waiter, get_hub, is_in_green_thread
+from oneloop.green.raw_file import RawFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from oneloop.green.threadpool import ThreadPool
+
+__all__ = [
+    "FileObject",
+    "FileObjectBase",
+    "FileObjectBlock",
+    "FileObjectClosed",
+    "FileObjectPosix",
+    "FileObjectThread",
+    "open",
+]
+
+_stock_open: Any = builtins.open
+
+
+class FileObjectClosed(OSError, ValueError):  # noqa: N818 - gevent's name
+    """The file was closed."""
+
+    def __init__(self) -> None:
+        super().__init__(EBADF, "Bad file descriptor (FileObject was closed)")
+
+
+class FileObjectBase:
+    """What is common to all: the arguments, whose turn it is, and io's methods.
+
+    Args:
+        fobj: a descriptor, a file object that has one, or, as for `open`, a path.
+        mode: as for `open`; of a file object too, whatever its own is.
+        bufsize: as `buffering`.
+        close: whether `close()` closes the descriptor, or the file object, that was given.
+        encoding, errors, newline: as for `open`.
+        buffering: how many bytes are buffered; 0: none; 1: lines, in text; -1: as `open` has it.
+        closefd: as `close`.
+
+    Raises:
+        TypeError, ValueError, LookupError, OSError: as `open`.
+    """
+
+    _io: Any = None
+    _holder: Any = None
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Nobody uses it yet."""
+        made = super().__new__(cls)
+        made._waiting = []
+        return made
+
+    def __init__(
+        self,
+        fobj: Any,
+        mode: str = "r",
+        bufsize: int | None = None,
+        close: bool | None = None,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        buffering: int | None = None,
+        closefd: bool | None = None,
+    ) -> None:
+        if (bufsize is not None and buffering is not None) or (close is not None and closefd is not None):
+            raise TypeError("bufsize and buffering, close and closefd are one")
+        size = bufsize if buffering is None else buffering
+        closes = closefd if close is None else close
+        size = -1 if size is None or (size == 0 and "b" not in mode) else size
+        self._io = self._make(fobj, mode, size, closes is not False, (encoding, errors, newline))
+
+    _waiting: list[Waiter]
+
+    def _make(self, fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
+        raise NotImplementedError
+
+    # -- whose turn it is ----------------------------------------------------------------------------
+
+    def _enter(self) -> bool:
+        """Take the turn, after those before; False if the caller has it already."""
+        current = getcurrent()
+        if self._holder is None:
+            self._holder = current
+            return True
+        if self._holder is current:
+            return False
+        waiter = Waiter(get_hub())
+        self._waiting.append(waiter)
+        try:
+            waiter.get()
+        except BaseException:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            else:
+                # The turn was its already.
+                self._leave()
+            raise
+        self._holder = current
+        return True
+
+    def _leave(self) -> None:
+        while self._waiting:
+            # Nobody else comes in between, the caller included.
+            self._holder = self._waiting.pop(0)
+            if self._holder.wake():
+                return
+        self._holder = None
+
+    def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of io's."""
+        is_first = self._enter()
+        try:
+            if self._io is None:
+                raise FileObjectClosed
+            return self._call(getattr(self._io, name), *args, **kwargs)
+        finally:
+            if is_first:
+                self._leave()
+
+    def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    # -- reading and writing -------------------------------------------------------------------------
+
+    def read(self, *args: Any) -> Any:
+        """See `io`."""
+        return self._do("read", *args)
+
+    def read1(self, *args: Any) -> Any:
+        """See `io`."""
+        return self._do("read1", *args)
+
+    def readall(self) -> Any:
+        """See `io`."""
+        return self._do("readall")
+
+    def peek(self, *args: Any) -> Any:
+        """See `io`."""
+        return self._do("peek", *args)
+
+    def readinto(self, buffer: Any) -> Any:
+        """See `io`."""
+        return self._do("readinto", buffer)
+
+    def readinto1(self, buffer: Any) -> Any:
+        """See `io`."""
+        return self._do("readinto1", buffer)
+
+    def readline(self, *args: Any) -> Any:
+        """See `io`."""
+        return self._do("readline", *args)
+
+    def readlines(self, *args: Any) -> Any:
+        """See `io`."""
+        return self._do("readlines", *args)
+
+    def write(self, data: Any) -> Any:
+        """See `io`. All of it, even without a buffer."""
+        return self._do("write", data)
+
+    def writelines(self, lines: Any) -> None:
+        """See `io`."""
+        self._do("writelines", lines)
+
+    def seek(self, *args: Any) -> Any:
+        """See `io`."""
+        return self._do("seek", *args)
+
+    def tell(self) -> Any:
+        """See `io`."""
+        return self._do("tell")
+
+    def truncate(self, *args: Any) -> Any:
+        """See `io`."""
+        return self._do("truncate", *args)
+
+    def flush(self) -> None:
+        """See `io`."""
+        self._do("flush")
+
+    def detach(self) -> Any:
+        """See `io`."""
+        return self._do("detach")
+
+    def reconfigure(self, **kwargs: Any) -> None:
+        """See `io.TextIOWrapper`."""
+        self._do("reconfigure", **kwargs)
+
+    def __next__(self) -> Any:
+        if self._holder is None and self._io is not None and type(self)._call is FileObjectBase._call:
+            # The same, for the many lines of a file.
+            self._holder = getcurrent()
+            try:
+                line = self._io.readline()
+            finally:
+                self._leave()
+        else:
+            line = self._do("readline")
+        if not line:
+            raise StopIteration
+        return line
+
+    next = __next__
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._io is None:
+            raise FileObjectClosed
+        return self
+
+    # -- what it is ----------------------------------------------------------------------------------
+
+    @property
+    def io(self) -> Any:
+        """The file of module io below; whoever uses it keeps the turns himself."""
+        if self._io is None:
+            raise FileObjectClosed
+        return self._io
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._io is None or self._io.closed
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        number: int = self.io.fileno()
+        return number
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return bool(self.io.isatty())
+
+    def readable(self) -> bool:
+        """Whether it was opened for reading."""
+        return bool(self.io.readable())
+
+    def writable(self) -> bool:
+        """Whether it was opened for writing."""
+        return bool(self.io.writable())
+
+    def seekable(self) -> bool:
+        """Whether it has a position."""
+        return bool(self.io.seekable())
+
+    def __getattr__(self, name: str) -> Any:
+        # mode, name, encoding, buffer, raw, …: what does not wait.
+        if name.startswith("__") or name == "_io":
+            raise AttributeError(name)
+        return getattr(self.io, name)
+
+    def __repr__(self) -> str:
+        what = "closed" if self._io is None else f"_fobj={self._io!r}"
+        return f"<{type(self).__name__} at {id(self):#x} {what}>"
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write out what is buffered, and close it. Who waits in it gets FileObjectClosed. Nothing the second time."""
+        # Whoever waits for his turn finds it closed.
+        opened, self._io = self._io, None
+        if opened is None:
+            return
+        try:
+            self._wake_waiting(opened)
+            is_first = self._enter()
+        except BaseException:
+            self._io = opened
+            raise
+        try:
+            self._call(self._end, opened)
+        finally:
+            if is_first:
+                self._leave()
+
+    def _wake_waiting(self, opened: Any) -> None:
+        """The file is to be closed under who waits for it."""
+
+    def _end(self, opened: Any) -> None:
+        opened.close()
+
+    def __enter__(self) -> Self:
+        if self._io is None:
+            raise FileObjectClosed
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class FileObjectPosix(FileObjectBase):
+    """The right one for each descriptor.
+
+    Files on a disk go through `oneloop.files`' engine, pipes, terminals and sockets are waited for, and a thread reads
+    and writes what is neither.
+    """
+
+    default_bufsize: ClassVar[int] = io.DEFAULT_BUFFER_SIZE
+
+    def _make(self, fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
+        return stacked(fobj, mode, buffering, style, closes, None)
+
+    def write(self, data: Any) -> Any:
+        """See `io`. All of it, even without a buffer."""
+        if not isinstance(self._io, RawFile):
+            return self._do("write", data)
+        is_first = self._enter()
+        try:
+            with memoryview(data).cast("B") as view:
+                done = 0
+                while done < len(view):
+                    done += self.io.write(view[done:])
+                return done
+        finally:
+            if is_first:
+                self._leave()
+
+    def _wake_waiting(self, opened: Any) -> None:
+        if self._holder is not None and self._holder is not getcurrent():
+            raw = raw_of(opened)
+            if raw is not None:
+                raw.wake_waiting(FileObjectClosed())
+
+
+class FileObjectThread(FileObjectBase):
+    """Any file object: each call is made by a thread.
+
+    Args:
+        lock: whether green threads take turns; without, they may call the file at the same time.
+        threadpool: what has the threads; the hub's, if it is None.
+    """
+
+    def __init__(self, *args: Any, lock: bool = True, threadpool: ThreadPool | None = None, **kwargs: Any) -> None:
+        self.threadpool = get_hub().threadpool if threadpool is None else threadpool
+        self._takes_turns = lock
+        self._closes = True
+        super().__init__(*args, **kwargs)
+
+    def _make(self, fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
+        self._closes = closes or not hasattr(fobj, "read")
+        return self._call(_stock, fobj, mode, buffering, closes, style)
+
+    def _enter(self) -> bool:
+        return self._takes_turns and super()._enter()
+
+    def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not is_in_green_thread():
+            raise get_hub()._parking_refused()
+        return self.threadpool.spawn(method, *args, **kwargs).get()
+
+    def _end(self, opened: Any) -> None:
+        _end_stock(opened, self._closes)
+
+
+class FileObjectBlock(FileObjectBase):
+    """The standard library's file, which blocks the loop as well."""
+
+    def _make(self, fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
+        self._closes = closes or not hasattr(fobj, "read")
+        return _stock(fobj, mode, buffering, closes, style)
+
+    def _end(self, opened: Any) -> None:
+        _end_stock(opened, self._closes)
+
+
+FileObject = FileObjectPosix
+
+
+def open(  # noqa: A001 - the built-in's other half
+    file: Any,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    closefd: bool = True,
+    opener: Callable[[str, int], int] | None = None,
+) -> FileObjectPosix:
+    """As the built-in `open`, for green threads: opening, reading, writing and closing let the others go on.
+
+    Raises:
+        TypeError, ValueError, LookupError, OSError: as the built-in.
+        BlockingSwitchOutError: in a coroutine, which has `oneloop.files.open`.
+    """
+    if not isinstance(file, int):
+        file = os.fspath(file)
+    opened = FileObjectPosix.__new__(FileObjectPosix)
+    opened._io = stacked(file, mode, buffering, (encoding, errors, newline), closefd, opener)
+    return opened
+
+
+def _stock(fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
+    if hasattr(fobj, "read") or hasattr(fobj, "write"):
+        return fobj
+    closefd = closes if isinstance(fobj, int) else True
+    return _stock_open(fobj, mode, buffering, *style, closefd)
+
+
+def _end_stock(opened: Any, closes: bool) -> None:
+    if closes:
+        opened.close()
+    elif hasattr(opened, "flush"):
+        opened.flush()

@@ -1,0 +1,123 @@
+"""`PolledFile`: a descriptor that the kernel tells the readiness of; and `PooledFile`, for those that it does not."""
+
+from __future__ import annotations
+
+import os
+import select as _select
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oneloop import _native
+from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.raw_file import RawFile, close_now, is_ready, read_now, write_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oneloop.files.opening import Mode
+
+__all__ = ["PolledFile", "PooledFile", "can_be_polled"]
+
+T = TypeVar("T")
+
+# The standard library's own, whatever is patched later.
+_epoll = _select.epoll
+
+
+class PolledFile(RawFile):
+    """A pipe, a terminal, a socket, or what else the kernel tells the readiness of.
+
+    Its descriptor is made non-blocking, unless it is a terminal, which other programs have too. One that is not closed
+    with it is blocking again when the last file on it is closed.
+    """
+
+    def __init__(self, number: int, mode: Mode, name: Any, closefd: bool, source: Any = None) -> None:
+        super().__init__(number, mode, name, closefd, source)
+        self._is_terminal = os.isatty(number)
+        self._borrows = False
+        if not self._is_terminal and (number in _borrowed or os.get_blocking(number)):
+            os.set_blocking(number, False)
+            self._borrows = not closefd
+            if self._borrows:
+                _borrowed[number] = _borrowed.get(number, 0) + 1
+
+    def _fetch(self, size: int) -> bytes:
+        while True:
+            if self._is_terminal and not is_ready(self._number, _select.POLLIN, 0):
+                _native.green_wait(self, False, None)
+            try:
+                return read_now(self.fileno(), size)
+            except BlockingIOError:
+                _native.green_wait(self, False, None)
+
+    def _store(self, data: bytes) -> int:
+        while True:
+            if self._is_terminal:
+                data = data[: _select.PIPE_BUF]
+                if not is_ready(self._number, _select.POLLOUT, 0):
+                    _native.green_wait(self, True, None)
+            try:
+                return write_now(self.fileno(), data)
+            except BlockingIOError:
+                _native.green_wait(self, True, None)
+
+    def wake_waiting(self, error: BaseException) -> None:
+        """Have an exception raised in a green thread that waits for the descriptor, if one does."""
+        _native.green_cancel_wait(self, error)
+
+    def close(self) -> None:
+        """Close it; nothing the second time."""
+        number, borrows, self._borrows = self._number, self._borrows, False
+        try:
+            super().close()
+        finally:
+            if borrows:
+                _borrowed[number] -= 1
+                if not _borrowed[number]:
+                    del _borrowed[number]
+                    _make_blocking(number)
+
+
+class PooledFile(RawFile):
+    """What may block, and says nothing of when: a thread of the hub's pool does it."""
+
+    def _fetch(self, size: int) -> bytes:
+        return _in_thread(read_now, self._number, size)
+
+    def _store(self, data: bytes) -> int:
+        return _in_thread(write_now, self._number, data)
+
+    def _give_back(self) -> None:
+        if self._is_abandoned or not is_in_green_thread():
+            close_now(self._number)
+        else:
+            _in_thread(close_now, self._number)
+
+
+# How many open files have made a number non-blocking that is not theirs.
+_borrowed: dict[int, int] = {}
+
+
+def _in_thread(function: Callable[..., T], *args: Any) -> T:
+    hub = get_hub()
+    if not is_in_green_thread():
+        raise hub._parking_refused()
+    result: T = hub.threadpool.spawn(function, *args).get()
+    return result
+
+
+def can_be_polled(number: int) -> bool:
+    """Whether the kernel tells of a descriptor when it is ready."""
+    with _epoll() as epoll:
+        try:
+            epoll.register(number, 0)
+        except PermissionError:
+            return False
+    return True
+
+
+def _make_blocking(number: int) -> None:
+    try:
+        os.set_blocking(number, True)
+    except OSError:
+        # Its owner has closed it before.
+        return

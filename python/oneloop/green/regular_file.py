@@ -1,0 +1,194 @@
+"""`RegularFile`: a file on a disk, whose operations are those of the loop's file engine, see `oneloop.files`."""
+
+from __future__ import annotations
+
+import io
+import os
+from asyncio import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oneloop.files.engine import AT_FDCWD, encoded, files_of, named
+from oneloop.green.hub import Waiter, get_hub, is_in_green_thread
+from oneloop.green.raw_file import LARGEST_STEP_BYTES, RawFile, read_now
+
+if TYPE_CHECKING:
+    from oneloop import _native
+    from oneloop.files.opening import Mode
+
+__all__ = ["RegularFile", "files_here", "open_descriptor", "outcome_of", "waited"]
+
+T = TypeVar("T")
+
+
+class RegularFile(RawFile):
+    """A file on a disk. A green thread that is killed while it writes leaves the write under way."""
+
+    # What a killed green thread was writing.
+    _flight: tuple[Future[int], bytes] | None = None
+    _was_written = False
+
+    def __init__(self, number: int, mode: Mode, name: Any, closefd: bool, source: Any = None) -> None:
+        super().__init__(number, mode, name, closefd, source)
+        # Know the number, and close it where nobody can wait.
+        self._files = files_here()
+
+    def _fetch(self, size: int) -> bytes:
+        self._settle()
+        files = files_here()
+        offset = os.lseek(self._number, 0, os.SEEK_CUR)
+        data = outcome_of(files.read(self._number, size, offset, False))
+        if data:
+            os.lseek(self._number, offset + len(data), os.SEEK_SET)
+        return data
+
+    def readall(self) -> bytes:
+        """All that is left."""
+        self._check(self._mode.is_reading, "readable")
+        pieces: list[bytes] = []
+        left = max(0, self._size() - self.tell())
+        while True:
+            # One more than there should be shows that it was all.
+            size = min(left + 1, LARGEST_STEP_BYTES) if left > 0 else io.DEFAULT_BUFFER_SIZE
+            data = read_now(self._number, size) if self._is_abandoned else self._fetch(size)
+            if not data:
+                return b"".join(pieces)
+            pieces.append(data)
+            left -= len(data)
+
+    def _store(self, data: bytes) -> int:
+        flown = self._settle()
+        if flown is not None and data.startswith(flown[0][: flown[1]]):
+            # The killed write that is tried again has happened.
+            return flown[1]
+        files = files_here()
+        self._was_written = True
+        offset = -1 if self._mode.is_appending else os.lseek(self._number, 0, os.SEEK_CUR)
+        writing = files.writev(self._number, [data], offset, False)
+        written = writing if isinstance(writing, int) else self._landed(writing, data)
+        if offset >= 0:
+            os.lseek(self._number, offset + written, os.SEEK_SET)
+        return written
+
+    def _landed(self, writing: Future[int], data: bytes) -> int:
+        try:
+            return waited(writing, is_kept=True)
+        except BaseException:
+            if not writing.done() or writing.exception() is None:
+                self._flight = (writing, data)
+            raise
+
+    def _settle(self) -> tuple[bytes, int] | None:
+        """Wait for what a killed green thread was writing; what, and how much of it."""
+        if self._flight is None:
+            return None
+        flight, data = self._flight
+        if not flight.done():
+            try:
+                waited(flight, is_kept=True)
+            except OSError:
+                # Whoever writes it again is told.
+                self._flight = None
+                return None
+        self._flight = None
+        if flight.exception() is not None:
+            return None
+        if not self._mode.is_appending:
+            os.lseek(self._number, flight.result(), os.SEEK_CUR)
+        return data, flight.result()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move the descriptor's position in the kernel; the new one."""
+        if not self._is_abandoned:
+            self._settle()
+            if whence == os.SEEK_END:
+                offset, whence = self._size() + offset, os.SEEK_SET
+        return super().seek(offset, whence)
+
+    def _size(self) -> int:
+        # A server may have to be asked.
+        return os.fstat(self._number).st_size if self._is_abandoned else outcome_of(files_here().look(self._number))[1]
+
+    def isatty(self) -> bool:
+        """False: it is a file."""
+        self.fileno()
+        return False
+
+    def _cut(self, size: int) -> None:
+        self._settle()
+        self._was_written = True
+        outcome_of(files_here().ftruncate(self._number, size))
+
+    def _give_back(self) -> None:
+        if self._is_abandoned or not is_in_green_thread():
+            self._files.forsake(self._number)
+            return
+        try:
+            self._settle()
+        finally:
+            outcome_of(files_here().close(self._number, not self._was_written))
+
+
+def open_descriptor(path: Any, flags: int, creation_mode: int = 0o666) -> int:
+    """`os.open` in a green thread, which waits meanwhile; the descriptor is not inherited.
+
+    Raises:
+        OSError: as `os.open`.
+    """
+    name = encoded(path)
+    files = files_here()
+    try:
+        opening = files.open(name, flags | os.O_CLOEXEC, creation_mode, AT_FDCWD)
+        return opening if isinstance(opening, int) else _opened(files, opening)
+    except OSError as error:
+        named(error, path)
+        raise
+
+
+def _opened(files: _native.Files, opening: Future[int]) -> int:
+    def close_late(_: object) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            files.forsake(opening.result())
+
+    try:
+        return waited(opening)
+    except BaseException:
+        opening.add_done_callback(close_late)
+        raise
+
+
+def files_here() -> _native.Files:
+    """The file operations of the hub whose green thread calls.
+
+    Raises:
+        BlockingSwitchOutError: in a coroutine or a callback.
+    """
+    hub = get_hub()
+    if not is_in_green_thread():
+        raise hub._parking_refused()
+    files = files_of(hub.asyncio_loop)
+    if files.is_spent():
+        # What is in memory has had this tick for long enough.
+        waited(files.later())
+    return files
+
+
+def outcome_of(operation: T | Future[T]) -> T:
+    """What an operation of `Files` gives, waited for if need be. Killed, the green thread cancels it."""
+    return waited(operation) if isinstance(operation, Future) else operation
+
+
+def waited(operation: Future[T], is_kept: bool = False) -> T:
+    """The result of a future of the hub's loop. Killed, the green thread cancels it, unless it is to be kept."""
+    waiter = Waiter(get_hub())
+    operation.add_done_callback(waiter.wake)
+    try:
+        waiter.get()
+    except BaseException:
+        operation.remove_done_callback(waiter.wake)
+        if is_kept:
+            # Nobody may ever ask for its error.
+            operation.add_done_callback(Future.exception)
+        else:
+            operation.cancel()
+        raise
+    return operation.result()
