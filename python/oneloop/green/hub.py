@@ -41,6 +41,7 @@ __all__ = [
     "getcurrent",
     "idle",
     "is_in_green_thread",
+    "reinit",
     "sleep",
     "wait_for",
 ]
@@ -76,6 +77,7 @@ class Hub(_native.HubCore):
         self.is_owner = False
         """The loop is the hub's own: it ends with it."""
         self._threadpool: ThreadPool | None = None
+        self._is_parents = False
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
@@ -179,7 +181,7 @@ class Hub(_native.HubCore):
 
     def handle_system_error(self, kind: type[BaseException], value: BaseException, trace: Any = None) -> None:
         """Raise it in the main greenlet, or, where that runs the loop, out of the loop."""
-        if not self.is_owner:
+        if not self.is_owner or self._is_parents:
             raise value.with_traceback(trace)
         self.throw_soon(self.main, value)
 
@@ -195,7 +197,7 @@ class Hub(_native.HubCore):
 
     def _handle_uncaught(self, error: BaseException) -> None:
         """A greenlet has ended with an exception, which has reached the hub. Called natively."""
-        if isinstance(error, self.SYSTEM_ERROR) and not self.is_owner:
+        if self._is_parents or (isinstance(error, self.SYSTEM_ERROR) and not self.is_owner):
             # It was reported, and is on its way out of the loop.
             raise error
         self.handle_error(self, type(error), error, error.__traceback__)
@@ -306,8 +308,32 @@ def end_own_hub() -> None:
 
 def _forget_parent() -> None:
     """In a forked child: the hub and its loop are the parent's."""
+    active, current = _native.active_hub(), getcurrent()
+    if isinstance(active, Hub) and current is not active.greenlet and current.parent is not None:
+        # A green thread has forked. Its end would lead to the parent's hub.
+        active._is_parents = True
+        current.parent = RawGreenlet(_child_ended, _root(current))
     _threads.hub = None
     _native.forget_active_hub()
+
+
+def _child_ended(_: object) -> None:
+    raise RuntimeError("a green thread has forked, and ended in the child too, where there is nothing to go back to: "
+                       "end the child with os._exit() or SystemExit")
+
+
+def reinit(hub: Hub | None = None) -> None:
+    """In a child whose fork Python has not seen: forget the hub, which is the parent's. `os.fork` does it by itself.
+
+    Args:
+        hub: taken for gevent's sake.
+    """
+    known = _threads.hub
+    if known is not None:
+        try:
+            known.asyncio_loop._check_process()
+        except RuntimeError:
+            _forget_parent()
 
 
 os.register_at_fork(after_in_child=_forget_parent)
