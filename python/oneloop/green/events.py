@@ -47,7 +47,7 @@ subscribers: list[Callable[[Any], object]] = []
 
 def notify(event: object) -> None:
     """Tell all subscribers. What one of them raises ends it: the rest is not told."""
-    for subscriber in list(subscribers):
+    for subscriber in subscribers:
         subscriber(event)
 
 
@@ -133,7 +133,7 @@ class MemoryUsageUnderThreshold(_MemoryEvent, IMemoryUsageUnderThreshold):
 # -- patching ----------------------------------------------------------------------------------------
 
 
-class DoNotPatch(BaseException):  # noqa: N818 - gevent's name
+class DoNotPatch(BaseException):
     """Raised by a subscriber of an event that tells what will be patched: it is not."""
 
 

@@ -24,12 +24,14 @@ from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 from oneloop import _native
 from oneloop._native import Waiter
 from oneloop.green.exceptions import BlockingSwitchOutError, HubDestroyed, LoopExit
+from oneloop.green.settings import config
 from oneloop.loop import Loop
 
 if TYPE_CHECKING:
     from asyncio import Handle, TimerHandle
     from collections.abc import Callable
 
+    from oneloop.green.monitor import PeriodicMonitoringThread
     from oneloop.green.threadpool import ThreadPool
 
 __all__ = [
@@ -78,6 +80,10 @@ class Hub(_native.HubCore):
         """The loop is the hub's own: it ends with it."""
         self._threadpool: ThreadPool | None = None
         self._is_parents = False
+        self.periodic_monitoring_thread: PeriodicMonitoringThread | None = None
+        """What tells that the loop is blocked; None if nobody does."""
+        if config.monitor_thread:
+            self.start_periodic_monitoring_thread()
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
@@ -126,6 +132,9 @@ class Hub(_native.HubCore):
 
     def let_go(self) -> None:
         """The loop was closed: threads end, and so do green threads that wait, since nobody would ever wake them."""
+        if self.periodic_monitoring_thread is not None:
+            self.periodic_monitoring_thread.kill()
+            self.periodic_monitoring_thread = None
         if self._threadpool is not None:
             self._threadpool.close()
             self._threadpool = None
@@ -149,8 +158,22 @@ class Hub(_native.HubCore):
         if self._threadpool is None:
             from oneloop.green.threadpool import ThreadPool
 
-            self._threadpool = ThreadPool(self.threadpool_size, self)
+            idle_s = config.threadpool_idle_task_timeout
+            self._threadpool = ThreadPool(self.threadpool_size, self, -1 if idle_s is None else idle_s)
         return self._threadpool
+
+    def start_periodic_monitoring_thread(self) -> PeriodicMonitoringThread:
+        """Start what tells that the loop is blocked, and by whom, if it does not run; see `oneloop.green.monitor`.
+
+        For the hub's thread. With `config.monitor_thread`, hubs do it by themselves.
+        """
+        if self.periodic_monitoring_thread is None:
+            from oneloop.green import events
+            from oneloop.green.monitor import PeriodicMonitoringThread
+
+            self.periodic_monitoring_thread = PeriodicMonitoringThread(self)
+            events.notify(events.PeriodicMonitorThreadStartedEvent(self.periodic_monitoring_thread))
+        return self.periodic_monitoring_thread
 
     # -- callbacks -----------------------------------------------------------------------------------
 
@@ -318,8 +341,10 @@ def _forget_parent() -> None:
 
 
 def _child_ended(_: object) -> None:
-    raise RuntimeError("a green thread has forked, and ended in the child too, where there is nothing to go back to: "
-                       "end the child with os._exit() or SystemExit")
+    raise RuntimeError(
+        "a green thread has forked, and ended in the child too, where there is nothing to go back to: "
+        "end the child with os._exit() or SystemExit"
+    )
 
 
 def reinit(hub: Hub | None = None) -> None:

@@ -146,7 +146,7 @@ def tp_write(fd: int, buf: Any) -> int:
     return count
 
 
-def close(fd: int) -> None:
+def close(fd: Any) -> None:
     """See `os.close`. Green threads of this thread that wait for the descriptor get `cancel_wait_ex`."""
     if has_hub() and isinstance(fd, int) and fd >= 0:
         _native.green_cancel_wait(_waited.get(fd) or _Number(fd), cancel_wait_ex())
@@ -159,8 +159,8 @@ def close(fd: int) -> None:
 def fork() -> int:
     """See `os.fork`. The child has no green threads but the one that calls, and a hub when it needs one.
 
-    In the child of a green thread, end with `os._exit`: what the thread would return to is the parent's. SystemExit ends
-    the child as well; any other end of the thread is a RuntimeError in the main greenlet.
+    In the child of a green thread, end with `os._exit`: what the thread would return to is the parent's. SystemExit
+    ends the child as well; any other end of the thread is a RuntimeError in the main greenlet.
     """
     pid = _fork()
     if not pid:
@@ -249,8 +249,8 @@ def fork_and_watch(
 ) -> int:
     """Fork, and have the hub call `callback(watcher)` when the child has ended; the callback may not block.
 
-    The hub takes the child's status, tells it in the watcher's `rstatus`, and keeps it for `waitpid`. Without a callback
-    it is a `fork`.
+    The hub takes the child's status, tells it in the watcher's `rstatus`, and keeps it for `waitpid`. Without a
+    callback it is a `fork`.
 
     Args:
         callback: gets a `ChildWatcher`.
@@ -302,11 +302,8 @@ def _watch(pid: int, callback: Callable[[ChildWatcher], object] | None, loop: An
 
 
 def _hub_of(loop: Any) -> Hub:
-    for known in (loop, getattr(loop, "hub", None)):
-        if hasattr(known, "asyncio_loop"):
-            hub: Hub = known
-            return hub
-    return get_hub()
+    hub: Any = loop if hasattr(loop, "asyncio_loop") else getattr(loop, "hub", None)
+    return get_hub() if hub is None else hub
 
 
 # -- waiting for children ----------------------------------------------------------------------------

@@ -56,10 +56,10 @@ _PIPE_BYTES = getattr(_select, "PIPE_BUF", 512)
 class Popen(_stock.Popen):  # type: ignore[type-arg]
     """See `subprocess.Popen`. Its pipes are for the green threads of the thread that made it."""
 
-    def __init__(self, args: Any, bufsize: int = -1, *rest: Any, **kwargs: Any) -> None:
+    def __init__(self, args: Any, bufsize: int | None = -1, *rest: Any, **kwargs: Any) -> None:
         self._bufsize = bufsize
         self._ends = [-1] * 6
-        super().__init__(args, bufsize, *rest, **kwargs)
+        super().__init__(args, bufsize, *rest, **kwargs)  # type: ignore[arg-type]
 
     # -- pipes -----------------------------------------------------------------------------------------
 
@@ -87,6 +87,7 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
             raise
 
     def _open_pipes(self) -> None:
+        # Of the right type: the constructor has looked.
         bufsize = -1 if self._bufsize is None else self._bufsize
         text: dict[str, Any] | None = None
         input_text: dict[str, Any] | None = None
@@ -125,7 +126,7 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
                     self.stdin.close()
         if not self._communication_started:
             # What was read before a timeout is kept for the next call.
-            self._fileobj2output = {file: [] for file in (self.stdout, self.stderr) if file}
+            self._fileobj2output: dict[Any, list[bytes]] = {file: [] for file in (self.stdout, self.stderr) if file}
         self._save_input(input)
         exchange = _Exchange(self)
         try:

@@ -137,7 +137,7 @@ class Config:
     )
     format_context = Setting(
         "GEVENT_FORMAT_CONTEXT",
-        "oneloop.green.config.shortened",
+        "oneloop.green.settings.shortened",
         _parse_function,
         "Shows locals of green threads in reports: a function, or its name with its module's.",
     )
