@@ -62,7 +62,7 @@ def wait_changed(pid: int, options: int, poll: Callable[[], Any], timeout: float
 
 
 def when_ended(hub: Hub, pid: int, call: Callable[[], object]) -> Callable[[], None]:
-    """Have the hub call a function, once, when a child has ended; its status stays where it is. Returns what undoes it."""
+    """Have the hub call a function, once, when a child has ended; what undoes it. Its status stays where it is."""
     watch: _Pidfd | _Listener
 
     def tell(_: object = None) -> None:
@@ -121,23 +121,51 @@ class _Listener:
     def __init__(self, pid: int, options: int, waiter: Any) -> None:
         self._key = _key(pid, options)
         self._waiter = waiter
-        with _lock:
-            listeners = _listeners.get(self._key)
-            if listeners is None:
-                _listeners[self._key] = listeners = []
-                start_new_thread(_listen, (self._key,))
-            listeners.append(waiter)
+        _threads.add(self._key, waiter)
 
     def stop(self) -> None:
-        # The thread goes on listening until something changes: nothing can wake it before.
-        with _lock:
-            listeners = _listeners.get(self._key, [])
-            if self._waiter in listeners:
-                listeners.remove(self._waiter)
+        _threads.remove(self._key, self._waiter)
 
 
-_lock = RLock()
-_listeners: dict[tuple[int, int, int], list[Any]] = {}
+class _Threads:
+    """The threads that listen, and for whom. One whom nobody needs any more goes on until something changes."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._lock = RLock()
+        self._waiting: dict[tuple[int, int, int], list[Any]] = {}
+
+    def add(self, key: tuple[int, int, int], waiter: Any) -> None:
+        with self._lock:
+            if key not in self._waiting:
+                start_new_thread(self._listen, (key,))
+                self._waiting[key] = []
+            self._waiting[key].append(waiter)
+
+    def remove(self, key: tuple[int, int, int], waiter: Any) -> None:
+        with self._lock:
+            waiting = self._waiting.get(key, [])
+            if waiter in waiting:
+                waiting.remove(waiter)
+
+    def _listen(self, key: tuple[int, int, int]) -> None:
+        try:
+            _waitid(*key)
+        except ChildProcessError:
+            # There is no such child, which is a change as well.
+            pass
+        finally:
+            with self._lock:
+                waiting = self._waiting.pop(key)
+            for waiter in waiting:
+                waiter.wake()
+
+
+_threads = _Threads()
+# In a forked child: they are the parent's.
+os.register_at_fork(after_in_child=_threads.reset)
 
 
 def _key(pid: int, options: int) -> tuple[int, int, int]:
@@ -149,26 +177,3 @@ def _key(pid: int, options: int) -> tuple[int, int, int]:
     if pid == -1:
         return os.P_ALL, 0, flags
     return os.P_PGID, _getpgrp() if pid == 0 else -pid, flags
-
-
-def _listen(key: tuple[int, int, int]) -> None:
-    try:
-        _waitid(*key)
-    except ChildProcessError:
-        # There is no such child, which is a change as well.
-        pass
-    finally:
-        with _lock:
-            waiting = _listeners.pop(key)
-        for waiter in waiting:
-            waiter.wake()
-
-
-def _forget_threads() -> None:
-    """In a forked child: they are the parent's."""
-    global _lock
-    _lock = RLock()
-    _listeners.clear()
-
-
-os.register_at_fork(after_in_child=_forget_threads)

@@ -1,8 +1,8 @@
 """Events that the package tells a program of: what is patched, and what blocks the loop.
 
 `subscribers` holds functions of one argument, the event. They are called in the order of the list, where the event
-happens: those of the monitor in its own thread, which may not wait for green threads. The interfaces (`I...`) are classes
-that the events are instances of.
+happens: those of the monitor in its own thread, which may not wait for green threads. The interfaces (`I...`) are
+classes that the events are instances of.
 """
 
 from __future__ import annotations

@@ -209,9 +209,9 @@ class ChildWatcher:
     close = stop
 
     def _ended(self) -> None:
-        """The hub has heard of the child's end, or somebody here has had the status."""
+        """The hub has heard of the child's end."""
         if self.rpid:
-            self._callback(self)
+            # From `waitpid` too.
             return
         try:
             rpid, status = _waitpid(self.pid, _stock.WNOHANG)
@@ -233,7 +233,7 @@ class ChildWatcher:
         """`waitpid` has had the status."""
         self.stop()
         self.rpid, self.rstatus = self.pid, status
-        self._hub.run_callback_threadsafe(self._ended)
+        self._hub.run_callback_threadsafe(self._callback, self)
 
 
 _watchers: dict[int, ChildWatcher] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 import weakref
 from typing import Any
 
@@ -133,14 +134,26 @@ class Pipe(io.RawIOBase):
 
 
 def open_pipe(fd: int, mode: str, buffering: int, text: dict[str, Any] | None) -> Any:
-    """What `open(fd, mode, buffering)` gives, in the form of `Pipe`; with `text`, the arguments of a TextIOWrapper."""
+    """What `open(fd, mode, buffering)` gives, in the form of `Pipe`; with `text`, the arguments of a TextIOWrapper.
+
+    The descriptor is closed if that fails.
+    """
+    if buffering == 1:
+        warnings.warn(
+            "line buffering (buffering=1) isn't supported in binary mode, the default buffer size will be used",
+            RuntimeWarning,
+            stacklevel=6,
+        )
     raw = Pipe(fd, mode)
-    if buffering == 0:
+    try:
         binary: Any = raw
-    else:
-        size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
-        binary = io.BufferedReader(raw, size) if mode == "rb" else io.BufferedWriter(raw, size)
-    return binary if text is None else io.TextIOWrapper(binary, **text)
+        if buffering != 0:
+            size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
+            binary = io.BufferedReader(raw, size) if mode == "rb" else io.BufferedWriter(raw, size)
+        return binary if text is None else io.TextIOWrapper(binary, **text)
+    except BaseException:
+        raw.close()
+        raise
 
 
 def hand_over(file: object) -> None:

@@ -45,6 +45,7 @@ CompletedProcess = _stock.CompletedProcess
 SubprocessError = _stock.SubprocessError
 TimeoutExpired = _stock.TimeoutExpired
 
+_close = _os.close
 _read = _os.read
 _write = _os.write
 
@@ -58,7 +59,7 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
 
     def __init__(self, args: Any, bufsize: int | None = -1, *rest: Any, **kwargs: Any) -> None:
         self._bufsize = bufsize
-        self._ends = [-1] * 6
+        self._ends: tuple[int, ...] = ()
         super().__init__(args, bufsize, *rest, **kwargs)  # type: ignore[arg-type]
 
     # -- pipes -----------------------------------------------------------------------------------------
@@ -67,24 +68,14 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
         for file in (stdin, stdout, stderr):
             if file is not None and file not in (PIPE, STDOUT, DEVNULL):
                 hand_over(file)
-        self._ends = list(super()._get_handles(stdin, stdout, stderr))  # type: ignore[misc]
-        # Ours are hidden from the standard library's constructor, which would open them.
-        return tuple(end if index not in _OURS else -1 for index, end in enumerate(self._ends))
-
-    def _execute_child(self, *args: Any) -> None:
-        before, after = args[:_FIRST_END], args[_FIRST_END + 6 :]
-        for fd in args[_PASS_FDS]:
-            hand_over(fd)
+        self._ends = super()._get_handles(stdin, stdout, stderr)  # type: ignore[misc]
         try:
             self._open_pipes()
-            super()._execute_child(*before, *self._ends, *after)  # type: ignore[misc]
         except BaseException:
-            # Those that have no file yet; the constructor closes the rest.
-            files = (self.stdin, self.stdout, self.stderr)
-            for index, file in zip(_OURS, files, strict=True):
-                if file is None and self._ends[index] != -1:
-                    _os.close(self._ends[index])
+            self._close_ends(stdin, stdout, stderr)
             raise
+        # Our ends are open: hidden from the constructor, which would open them too.
+        return tuple(-1 if index in _OURS else end for index, end in enumerate(self._ends))
 
     def _open_pipes(self) -> None:
         # Of the right type: the constructor has looked.
@@ -103,6 +94,22 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
         if errread != -1:
             self.stderr = open_pipe(errread, "rb", bufsize, text)
 
+    def _close_ends(self: Any, *given: Any) -> None:
+        """The pipes cannot be opened: nothing of them stays."""
+        for file in (self.stdin, self.stdout, self.stderr):
+            if file is not None:
+                file.close()
+        theirs = [self._ends[index] for index, wanted in zip(_THEIRS, given, strict=True) if wanted == PIPE]
+        for fd in [*theirs, getattr(self, "_devnull", -1)]:
+            if fd != -1:
+                _close(fd)
+
+    def _execute_child(self, *args: Any) -> None:
+        before, after = args[:_FIRST_END], args[_FIRST_END + len(self._ends) :]
+        for fd in args[_PASS_FDS]:
+            hand_over(fd)
+        super()._execute_child(*before, *self._ends, *after)  # type: ignore[misc]
+
     # -- waiting ---------------------------------------------------------------------------------------
 
     def _wait(self, timeout: float | None) -> int:
@@ -113,8 +120,14 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
                 raise TimeoutExpired(self.args, timeout)
         return self.returncode
 
-    def _is_over(self) -> bool:
-        return self._internal_poll() is not None  # type: ignore[attr-defined]
+    def _is_over(self: Any) -> bool:
+        # Nobody keeps the lock while he waits.
+        with self._waitpid_lock:
+            if self.returncode is None:
+                pid, status = self._try_wait(_os.WNOHANG)
+                if pid == self.pid:
+                    self._handle_exitstatus(status)
+        return self.returncode is not None
 
     def _communicate(self: Any, input: Any, endtime: float | None, orig_timeout: float | None) -> tuple[Any, Any]:  # noqa: A002
         if self.stdin and not self._communication_started:
@@ -240,9 +253,10 @@ class _Exchange:
             self._forget(fd)
 
 
-# The places of our ends of the pipes among the six that `_get_handles` gives, and theirs among `_execute_child`'s
-# arguments.
+# The places of our ends and of the child's among the six that `_get_handles` gives, and where they stand among
+# `_execute_child`'s arguments.
 _OURS = (1, 2, 4)
+_THEIRS = (0, 3, 5)
 _FIRST_END = 10
 _PASS_FDS = 4
 
