@@ -23,7 +23,6 @@ __all__ = ["wait_changed", "when_ended"]
 
 _close = os.close
 _getpgrp = os.getpgrp
-_pidfd_open = os.pidfd_open
 _waitid = os.waitid
 
 _IN_WAITID = {0: os.WEXITED, os.WUNTRACED: os.WSTOPPED, os.WCONTINUED: os.WCONTINUED}
@@ -89,7 +88,7 @@ class _Called:
 def _watch(hub: Hub, pid: int, options: int, waiter: Any) -> _Pidfd | _Listener:
     if pid > 0 and not options & (os.WUNTRACED | os.WCONTINUED):
         try:
-            return _Pidfd(hub, _pidfd_open(pid), waiter)
+            return _Pidfd(hub, os.pidfd_open(pid), waiter)
         except OSError:
             # None of our children any more, which waitid tells too, or no pidfds here.
             pass

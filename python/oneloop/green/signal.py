@@ -35,6 +35,10 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     return -1 if old == loops else old
 
 
+# Programs ask the module's functions for it (CPython's own tests do).
+set_wakeup_fd.__module__ = "signal"
+
+
 def _loops_fd() -> int:
     """What the loop of this thread has the interpreter write to while it runs; -1 if there is none."""
     if not has_hub():

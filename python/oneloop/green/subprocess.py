@@ -130,7 +130,7 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
         return self.returncode is not None
 
     def _communicate(self: Any, input: Any, endtime: float | None, orig_timeout: float | None) -> tuple[Any, Any]:  # noqa: A002
-        if self.stdin and not self._communication_started:
+        if self.stdin and not self._communication_started and not self.stdin.closed:
             # Who has stopped reading has told so with its exit status.
             with contextlib.suppress(BrokenPipeError):
                 self.stdin.flush()
