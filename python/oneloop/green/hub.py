@@ -310,8 +310,9 @@ def _hub_of(loop: Loop) -> Hub:
 
 def _end(reference: weakref.ref[Hub]) -> None:
     hub = reference()
-    if hub is not None and getcurrent() is hub.main and not hub.asyncio_loop.is_closed():
-        hub.destroy()
+    if hub is None or hub._is_parents or getcurrent() is not hub.main or hub.asyncio_loop.is_closed():
+        return
+    hub.destroy()
 
 
 def has_hub() -> bool:
@@ -332,9 +333,11 @@ def end_own_hub() -> None:
 def _forget_parent() -> None:
     """In a forked child: the hub and its loop are the parent's."""
     active, current = _native.active_hub(), getcurrent()
+    for known in (active, _threads.hub):
+        if isinstance(known, Hub):
+            known._is_parents = True
     if isinstance(active, Hub) and current is not active.greenlet and current.parent is not None:
         # A green thread has forked. Its end would lead to the parent's hub.
-        active._is_parents = True
         current.parent = RawGreenlet(_child_ended, _root(current))
     _threads.hub = None
     _native.forget_active_hub()

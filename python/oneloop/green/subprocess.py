@@ -69,15 +69,16 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
             if file is not None and file not in (PIPE, STDOUT, DEVNULL):
                 hand_over(file)
         self._ends = super()._get_handles(stdin, stdout, stderr)  # type: ignore[misc]
+        unopened = {self._ends[index] for index in _OURS} - {-1}
         try:
-            self._open_pipes()
+            self._open_pipes(unopened)
         except BaseException:
-            self._close_ends(stdin, stdout, stderr)
+            self._close_ends(unopened, stdin, stdout, stderr)
             raise
         # Our ends are open: hidden from the constructor, which would open them too.
         return tuple(-1 if index in _OURS else end for index, end in enumerate(self._ends))
 
-    def _open_pipes(self) -> None:
+    def _open_pipes(self, unopened: set[int]) -> None:
         # Of the right type: the constructor has looked.
         bufsize = -1 if self._bufsize is None else self._bufsize
         text: dict[str, Any] | None = None
@@ -86,23 +87,22 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
             text = {"encoding": self.encoding, "errors": self.errors}  # type: ignore[attr-defined]
             input_text = {**text, "write_through": True, "line_buffering": bufsize == 1}
             bufsize = -1 if bufsize == 1 else bufsize
-        p2cwrite, c2pread, errread = (self._ends[index] for index in _OURS)
-        if p2cwrite != -1:
-            self.stdin = open_pipe(p2cwrite, "wb", bufsize, input_text)
-        if c2pread != -1:
-            self.stdout = open_pipe(c2pread, "rb", bufsize, text)
-        if errread != -1:
-            self.stderr = open_pipe(errread, "rb", bufsize, text)
+        files = (("stdin", "wb", input_text), ("stdout", "rb", text), ("stderr", "rb", text))
+        for index, (name, mode, arguments) in zip(_OURS, files, strict=True):
+            fd = self._ends[index]
+            if fd != -1:
+                # Closed by `open_pipe`, if it fails.
+                unopened.remove(fd)
+                setattr(self, name, open_pipe(fd, mode, bufsize, arguments))
 
-    def _close_ends(self: Any, *given: Any) -> None:
-        """The pipes cannot be opened: nothing of them stays."""
+    def _close_ends(self: Any, unopened: set[int], *given: Any) -> None:
+        """A pipe cannot be opened: nothing of them stays."""
         for file in (self.stdin, self.stdout, self.stderr):
             if file is not None:
                 file.close()
-        theirs = [self._ends[index] for index, wanted in zip(_THEIRS, given, strict=True) if wanted == PIPE]
-        for fd in [*theirs, getattr(self, "_devnull", -1)]:
-            if fd != -1:
-                _close(fd)
+        theirs = {self._ends[index] for index, wanted in zip(_THEIRS, given, strict=True) if wanted == PIPE}
+        for fd in {*unopened, *theirs, getattr(self, "_devnull", -1)} - {-1}:
+            _close(fd)
 
     def _execute_child(self, *args: Any) -> None:
         before, after = args[:_FIRST_END], args[_FIRST_END + len(self._ends) :]
@@ -130,10 +130,8 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
         return self.returncode is not None
 
     def _communicate(self: Any, input: Any, endtime: float | None, orig_timeout: float | None) -> tuple[Any, Any]:  # noqa: A002
-        if self.stdin and not self._communication_started and not self.stdin.closed:
-            # Who has stopped reading has told so with its exit status.
-            with contextlib.suppress(BrokenPipeError):
-                self.stdin.flush()
+        if self.stdin and not self._communication_started:
+            _flush(self.stdin)
             if not input:
                 with contextlib.suppress(BrokenPipeError):
                     self.stdin.close()
@@ -259,6 +257,17 @@ _OURS = (1, 2, 4)
 _THEIRS = (0, 3, 5)
 _FIRST_END = 10
 _PASS_FDS = 4
+
+
+def _flush(stdin: Any) -> None:
+    try:
+        stdin.flush()
+    except BrokenPipeError:
+        # Who has stopped reading tells why with its exit status.
+        pass
+    except ValueError:
+        if not stdin.closed:
+            raise
 
 
 def _left(endtime: float | None) -> float | None:
