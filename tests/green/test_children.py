@@ -199,7 +199,7 @@ def test_a_coroutine_may_not_wait() -> None:
 def test_a_child_that_has_ended_is_no_wait() -> None:
     async def main() -> tuple[int, int]:
         pid = child_that(7)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
         return green_os.waitpid(pid, 0)
 
     assert oneloop.run(main())[1] == 7 << 8

@@ -62,7 +62,7 @@ def test_an_interrupt_reaches_the_main_greenlet() -> None:
     with pytest.raises(KeyboardInterrupt):
         green.sleep(10)
     # All goes on afterwards.
-    assert green.spawn(lambda: green.sleep(0.001) or 1).get() == 1
+    green.spawn(green.sleep, 0.001).get()
 
 
 def test_what_a_handler_raises_reaches_the_main_greenlet() -> None:
@@ -151,7 +151,12 @@ def test_another_in_its_place_at_the_end() -> None:
 def test_under_a_running_loop() -> None:
     async def main() -> None:
         done = Event()
-        handler = green.signal_handler(signal.SIGUSR1, lambda: (green.sleep(0), done.set()))
+
+        def handle() -> None:
+            green.sleep(0)
+            done.set()
+
+        handler = green.signal_handler(signal.SIGUSR1, handle)
         os.kill(os.getpid(), signal.SIGUSR1)
         assert await done.wait(10)
         handler.cancel()

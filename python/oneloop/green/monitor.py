@@ -126,12 +126,10 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
             traceback.print_exc()
 
     def _look(self, hub: Hub) -> None:
-        blocked = self.monitor_blocking(hub)
-        if blocked is not None and config.print_blocking_reports and sys.stderr is not None:
-            print("\n".join(blocked.info), file=sys.stderr)
+        self.monitor_blocking(hub)
 
     def monitor_blocking(self, hub: Hub) -> events.EventLoopBlocked | None:
-        """Look whether the loop is blocked; the event, which has been told, if it is for too long.
+        """Look whether the loop is blocked; the event, which has been reported, if it is for too long.
 
         What lasts is told again after twice, four times, ... as long.
         """
@@ -142,6 +140,8 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
         greenlet = _running_greenlet(hub)
         event = events.EventLoopBlocked(greenlet, blocked_s, _report(frame, greenlet, blocked_s, hub), hub=hub)
         del frame
+        if config.print_blocking_reports and sys.stderr is not None:
+            print("\n".join(event.info), file=sys.stderr)
         events.notify(event)
         return event
 
