@@ -21,7 +21,8 @@ from oneloop.green.exceptions import BlockingSwitchOutError
 from oneloop.green.hub import get_hub
 from tests import programs
 
-Ended = Callable[..., int]
+# Some of these children are watched by threads.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 @pytest.fixture(params=["pidfd", "thread"])

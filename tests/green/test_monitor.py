@@ -199,6 +199,7 @@ def test_it_keeps_nothing() -> None:
         gc.collect()
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_it_is_not_the_childs(monitor: PeriodicMonitoringThread) -> None:
     pid = os.fork()
     if pid == 0:
