@@ -23,7 +23,9 @@ from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
 from oneloop import _native
 from oneloop._native import Waiter
+from oneloop.green import events
 from oneloop.green.exceptions import BlockingSwitchOutError, HubDestroyed, LoopExit
+from oneloop.green.monitor import PeriodicMonitoringThread
 from oneloop.green.settings import config
 from oneloop.loop import Loop
 
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from asyncio import Handle, TimerHandle
     from collections.abc import Callable
 
-    from oneloop.green.monitor import PeriodicMonitoringThread
     from oneloop.green.threadpool import ThreadPool
 
 __all__ = [
@@ -168,9 +169,6 @@ class Hub(_native.HubCore):
         For the hub's thread. With `config.monitor_thread`, hubs do it by themselves.
         """
         if self.periodic_monitoring_thread is None:
-            from oneloop.green import events
-            from oneloop.green.monitor import PeriodicMonitoringThread
-
             self.periodic_monitoring_thread = PeriodicMonitoringThread(self)
             events.notify(events.PeriodicMonitorThreadStartedEvent(self.periodic_monitoring_thread))
         return self.periodic_monitoring_thread

@@ -9,7 +9,6 @@ import functools
 import sys
 import threading
 import traceback
-from _thread import get_ident
 from time import monotonic as _monotonic
 from typing import TYPE_CHECKING, Any, Self
 
@@ -48,7 +47,7 @@ def format_run_info(
     lines: list[str] = []
     if thread_stacks:
         lines += [_RULE, "* Threads", _RULE]
-        lines += _threads(limit, get_ident() if current_thread_ident is None else current_thread_ident)
+        lines += _threads(limit, current_thread_ident)
     lines += [_RULE, "* Greenlets", _RULE]
     shown = True if limit is None else limit
     details = {"running_stacks": greenlet_stacks and shown, "spawning_stacks": greenlet_stacks and shown}
@@ -58,11 +57,13 @@ def format_run_info(
     return lines
 
 
-def _threads(limit: int | None, current: int) -> list[str]:
+def _threads(limit: int | None, current: int | None) -> list[str]:
     lines = []
+    here = sys._getframe()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
-        mark = " (CURRENT)" if ident == current else ""
+        is_current = frame is here if current is None else ident == current
+        mark = " (CURRENT)" if is_current else ""
         lines.append(f"Thread 0x{ident:x} ({names.get(ident)}){mark}")
         stack = "".join(traceback.format_stack(frame, limit))
         lines += [*stack.rstrip("\n").split("\n"), _RULE]
