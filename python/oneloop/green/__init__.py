@@ -11,11 +11,16 @@ try:
 except ImportError as _missing:
     raise ImportError("oneloop.green needs the greenlet package: pip install 'oneloop[green]'") from _missing
 
+from sys import getswitchinterval, setswitchinterval
+
 from oneloop.green.bridge import await_, in_context
 from oneloop.green.exceptions import GreenletExit
 from oneloop.green.facade import run
 from oneloop.green.greenlet import Greenlet, iwait, joinall, kill, killall, spawn, spawn_later, spawn_raw, wait
-from oneloop.green.hub import get_hub, getcurrent, idle, sleep
+from oneloop.green.hub import get_hub, getcurrent, idle, reinit, sleep
+from oneloop.green.os import fork
+from oneloop.green.settings import config
+from oneloop.green.signal import signal_handler
 from oneloop.green.timeout import Timeout, with_timeout
 
 __all__ = [
@@ -23,15 +28,21 @@ __all__ = [
     "GreenletExit",
     "Timeout",
     "await_",
+    "config",
+    "fork",
     "get_hub",
     "getcurrent",
+    "getswitchinterval",
     "idle",
     "in_context",
     "iwait",
     "joinall",
     "kill",
     "killall",
+    "reinit",
     "run",
+    "setswitchinterval",
+    "signal_handler",
     "sleep",
     "spawn",
     "spawn_later",

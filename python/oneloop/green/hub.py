@@ -26,8 +26,11 @@ from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
 from oneloop import _native
 from oneloop._native import Waiter
+from oneloop.green import events
 from oneloop.green.exceptions import BlockingSwitchOutError, HubDestroyed, LoopExit
 from oneloop.green.idents import Idents
+from oneloop.green.monitor import PeriodicMonitoringThread
+from oneloop.green.settings import config
 from oneloop.loop import Loop
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ __all__ = [
     "getcurrent",
     "idle",
     "is_in_green_thread",
+    "reinit",
     "sleep",
     "wait_for",
 ]
@@ -84,6 +88,11 @@ class Hub(_native.HubCore):
         self.ident_registry = Idents()
         """The numbers of its green threads."""
         self._resolver: Any = None
+        self._is_parents = False
+        self.periodic_monitoring_thread: PeriodicMonitoringThread | None = None
+        """What tells that the loop is blocked; None if nobody does."""
+        if config.monitor_thread:
+            self.start_periodic_monitoring_thread()
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
@@ -135,6 +144,9 @@ class Hub(_native.HubCore):
         if self._resolver is not None:
             self._resolver.close()
             self._resolver = None
+        if self.periodic_monitoring_thread is not None:
+            self.periodic_monitoring_thread.kill()
+            self.periodic_monitoring_thread = None
         if self._threadpool is not None:
             self._threadpool.close()
             self._threadpool = None
@@ -158,7 +170,8 @@ class Hub(_native.HubCore):
         if self._threadpool is None:
             from oneloop.green.threadpool import ThreadPool
 
-            self._threadpool = ThreadPool(self.threadpool_size, self)
+            idle_s = config.threadpool_idle_task_timeout
+            self._threadpool = ThreadPool(self.threadpool_size, self, -1 if idle_s is None else idle_s)
         return self._threadpool
 
     @property
@@ -169,6 +182,16 @@ class Hub(_native.HubCore):
 
             self._resolver = (self.resolver_class or resolver_class())(self)
         return self._resolver
+
+    def start_periodic_monitoring_thread(self) -> PeriodicMonitoringThread:
+        """Start what tells that the loop is blocked, and by whom, if it does not run; see `oneloop.green.monitor`.
+
+        For the hub's thread. With `config.monitor_thread`, hubs do it by themselves.
+        """
+        if self.periodic_monitoring_thread is None:
+            self.periodic_monitoring_thread = PeriodicMonitoringThread(self)
+            events.notify(events.PeriodicMonitorThreadStartedEvent(self.periodic_monitoring_thread))
+        return self.periodic_monitoring_thread
 
     # -- callbacks -----------------------------------------------------------------------------------
 
@@ -199,7 +222,7 @@ class Hub(_native.HubCore):
 
     def handle_system_error(self, kind: type[BaseException], value: BaseException, trace: Any = None) -> None:
         """Raise it in the main greenlet, or, where that runs the loop, out of the loop."""
-        if not self.is_owner:
+        if not self.is_owner or self._is_parents:
             raise value.with_traceback(trace)
         self.throw_soon(self.main, value)
 
@@ -215,7 +238,7 @@ class Hub(_native.HubCore):
 
     def _handle_uncaught(self, error: BaseException) -> None:
         """A greenlet has ended with an exception, which has reached the hub. Called natively."""
-        if isinstance(error, self.SYSTEM_ERROR) and not self.is_owner:
+        if self._is_parents or (isinstance(error, self.SYSTEM_ERROR) and not self.is_owner):
             # It was reported, and is on its way out of the loop.
             raise error
         self.handle_error(self, type(error), error, error.__traceback__)
@@ -311,8 +334,9 @@ def _hub_of(loop: Loop) -> Hub:
 
 def _end(reference: weakref.ref[Hub]) -> None:
     hub = reference()
-    if hub is not None and getcurrent() is hub.main and not hub.asyncio_loop.is_closed():
-        hub.destroy()
+    if hub is None or hub._is_parents or getcurrent() is not hub.main or hub.asyncio_loop.is_closed():
+        return
+    hub.destroy()
 
 
 def has_hub() -> bool:
@@ -332,8 +356,36 @@ def end_own_hub() -> None:
 
 def _forget_parent() -> None:
     """In a forked child: the hub and its loop are the parent's."""
+    active, current = _native.active_hub(), getcurrent()
+    for known in (active, _threads.hub):
+        if isinstance(known, Hub):
+            known._is_parents = True
+    if isinstance(active, Hub) and current is not active.greenlet and current.parent is not None:
+        # A green thread has forked. Its end would lead to the parent's hub.
+        current.parent = RawGreenlet(_child_ended, _root(current))
     _threads.hub = None
     _native.forget_active_hub()
+
+
+def _child_ended(_: object) -> None:
+    raise RuntimeError(
+        "a green thread has forked, and ended in the child too, where there is nothing to go back to: "
+        "end the child with os._exit() or SystemExit"
+    )
+
+
+def reinit(hub: Hub | None = None) -> None:
+    """In a child whose fork Python has not seen: forget the hub, which is the parent's. `os.fork` does it by itself.
+
+    Args:
+        hub: taken for gevent's sake.
+    """
+    known = _threads.hub
+    if known is not None:
+        try:
+            known.asyncio_loop._check_process()
+        except RuntimeError:
+            _forget_parent()
 
 
 os.register_at_fork(after_in_child=_forget_parent)

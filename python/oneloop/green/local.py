@@ -121,6 +121,15 @@ def _forget(greenlet: Greenlet) -> None:
     greenlet.__dict__.pop(_KEPT, None)
 
 
+def attributes_of(greenlet: Any) -> list[tuple[local, dict[str, Any]]]:
+    """The objects that a greenlet has attributes of, and these. For reports."""
+    kept: _Kept | None = greenlet.__dict__.get(_KEPT)
+    if kept is None:
+        return []
+    owners = [(kept.references[key](), attributes) for key, attributes in kept.attributes.items()]
+    return [(owner, dict(attributes)) for owner, attributes in owners if owner is not None]
+
+
 def _attributes(owner: local) -> dict[str, Any]:
     """Those of the current greenlet; made, and initialized, at the first use there."""
     kept = _kept()

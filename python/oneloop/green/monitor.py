@@ -1,0 +1,292 @@
+"""`PeriodicMonitoringThread`: a real thread that sees when nothing else can run, and names the frame that is to blame.
+
+It looks at the loop's counters and at the Python frames of the hub's thread. What blocks is seen whatever it is: a
+callback, a coroutine, a green thread that computes, a driver in C that waits by itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+import traceback
+import weakref
+from _thread import allocate_lock, get_ident, start_new_thread
+from typing import TYPE_CHECKING, Any
+
+from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
+
+from oneloop.green import events
+from oneloop.green.settings import config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from oneloop.green.hub import Hub
+    from oneloop.loop import Loop
+
+__all__ = ["PeriodicMonitoringThread"]
+
+_monotonic = time.monotonic
+_strftime = time.strftime
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+# It looks so often in the time that is too long, so that what it tells is not much later than that.
+_LOOKS = 4
+# And never more often than this.
+_SHORTEST_PERIOD_S = 0.005
+# With nothing to do it looks whether the hub is still there.
+_IDLE_PERIOD_S = 2.0
+
+
+class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
+    """Calls functions with the hub every so many seconds, in a real thread: whether it is blocked is one of them.
+
+    Made by `hub.start_periodic_monitoring_thread()`. Ends with the hub's loop, or when the hub is forgotten.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = weakref.ref(hub)
+        self._end = allocate_lock()
+        self._end.acquire()
+        self._is_over = False
+        self._block = _Block(get_ident())
+        self._most_bytes = 0
+        self._functions: list[_Function] = []
+        self.add_monitoring_function(PeriodicMonitoringThread._look, None)
+        if config.max_memory_usage is not None:
+            self.install_monitor_memory_usage()
+        self._start()
+        _all.add(self)
+
+    def _start(self) -> None:
+        start_new_thread(_monitor, (weakref.ref(self), self._end))
+
+    @property
+    def hub(self) -> Hub | None:
+        """Whom it monitors; None if that is gone."""
+        return self._hub()
+
+    def add_monitoring_function(self, function: Callable[..., object], period: float | None) -> None:
+        """Have `function(hub)` called every so many seconds, in the monitor's thread; what it raises is printed.
+
+        Raises:
+            ValueError: the period is not more than 0.
+            TypeError: it cannot be called.
+        """
+        if not callable(function):
+            raise TypeError(f"a monitoring function must be callable, not {function!r}")
+        if period is not None and not period > 0:
+            raise ValueError(f"the period must be more than 0 seconds, not {period!r}")
+        self._functions = [*self._functions, _Function(function, period)]
+
+    def monitoring_functions(self) -> list[Callable[..., object]]:
+        """The functions that are called, its own included."""
+        return [one.function for one in self._functions]
+
+    def install_monitor_memory_usage(self) -> None:
+        """Look at the memory that the process uses; without `config.max_memory_usage` nothing is told."""
+        if not any(one.function is PeriodicMonitoringThread._look_at_memory for one in self._functions):
+            self.add_monitoring_function(PeriodicMonitoringThread._look_at_memory, config.memory_monitor_period)
+
+    def kill(self) -> None:
+        """End it, soon. Any thread."""
+        if not self._is_over:
+            self._is_over = True
+            self._end.release()
+
+    # -- in its own thread -----------------------------------------------------------------------------
+
+    def period(self) -> float:
+        """When it has to look again: in so many seconds."""
+        shortest = min(one.seconds() for one in self._functions)
+        return max(_SHORTEST_PERIOD_S, shortest)
+
+    def turn(self) -> bool:
+        """Call what is due. False if it is over."""
+        hub = self._hub()
+        if self._is_over or hub is None or hub.asyncio_loop.is_closed():
+            return False
+        now = _monotonic()
+        for one in self._functions:
+            if one.due <= now:
+                one.due = now + one.seconds()
+                self._call(one.function, hub)
+        return not self._is_over
+
+    def _call(self, function: Callable[..., object], hub: Hub) -> None:
+        try:
+            if function in (PeriodicMonitoringThread._look, PeriodicMonitoringThread._look_at_memory):
+                function(self, hub)
+            else:
+                function(hub)
+        except Exception:  # noqa: BLE001 - the thread goes on
+            traceback.print_exc()
+
+    def _look(self, hub: Hub) -> None:
+        self.monitor_blocking(hub)
+
+    def monitor_blocking(self, hub: Hub) -> events.EventLoopBlocked | None:
+        """Look whether the loop is blocked; the event, which has been reported, if it is for too long.
+
+        What lasts is told again after twice, four times, ... as long.
+        """
+        blocked_s = self._block.look(hub.asyncio_loop)
+        if blocked_s is None:
+            return None
+        frame = self._block.frame()
+        greenlet = _running_greenlet(hub)
+        event = events.EventLoopBlocked(greenlet, blocked_s, _report(frame, greenlet, blocked_s, hub), hub=hub)
+        del frame
+        if config.print_blocking_reports and sys.stderr is not None:
+            print("\n".join(event.info), file=sys.stderr)
+        events.notify(event)
+        return event
+
+    def ignore_current_greenlet_blocking(self) -> None:
+        """What blocks now is known, and not told any more."""
+        self._block.is_ignored = True
+
+    def monitor_current_greenlet_blocking(self) -> None:
+        """It is told again."""
+        self._block.is_ignored = False
+
+    def _look_at_memory(self, _hub: Hub) -> None:
+        self.monitor_memory_usage(_hub)
+
+    def monitor_memory_usage(self, _hub: Hub) -> events.MemoryUsageThresholdExceeded | int:
+        """Look at the memory that the process has: the event, which has been told, or how many bytes it has.
+
+        It is told once that it is too much, and once that it is less again.
+        """
+        allowed = config.max_memory_usage
+        if not allowed:
+            return -1
+        used, info = _memory()
+        if used > allowed:
+            is_news, self._most_bytes = not self._most_bytes, max(self._most_bytes, used)
+            if is_news:
+                event = events.MemoryUsageThresholdExceeded(used, allowed, info)
+                events.notify(event)
+                return event
+        elif self._most_bytes:
+            most, self._most_bytes = self._most_bytes, 0
+            events.notify(events.MemoryUsageUnderThreshold(used, allowed, info, most))
+        return used
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._hub()!r}{' ended' if self._is_over else ''}>"
+
+
+class _Function:
+    __slots__ = ("_period", "due", "function")
+
+    def __init__(self, function: Callable[..., object], period: float | None) -> None:
+        self.function = function
+        self._period = period
+        self.due = 0.0 if period is None else _monotonic() + period
+
+    def seconds(self) -> float:
+        return config.max_blocking_time / _LOOKS if self._period is None else self._period
+
+
+class _Block:
+    """For how long the loop's thread has done the same thing."""
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
+        self._seen: tuple[Any, ...] = ()
+        self._since_s = 0.0
+        self._told_s = 0.0
+        self.is_ignored = False
+
+    def frame(self) -> FrameType | None:
+        """Where the thread is; None in a greenlet without Python code."""
+        return sys._current_frames().get(self._thread)
+
+    def look(self, loop: Loop) -> float | None:
+        """So many seconds, if that is to be told."""
+        now = _monotonic()
+        counters = loop._counters()
+        seen = tuple(counters[name] for name in ("ticks", "callbacks", "polls"))
+        if seen != self._seen or self._is_idle(loop):
+            self._seen, self._since_s, self._told_s = seen, now, 0.0
+            self.is_ignored = False
+            return None
+        blocked_s = now - self._since_s
+        if self.is_ignored or blocked_s < max(config.max_blocking_time, 2 * self._told_s):
+            return None
+        self._told_s = blocked_s
+        return blocked_s
+
+    def _is_idle(self, loop: Loop) -> bool:
+        """The loop does not run, or it is between callbacks: it sleeps, or calls something that is not Python."""
+        if not loop.is_running():
+            return True
+        frame = self.frame()
+        return frame is not None and frame.f_code is type(loop).run_forever.__code__
+
+
+def _running_greenlet(hub: Hub) -> Any:
+    """Which of the thread's greenlets runs; None if it cannot be told. For other threads."""
+    top = hub.greenlet
+    while top is not None and top.parent is not None:
+        top = top.parent
+    for one in [one for one in gc.get_objects() if isinstance(one, RawGreenlet)]:
+        if one and one.gr_frame is None and not one.dead and _root(one) is top:
+            return one
+    return top if top is not None and top.gr_frame is None else None
+
+
+def _root(greenlet: RawGreenlet) -> RawGreenlet:
+    while greenlet.parent is not None:
+        greenlet = greenlet.parent
+    return greenlet
+
+
+def _report(frame: FrameType | None, greenlet: Any, blocked_s: float, hub: Hub) -> list[str]:
+    """Who blocks, for how long, and where; the place first."""
+    place = "code that is not Python"
+    if frame is not None:
+        code = frame.f_code
+        place = f"{code.co_qualname}(), {code.co_filename}:{frame.f_lineno}"
+    clock = _strftime("%Y-%m-%dT%H:%M:%S")
+    lines = [f"{clock}: the event loop is blocked for {blocked_s:.3f} s, in {place}"]
+    lines.append(f"    {greenlet!r} runs, on {hub!r}; nothing else can. Its stack:")
+    if frame is not None:
+        lines += [line.rstrip("\n") for line in traceback.format_stack(frame)]
+    return lines
+
+
+def _memory() -> tuple[int, dict[str, int]]:
+    """How many bytes of memory the process has for itself, and what else is known of it."""
+    with open("/proc/self/statm") as statm:  # noqa: PTH123 - a path object would be imported for it
+        size, resident, shared = (int(pages) * _PAGE_BYTES for pages in statm.read().split()[:3])
+    return resident - shared, {"size": size, "resident": resident, "shared": shared}
+
+
+_all: weakref.WeakSet[PeriodicMonitoringThread] = weakref.WeakSet()
+
+
+def _monitor(reference: weakref.ref[PeriodicMonitoringThread], end: Any) -> None:
+    """The thread. It keeps neither the monitor nor the hub."""
+    while True:
+        monitor = reference()
+        if monitor is None or not monitor.turn():
+            return
+        period = min(monitor.period(), _IDLE_PERIOD_S)
+        del monitor
+        if end.acquire(timeout=period):
+            return
+
+
+def _forget_threads() -> None:
+    """In a forked child: they are the parent's, as are the hubs."""
+    for monitor in list(_all):
+        monitor._is_over = True
+    _all.clear()
+
+
+os.register_at_fork(after_in_child=_forget_threads)

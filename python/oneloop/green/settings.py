@@ -1,0 +1,168 @@
+"""`config`: settings of green threads, under gevent's names and environment variables.
+
+A setting is the program's, else the environment's at its first use, else its default. Those of gevent's that would mean
+nothing here (its loop, its resolvers' libraries) are absent: AttributeError.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from reprlib import Repr
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Config", "config"]
+
+T = TypeVar("T")
+
+_FALSE = {"", "0", "no", "false", "off", "none", "n", "f", "disabled"}
+_TRUE = {"1", "yes", "true", "on", "y", "t", "enabled"}
+_UNITS = {"kb": 1024, "mb": 1024**2, "gb": 1024**3}
+
+
+class Setting(Generic[T]):
+    """A setting: where it comes from, and what it may be."""
+
+    def __init__(self, environment_key: str, default: str, parse: Callable[[Any], T], meaning: str) -> None:
+        self.environment_key = environment_key
+        self._default = default
+        self._parse = parse
+        self.__doc__ = meaning
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Setting[T]: ...
+
+    @overload
+    def __get__(self, instance: Config, owner: type) -> T: ...
+
+    def __get__(self, instance: Config | None, owner: type) -> Setting[T] | T:
+        if instance is None:
+            return self
+        values = instance.__dict__
+        if self.name not in values:
+            values[self.name] = self._parsed(os.environ.get(self.environment_key, self._default))
+        value: T = values[self.name]
+        return value
+
+    def __set__(self, instance: Config, value: Any) -> None:
+        instance.__dict__[self.name] = self._parsed(value)
+
+    def _parsed(self, value: Any) -> T:
+        try:
+            return self._parse(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{self.name} ({self.environment_key}) cannot be {value!r}: {error}") from error
+
+
+def _parse_bool(value: Any) -> bool:
+    if not isinstance(value, str):
+        return bool(value)
+    word = value.strip().lower()
+    if word not in _FALSE | _TRUE:
+        raise ValueError("neither yes nor no")
+    return word in _TRUE
+
+
+def _parse_seconds(value: Any) -> float:
+    seconds = float(value)
+    if not seconds > 0:
+        raise ValueError("it must be more than 0 seconds")
+    return seconds
+
+
+def _parse_idle(value: Any) -> float | None:
+    return None if value is None or float(value) < 0 else float(value)
+
+
+def _parse_bytes(value: Any) -> int | None:
+    if value is None or value == "":
+        return None
+    text = str(value).strip().lower()
+    unit = _UNITS.get(text[-2:], 1)
+    count = int(float(text[:-2] if unit > 1 else text) * unit)
+    if count < 0:
+        raise ValueError("it must not be negative")
+    return count
+
+
+def _parse_function(value: Any) -> Callable[[Any], str]:
+    if callable(value):
+        function: Callable[[Any], str] = value
+        return function
+    module, _, name = str(value).rpartition(".")
+    if not module:
+        raise ValueError("no name of a module's function")
+    imported: Callable[[Any], str] = getattr(importlib.import_module(module), name)
+    return imported
+
+
+class Config:
+    """The settings; `oneloop.green.config` is the only object. They can be assigned at any time, strings included."""
+
+    max_blocking_time = Setting(
+        "GEVENT_MAX_BLOCKING_TIME",
+        "0.1",
+        _parse_seconds,
+        "The monitor tells of a loop that is blocked for longer than so many seconds.",
+    )
+    monitor_thread = Setting(
+        "GEVENT_MONITOR_THREAD_ENABLE", "0", _parse_bool, "Each hub that is made from now on starts its monitor."
+    )
+    print_blocking_reports = Setting(
+        "GEVENT_MONITOR_PRINT_BLOCKING_REPORTS",
+        "1",
+        _parse_bool,
+        "The monitor prints its reports to stderr; events are sent in any case.",
+    )
+    max_memory_usage = Setting(
+        "GEVENT_MONITOR_MEMORY_MAX",
+        "",
+        _parse_bytes,
+        "The monitor tells when the process has more bytes in memory; '100MB' will do. None: it does not look.",
+    )
+    memory_monitor_period = Setting(
+        "GEVENT_MONITOR_MEMORY_PERIOD", "5", _parse_seconds, "It looks every so many seconds."
+    )
+    threadpool_idle_task_timeout = Setting(
+        "GEVENT_THREADPOOL_IDLE_TASK_TIMEOUT",
+        "5",
+        _parse_idle,
+        "A thread of a hub's pool ends after so many seconds without work. None, negative: never.",
+    )
+    format_context = Setting(
+        "GEVENT_FORMAT_CONTEXT",
+        "oneloop.green.settings.shortened",
+        _parse_function,
+        "Shows locals of green threads in reports: a function, or its name with its module's.",
+    )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not isinstance(getattr(type(self), name, None), Setting):
+            raise AttributeError(f"there is no setting {name!r}")
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted(self.settings)
+
+    @property
+    def settings(self) -> dict[str, Setting[Any]]:
+        """All settings, by name."""
+        return {name: one for name, one in vars(type(self)).items() if isinstance(one, Setting)}
+
+
+_repr = Repr()
+_repr.maxstring = _repr.maxother = 200
+
+
+def shortened(value: object) -> str:
+    """Its repr, shortened."""
+    return _repr.repr(value)
+
+
+config = Config()
