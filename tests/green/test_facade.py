@@ -414,7 +414,7 @@ def test_blocking_in_a_coroutine_is_refused() -> None:
     with left, right:
 
         async def main() -> None:
-            with pytest.raises(BlockingSwitchOutError, match=r"sleep\(\) would block the event loop"):
+            with pytest.raises(BlockingSwitchOutError, match=r"sleep\(1\) would block the event loop"):
                 green.sleep(1)
             with pytest.raises(BlockingSwitchOutError, match="in main"):
                 left.recv(1)

@@ -75,7 +75,7 @@ def test_the_tree(waiting: Any) -> None:
     lines = str(tree).split("\n")
     assert lines[0] == repr(get_hub().main)
     (ours,) = [line for line in lines if "the-waiting-one" in line]
-    assert ours.startswith("  ")
+    assert ours.lstrip().startswith("+--")
     assert len(lines) == len(tree.format_lines(details=False))
     assert "Running:" in tree.format()
     assert "Running:" not in tree.format({"running_stacks": False})

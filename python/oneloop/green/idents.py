@@ -1,4 +1,4 @@
-"""`Idents`: small numbers for objects that nobody else keeps: the smallest that is free, free again when the object is gone."""
+"""`Idents`: small numbers for objects that nobody else keeps, free again when the object is gone."""
 
 from __future__ import annotations
 

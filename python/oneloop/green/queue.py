@@ -120,13 +120,15 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
 
     async def _placed(self, item: T, timeout: float | None) -> None:
         if self._is_plain:
-            offered = Coroutine()
-            if not self._try_put(item, offered):
-                woken = await wait_at(self, offered, timeout)
-                if woken is TIMED_OUT:
-                    raise Full
-                if woken is _SHUT:
-                    raise ShutDown
+            waiting = Coroutine()
+            if self._try_put(item, waiting):
+                return
+            woken = await wait_at(self, waiting, timeout, self._kept_room_given_back)
+            if woken is TIMED_OUT:
+                raise Full
+            if woken is _SHUT:
+                raise ShutDown
+            self._put_kept(item)
             return
         left = Countdown(timeout)
         while True:
@@ -151,6 +153,10 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
         self._put(item)
         self._count_put()
         return True
+
+    def _kept_room_given_back(self, woken: Any) -> None:
+        if woken is not _SHUT:
+            self._give_room_back()
 
     def _room_given_back(self, _: Any) -> None:
         self._putters.wake()
@@ -251,7 +257,7 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
                 self._drop_all()
         self._getters.wake_all(_SHUT)
         self._putters.wake_all()
-        self._refuse_offers(_SHUT)
+        self._refuse_putters(_SHUT)
 
     def _drop_all(self) -> None:
         self.queue.clear()
@@ -280,7 +286,7 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
     def __repr__(self) -> str:
         return (
             f"<{type(self).__name__} at {hex(id(self))} maxsize={self.maxsize} items={len(self.queue)} "
-            f"getters={len(self._getters)} putters={len(self._putters) + self._offers}>"
+            f"getters={len(self._getters)} putters={len(self._putters) + self._waiting_putters}>"
         )
 
 

@@ -101,23 +101,34 @@ impl Life {
         value: Option<Object>,
         raised: Option<Object>,
     ) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        let (work, links) = this.state.with(py, |state| {
+        slf.get().record(slf.py(), value, raised);
+        slf.get().tell(greenlet)
+    }
+
+    fn record(&self, py: Python<'_>, value: Option<Object>, raised: Option<Object>) {
+        let work = self.state.with(py, |state| {
             state.value = value;
             state.raised = raised;
             state.is_ready = true;
-            let wakes =
-                state.links.iter().all(|link| link.bind(py).is_exact_instance_of::<Waiter>());
-            let links = if wakes { std::mem::take(&mut state.links) } else { Vec::new() };
-            (state.work.take(), (links, wakes))
+            state.work.take()
         });
         drop(work);
-        let (links, wakes) = links;
-        for link in links {
-            super::waiter::wake(link.bind(py))?;
-        }
-        if !wakes {
-            this.notify_later(greenlet);
+    }
+
+    /// Those who have linked themselves go on, or are called.
+    fn tell(&self, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = greenlet.py();
+        let waiters = self.state.with(py, |state| {
+            let is_waiter = |link: &Object| link.bind(py).is_exact_instance_of::<Waiter>();
+            state.links.iter().all(is_waiter).then(|| std::mem::take(&mut state.links))
+        });
+        match waiters {
+            None => self.notify_later(greenlet),
+            Some(waiters) => {
+                for waiter in waiters {
+                    super::waiter::wake(waiter.bind(py))?;
+                }
+            }
         }
         Ok(())
     }
@@ -166,8 +177,11 @@ impl Life {
                 if raised.bind(py).is_instance(&imports::greenlet_exit(py)?)? {
                     return Self::end_with(slf, &current, Some(raised), None);
                 }
-                Self::end_with(slf, &current, None, Some(raised.clone_ref(py)))?;
-                current.call_method1(intern!(py, "_report"), (raised.bind(py),)).map(drop)
+                slf.get().record(py, None, Some(raised.clone_ref(py)));
+                // What ends the program is raised in the main greenlet before that goes on for another reason.
+                let reported = current.call_method1(intern!(py, "_report"), (raised.bind(py),));
+                slf.get().tell(&current)?;
+                reported.map(drop)
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `QueueCore`: a queue whose items leave in the order in which they came, and the ways in and out of it that do not wait.
 //!
-//! An item goes straight to who has waited longest for one; room goes to who has waited longest for that, with its item.
+//! An item goes straight to who has waited longest for one. Room is kept for who has waited longest for that, until it goes
+//! on and puts its item in, or is killed.
 //! Each look at the queue and what follows from it happens without another thread in between: no Python code runs there.
 //! Subclasses that order their items in other ways go through Python, `_put_lined` and `_get_lined`.
 
@@ -18,14 +19,23 @@ use std::collections::VecDeque;
 struct State {
     /// A deque; None before `_open`.
     items: Option<Object>,
-    /// Those who wait for room: a place, and the item that gets it.
-    offers: VecDeque<(Object, Object)>,
+    /// Those who wait for room.
+    putters: VecDeque<Object>,
+    /// So much room is kept for those who were woken for it.
+    kept: usize,
     maxsize: Option<usize>,
     is_shutdown: bool,
     /// Items leave in the order in which they came: nothing of it is overridden.
     is_plain: bool,
     /// Items whose work is not done.
     unfinished: i64,
+}
+
+impl State {
+    /// Whether there is room beside so many items.
+    fn has_room(&self, length: usize) -> bool {
+        self.maxsize.is_none_or(|maxsize| length + self.kept < maxsize)
+    }
 }
 
 /// Base class of `oneloop.green.queue.SimpleQueue`.
@@ -73,17 +83,15 @@ impl QueueCore {
             return Ok(Some(true));
         }
         let length = Self::length(&items)?;
-        let has_room = |state: &State| {
-            state.maxsize.is_none_or(|maxsize| length < maxsize) && state.offers.is_empty()
-        };
-        if this.state.with(py, |state| has_room(state)) {
+        let has_room = this.state.with(py, |s| s.has_room(length) && s.putters.is_empty());
+        if has_room {
             items.call_method1(intern!(py, "append"), (item,))?;
             this.state.with(py, |state| state.unfinished += 1);
             return Ok(Some(true));
         }
         if let Some(place) = place {
-            let offer = (Object::new(place.clone()), Object::new(item.clone()));
-            this.state.with(py, |state| state.offers.push_back(offer));
+            let place = Object::new(place.clone());
+            this.state.with(py, |state| state.putters.push_back(place));
         }
         Ok(Some(false))
     }
@@ -105,26 +113,46 @@ impl QueueCore {
         Ok(Try::Waits)
     }
 
-    /// Lets those who wait for room put their items in.
+    /// Keeps the room that there is for those who wait for it.
     fn fill(&self, py: Python<'_>, items: &Bound<'_, PyAny>) -> PyResult<()> {
         loop {
             let length = Self::length(items)?;
-            let offer = self.state.with(py, |state| {
-                let has_room = state.maxsize.is_none_or(|maxsize| length < maxsize);
-                has_room.then(|| state.offers.pop_front()).flatten()
+            let place = self.state.with(py, |state| {
+                let place = state.has_room(length).then(|| state.putters.pop_front()).flatten();
+                state.kept += usize::from(place.is_some());
+                place
             });
-            let Some((place, item)) = offer else { return Ok(()) };
-            if line::wake(place.bind(py), py.None().bind(py))? {
-                items.call_method1(intern!(py, "append"), (item.bind(py),))?;
-                self.state.with(py, |state| state.unfinished += 1);
+            let Some(place) = place else { return Ok(()) };
+            if !line::wake(place.bind(py), py.None().bind(py))? {
+                self.state.with(py, |state| state.kept -= 1);
             }
         }
     }
 
+    /// Puts an item into room that was kept for it.
+    fn put_kept(slf: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let is_shutdown = this.state.with(py, |state| {
+            state.kept -= 1;
+            state.is_shutdown
+        });
+        if is_shutdown {
+            return Err(PyErr::from_value(imports::shut_down(py)?.call0()?));
+        }
+        let items = this.items(py)?;
+        if Self::length(&items)? == 0 && this.getters.get().wake_with(py, item)? {
+            this.fill(py, &items)?;
+        } else {
+            items.call_method1(intern!(py, "append"), (item,))?;
+        }
+        this.state.with(py, |state| state.unfinished += 1);
+        Ok(())
+    }
+
     fn withdraw(&self, place: &Bound<'_, PyAny>) {
         let left = self.state.with(place.py(), |state| {
-            let index = state.offers.iter().position(|(other, _)| other.as_ref().is(place))?;
-            state.offers.remove(index)
+            let index = state.putters.iter().position(|other| other.as_ref().is(place))?;
+            state.putters.remove(index)
         });
         drop(left);
     }
@@ -187,10 +215,10 @@ impl QueueCore {
         self.finishers.clone_ref(py)
     }
 
-    /// How many wait for room, with their items.
+    /// How many wait for room.
     #[getter]
-    fn _offers(&self, py: Python<'_>) -> usize {
-        self.state.with(py, |state| state.offers.len())
+    fn _waiting_putters(&self, py: Python<'_>) -> usize {
+        self.state.with(py, |state| state.putters.len())
     }
 
     /// How many items there may be; None: any number.
@@ -280,18 +308,29 @@ impl QueueCore {
             Some(false) => {}
         }
         let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
-        if Self::try_put(slf, item, Some(waiter.as_any()))? != Some(true) {
-            let woken =
-                line::wait(&waiter, timeout).inspect_err(|_| this.withdraw(waiter.as_any()))?;
-            if woken.is(&timed_out(py)?) {
+        match Self::try_put(slf, item, Some(waiter.as_any()))? {
+            None => return Err(PyErr::from_value(imports::shut_down(py)?.call0()?)),
+            Some(true) => return Ok(py.None().into_bound(py)),
+            Some(false) => {}
+        }
+        match line::wait(&waiter, timeout) {
+            Ok(woken) if woken.is(&timed_out(py)?) => {
                 this.withdraw(waiter.as_any());
-                return Err(PyErr::from_value(imports::full(py)?.call0()?));
+                Err(PyErr::from_value(imports::full(py)?.call0()?))
             }
-            if !woken.is_none() {
-                return Err(PyErr::from_value(imports::shut_down(py)?.call0()?));
+            Ok(woken) if woken.is_none() => {
+                Self::put_kept(slf, item)?;
+                Ok(woken)
+            }
+            Ok(_) => Err(PyErr::from_value(imports::shut_down(py)?.call0()?)),
+            Err(error) => {
+                this.withdraw(waiter.as_any());
+                if waiter.get().taken(py).is_some_and(|woken| woken.is_none()) {
+                    this._give_room_back(py)?;
+                }
+                Err(error)
             }
         }
-        Ok(py.None().into_bound(py))
     }
 
     /// An item, waited for for at most so many seconds. In a coroutine, if blocking: an awaitable of it.
@@ -326,7 +365,8 @@ impl QueueCore {
         slf.call_method1(intern!(py, "_given"), (item,))
     }
 
-    /// As `put` where there is room: whether there was. If not, the place gets it, with this item; it is woken with None.
+    /// As `put` where there is room: whether there was. If not, the place is woken with None when room is kept for it:
+    /// `_put_kept` is to follow, or `_give_room_back`.
     #[pyo3(signature = (item, place))]
     fn _try_put(
         slf: &Bound<'_, Self>,
@@ -335,6 +375,18 @@ impl QueueCore {
     ) -> PyResult<bool> {
         let put = Self::try_put(slf, item, Some(place))?;
         put.map_or_else(|| Err(PyErr::from_value(imports::shut_down(slf.py())?.call0()?)), Ok)
+    }
+
+    /// Put an item into the room that was kept for it.
+    #[pyo3(name = "_put_kept")]
+    fn put_kept_py(slf: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::put_kept(slf, item)
+    }
+
+    /// Who has got room was ended before it could use it.
+    fn _give_room_back(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.with(py, |state| state.kept -= 1);
+        self.fill(py, &self.items(py)?)
     }
 
     /// As `get` where there is an item: it, in a tuple. If there is none, None, and the place is woken with one.
@@ -356,11 +408,10 @@ impl QueueCore {
     }
 
     /// Wake all who wait for room with this value, without having it.
-    fn _refuse_offers(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn _refuse_putters(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = value.py();
-        while let Some((place, item)) = self.state.with(py, |state| state.offers.pop_front()) {
+        while let Some(place) = self.state.with(py, |state| state.putters.pop_front()) {
             line::wake(place.bind(py), value)?;
-            drop(item);
         }
         Ok(())
     }
@@ -372,10 +423,7 @@ impl QueueCore {
             if let Some(items) = &state.items {
                 items.visit(&visit)?;
             }
-            state.offers.iter().try_for_each(|(place, item)| {
-                place.visit(&visit)?;
-                item.visit(&visit)
-            })
+            state.putters.iter().try_for_each(|place| place.visit(&visit))
         });
         visited.unwrap_or(Ok(()))
     }
