@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import socket as stock
 import struct
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -156,36 +158,30 @@ def answer(query: bytes) -> bytes:
     return header + question + (record if data else b"")
 
 
-@pytest.fixture
-def name_server() -> Iterator[int]:
+def serve_names(sock: Any) -> None:
+    while True:
+        query, address = sock.recvfrom(1000)
+        if b"silent" not in query:
+            sock.sendto(answer(query), address)
+
+
+def check(package: str) -> None:
+    """The resolver of a package, against the name server above."""
     with socket.socket(stock.AF_INET, stock.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
-
-        def serve() -> None:
-            while True:
-                query, address = sock.recvfrom(1000)
-                if b"silent" not in query:
-                    sock.sendto(answer(query), address)
-
-        serving = green.spawn(serve)
-        yield sock.getsockname()[1]
+        serving = green.spawn(serve_names, sock)
+        check_with(package, sock.getsockname()[1])
         serving.kill()
 
 
-@pytest.mark.allows_open_fds("pycares closes its own in a thread")
-@pytest.mark.parametrize("package", ["dns", "pycares"])
-def test_resolvers_of_other_packages(package: str, name_server: int) -> None:
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")
+def check_with(package: str, port: int) -> None:
     if package == "dns":
         resolver = resolver_class("dnspython")()
         resolver.resolver.nameservers = ["127.0.0.1"]
-        resolver.resolver.port = name_server
+        resolver.resolver.port = port
         resolver.resolver.lifetime = 0.2
     else:
-        resolver = resolver_class("ares")(
-            servers=["127.0.0.1"], udp_port=name_server, timeout=0.2, tries=1, lookups="fb", domains=[]
-        )
+        resolver = resolver_class("ares")(servers=["127.0.0.1"], udp_port=port, timeout=0.2, tries=1)
     assert resolver.getaddrinfo("a.example", 80, 0, stock.SOCK_STREAM) == [
         (stock.AF_INET, stock.SOCK_STREAM, stock.IPPROTO_TCP, "", ("10.1.2.3", 80))
     ]
@@ -204,3 +200,12 @@ def test_resolvers_of_other_packages(package: str, name_server: int) -> None:
     green.sleep(0)
     asking.kill()
     resolver.close()
+
+
+@pytest.mark.parametrize("package", ["dns", "pycares"])
+def test_resolvers_of_other_packages(package: str) -> None:
+    """In a process of its own: pycares keeps a thread."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    program = f"from tests.green.test_resolver import check; check({package!r})"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])

@@ -104,7 +104,7 @@ def test_urgent_data() -> None:
         lambda module: module.select([-1], [], []),
         lambda module: module.select([CLOSED], [], []),
         lambda module: module.poll().poll("soon"),
-        lambda module: module.poll().poll(1 << 40),
+        lambda module: module.poll().poll(1 << 64),
         lambda module: module.poll().register(0, -1),
         lambda module: module.poll().register(0, 1 << 40),
         lambda module: module.poll().modify(0, 1),

@@ -224,11 +224,142 @@ def test_copies(pair: tuple[Any, Any]) -> None:
 
 def test_waiting_for_readiness(pair: tuple[Any, Any]) -> None:
     mine, other = pair
-    socket.wait_write(mine)
-    with pytest.raises(TimeoutError):
-        socket.wait_read(mine, timeout=0.001)
+    for one in (mine, mine.fileno()):
+        socket.wait_write(one)
+        socket.wait_readwrite(one)
+        with pytest.raises(TimeoutError):
+            socket.wait_read(one, timeout=0.001)
+        with pytest.raises(KeyError):
+            socket.wait_read(one, 0.001, KeyError("late"))
+    waiting = [green.spawn(socket.wait_read, one) for one in (mine, mine.fileno(), mine)]
+    green.sleep(0)
     other.send(b"x")
-    socket.wait_read(mine)
+    green.joinall(waiting, raise_error=True)
+    while other.send(bytes(100_000), stock.MSG_DONTWAIT) == 100_000:
+        continue
+    socket.wait_readwrite(mine)
+
+
+def test_flags_that_say_not_to_wait(pair: tuple[Any, Any]) -> None:
+    mine, _ = pair
+    flag = stock.MSG_DONTWAIT
+    call: Any
+    for call in (
+        lambda: mine.recv(1, flag),
+        lambda: mine.recv_into(bytearray(1), 0, flag),
+        lambda: mine.recvfrom(1, flag),
+        lambda: mine.recvfrom_into(bytearray(1), 0, flag),
+        lambda: mine.recvmsg(1, 0, flag),
+        lambda: mine.recvmsg_into([bytearray(1)], 0, flag),
+        lambda: mine.sendall(bytes(10_000_000), flag),
+        lambda: mine.send(bytes(100), flag),
+        lambda: mine.sendmsg([bytes(100)], [], flag),
+    ):
+        with pytest.raises(BlockingIOError):
+            call()
+
+
+def test_messages(pair: tuple[Any, Any]) -> None:
+    mine, other = pair
+    mine.settimeout(5)
+    room = bytearray(3)
+    receiving = green.spawn(mine.recvmsg_into, (one for one in [room]))
+    green.sleep(0)
+    assert other.sendmsg([b"abc"]) == 3
+    assert (receiving.get()[0], bytes(room)) == (3, b"abc")
+    receiving = green.spawn(socket.recv_fds, mine, 10, 1)
+    green.sleep(0)
+    stock.send_fds(other, [b"one"], [other.fileno()])
+    data, fds, _, _ = receiving.get()
+    with stock.socket(fileno=fds[0]) as third:
+        third.send(data)
+    assert mine.recv(10) == b"one"
+    socket.send_fds(mine, iter([b"two"]), [mine.fileno()])
+    data, fds, _, _ = stock.recv_fds(other, 10, 1)
+    stock.socket(fileno=fds[0]).close()
+    assert data == b"two"
+
+
+def test_files_are_sent(pair: tuple[Any, Any], tmp_path: Any) -> None:
+    mine, other = pair
+    data = bytes(range(256)) * 10_000
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    for name in ("sendfile", "_sendfile_use_send"):
+        found = bytearray()
+
+        def read(found: bytearray = found) -> None:
+            while len(found) < len(data):
+                found.extend(other.recv(65_536))
+
+        with path.open("rb") as file:
+            sending = green.spawn(getattr(mine, name), file)
+            green.sleep(0.01)
+            assert not sending.ready()
+            thread = threading.Thread(target=read)
+            thread.start()
+            assert sending.get() == len(data)
+            assert file.tell() == len(data)
+        thread.join()
+        assert found == data
+    mine.settimeout(0.001)
+    with path.open("rb") as file, pytest.raises(TimeoutError):
+        mine.sendfile(file)
+
+
+def test_a_unix_listener_that_is_full(tmp_path: Any) -> None:
+    path = str(tmp_path / "socket")
+    with stock.socket(stock.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(0)
+        with socket.socket(stock.AF_UNIX) as first, socket.socket(stock.AF_UNIX) as second:
+            first.connect(path)
+            second.settimeout(0.02)
+            with pytest.raises(TimeoutError):
+                second.connect(path)
+            assert second.connect_ex(path) == errno.EAGAIN
+            second.settimeout(0)
+            assert second.connect_ex(path) == errno.EAGAIN
+            second.settimeout(None)
+            connecting = green.spawn(second.connect, path)
+            green.sleep(0.001)
+            listener.accept()[0].close()
+            connecting.get()
+
+
+def test_names_in_addresses() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert type(listener) is socket.socket
+        port = listener.getsockname()[1]
+        with socket.create_connection(("localhost", port)) as client, listener.accept()[0] as server:
+            assert client.getpeername() == server.getsockname()
+        with socket.socket() as client, pytest.raises(TypeError):
+            client.connect(("localhost", "http"))
+        with socket.socket() as client:
+            client.connect(("localhost", port))
+    with socket.socket(stock.AF_INET, stock.SOCK_DGRAM) as one:
+        one.bind(("127.0.0.1", 0))
+        assert one.sendto(b"x", ("localhost", one.getsockname()[1])) == 1
+        assert one.sendmsg([b"y"], [], 0, ("localhost", one.getsockname()[1])) == 1
+        assert [one.recv(1), one.recv(1)] == [b"x", b"y"]
+    assert socket.getfqdn("127.0.0.1") == stock.getfqdn("127.0.0.1")
+    assert socket.has_dualstack_ipv6() == stock.has_dualstack_ipv6()
+
+
+def test_the_default_timeout() -> None:
+    stock.setdefaulttimeout(7)
+    try:
+        with socket.socket() as one:
+            assert one.gettimeout() == 7
+            one.settimeout(None)
+            assert (one.timeout, one.getblocking()) == (None, True)
+    finally:
+        stock.setdefaulttimeout(None)
+    with socket.socket(type=stock.SOCK_STREAM | stock.SOCK_NONBLOCK) as one:
+        assert one.gettimeout() == 0
+        for value in (float("nan"), 1e30):
+            with pytest.raises((ValueError, OverflowError)):
+                one.settimeout(value)
 
 
 def test_beside_coroutines() -> None:
@@ -258,5 +389,8 @@ def test_beside_coroutines() -> None:
 def test_names_of_the_standard_library() -> None:
     assert socket.AF_INET is stock.AF_INET
     assert socket.gaierror is stock.gaierror
+    assert socket.SocketType is stock.SocketType
+    assert not hasattr(socket, "fromshare")
+    assert {"socket", "create_connection", "wait_read", "AF_INET"} <= set(socket.__all__)
     with pytest.raises(AttributeError):
         socket.no_such_name  # noqa: B018

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import select as _stock
+import sys
 from errno import EBADF
 from os import strerror
 from typing import Any
@@ -25,7 +26,7 @@ _poll = _stock.poll
 
 _READ = _stock.POLLIN | _stock.POLLHUP | _stock.POLLERR
 _WRITE = _stock.POLLOUT | _stock.POLLERR
-_LONGEST_MS = 2**31 - 1
+_LONGEST_MS = 2**31 - 1 if sys.version_info < (3, 15) else 2**63 // 10**6
 
 
 def select(

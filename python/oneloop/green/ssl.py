@@ -72,13 +72,13 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
         if timeout_s == 0.0:
             count: int = sslobj.write(data)
             return count
-        left = Countdown(timeout_s)
+        end = Countdown(timeout_s)
         if self._writing is None:
             self._writing = Semaphore(1)
         if not self._writing.acquire(timeout=timeout_s):
             raise TimeoutError(_WRITE)
         try:
-            count = self._persist_tls(sslobj.write, (data,), _WRITE, left.seconds())
+            count = self._persist_tls(sslobj.write, (data,), _WRITE, timeout_s, end)
         finally:
             self._writing.release()
         return count
@@ -114,10 +114,14 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
         return sock
 
     def _persist_tls(
-        self, operation: Callable[..., Any], args: tuple[Any, ...], too_late: str, timeout_s: float | None
+        self,
+        operation: Callable[..., Any],
+        args: tuple[Any, ...],
+        too_late: str,
+        timeout_s: float | None,
+        left: Countdown | None = None,
     ) -> Any:
         """Have OpenSSL try, again each time that the socket may be ready."""
-        left: Countdown | None = None
         while True:
             try:
                 return operation(*args)
