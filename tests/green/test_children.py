@@ -18,7 +18,7 @@ from oneloop import green
 from oneloop.green import children
 from oneloop.green import os as green_os
 from oneloop.green.exceptions import BlockingSwitchOutError
-from oneloop.green.hub import get_hub
+from oneloop.green.hub import get_hub, has_hub
 from tests import programs
 
 # Some of these children are watched by threads.
@@ -238,6 +238,7 @@ def test_threads_have_hubs_of_their_own() -> None:
     found: list[tuple[int, int]] = []
 
     def wait(pid: int) -> None:
+        green.sleep(0)
         found.append(green_os.waitpid(pid, 0))
         get_hub().destroy()
 
@@ -249,6 +250,21 @@ def test_threads_have_hubs_of_their_own() -> None:
     for thread in threads:
         thread.join()
     assert sorted(found) == sorted((pid, number << 8) for number, (pid, _) in enumerate(children_of_all))
+
+
+def test_a_thread_without_green_threads_blocks() -> None:
+    pid, release = held_child(3)
+    found: list[Any] = []
+
+    def wait() -> None:
+        found.append(green_os.waitpid(pid, 0))
+        found.append(has_hub())
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    release()
+    thread.join()
+    assert found == [(pid, 3 << 8), False]
 
 
 # -- watching ----------------------------------------------------------------------------------------

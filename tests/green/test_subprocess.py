@@ -17,7 +17,7 @@ import oneloop
 from oneloop import green
 from oneloop.green import subprocess as green_subprocess
 from oneloop.green.exceptions import BlockingSwitchOutError
-from oneloop.green.hub import get_hub
+from oneloop.green.hub import get_hub, has_hub
 from oneloop.green.subprocess import PIPE, STDOUT, TimeoutExpired
 
 # Whose pipes are there, a checker of types cannot know.
@@ -34,8 +34,16 @@ def python(code: str) -> list[str]:
 CAT = ["cat"]
 
 
+@pytest.fixture(params=["hub", "no hub"], autouse=True)
+def hub(request: pytest.FixtureRequest, own_hub: None) -> bool:
+    """Whether the thread has a hub: without one it may block."""
+    if request.param == "hub":
+        get_hub()
+    return bool(request.param == "hub")
+
+
 @pytest.fixture
-def beside() -> Any:
+def beside(hub: bool) -> Any:
     """Counts the turns of another green thread."""
     turns: list[None] = []
 
@@ -415,17 +423,24 @@ def test_many_at_once() -> None:
     assert [int(one.get()) for one in running] == list(range(10))
 
 
-def test_in_another_thread() -> None:
-    outputs: list[bytes] = []
+def test_a_thread_without_green_threads() -> None:
+    outputs: list[Any] = []
 
     def run() -> None:
         outputs.append(green_subprocess.check_output(["sh", "-c", "sleep 0.01; echo out"]))
-        get_hub().destroy()
+        outputs.append(green_subprocess.run(CAT, input=BIG, capture_output=True, timeout=20).stdout)
+        with Popen(CAT, 0, stdin=PIPE, stdout=PIPE) as process:
+            process.stdin.write(b"x")
+            outputs.append(process.stdout.read(1))
+            with pytest.raises(TimeoutExpired):
+                process.wait(0.001)
+        # It blocks: no hub is needed.
+        outputs.append(has_hub())
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert outputs == [b"out\n"]
+    assert outputs == [b"out\n", BIG, b"x", False]
 
 
 def test_patched_in_place_of_the_standard_librarys(monkeypatch: pytest.MonkeyPatch, beside: list[None]) -> None:

@@ -75,6 +75,12 @@ _waited: weakref.WeakValueDictionary[int, _Number] = weakref.WeakValueDictionary
 
 def _wait(fd: int, for_writing: bool) -> None:
     """Wait until a descriptor may be read from or written to; it has said EAGAIN before."""
+    if not has_hub():
+        # No green thread is here that could run meanwhile.
+        poll = _poll()
+        poll.register(fd, _select.POLLOUT if for_writing else _select.POLLIN)
+        poll.poll()
+        return
     number = _waited.get(fd)
     if number is None:
         number = _waited[fd] = _Number(fd)
@@ -312,6 +318,8 @@ def _hub_of(loop: Any) -> Hub:
 def waitpid(pid: int, options: int, /) -> tuple[int, int]:
     """See `os.waitpid`. Children that were watched by `fork_and_watch` are told as if they had not been.
 
+    In a thread without green threads it blocks the thread.
+
     Raises:
         ChildProcessError: there is no such child, or somebody else has had its status.
         BlockingSwitchOutError: in a coroutine, of a child that runs.
@@ -334,6 +342,8 @@ def waitpid(pid: int, options: int, /) -> tuple[int, int]:
 
     if options & _stock.WNOHANG:
         return poll() or (0, 0)
+    if not has_hub():
+        return _waitpid(pid, options)
     found: tuple[int, int] = children.wait_changed(pid, options, poll)
     return found
 

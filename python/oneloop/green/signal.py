@@ -68,6 +68,8 @@ class signal_handler:  # noqa: N801 - gevent's name
     def __init__(self, signalnum: int, handler: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         if not callable(handler):
             raise TypeError(f"signal handler must be callable, not {handler!r}")
+        # A thread without a hub may block for real, and nobody would run the function.
+        get_hub()
         self.signalnum = signalnum
         self._call: tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]] | None = (handler, args, kwargs)
         chain = _chains.get(signalnum)

@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from oneloop.green import children
-from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, wait_for
+from oneloop.green.hub import Waiter, get_hub, has_hub, wait_for
 from oneloop.green.pipes import hand_over, open_pipe
 
 # The functions of the standard library's module find a patched `Popen` there by themselves.
@@ -46,10 +46,12 @@ SubprocessError = _stock.SubprocessError
 TimeoutExpired = _stock.TimeoutExpired
 
 _close = _os.close
+_poll = _select.poll
 _read = _os.read
 _write = _os.write
 
 _READ_BYTES = 64 * 1024
+_LONGEST_POLL_MS = 1 << 30
 # A pipe that is ready takes so much without blocking, whatever its flags.
 _PIPE_BYTES = getattr(_select, "PIPE_BUF", 512)
 
@@ -113,6 +115,10 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
     # -- waiting ---------------------------------------------------------------------------------------
 
     def _wait(self, timeout: float | None) -> int:
+        if not has_hub():
+            # No green thread is here that could run meanwhile.
+            status: int = super()._wait(timeout)  # type: ignore[misc]
+            return status
         if self.returncode is None:
             children.wait_changed(self.pid, 0, self._is_over, timeout)
             if self.returncode is None:
@@ -166,41 +172,76 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
         return self._translate_newlines(data, file.encoding, file.errors) if self.text_mode else data
 
 
+class _Watched:
+    """The loop tells which descriptors are ready."""
+
+    def __init__(self) -> None:
+        self._hub = get_hub()
+        self._loop = self._hub.asyncio_loop
+        self._waiter = Waiter(self._hub)
+        self._ready: set[int] = set()
+
+    def add(self, fd: int, for_writing: bool) -> None:
+        (self._loop._add_writer if for_writing else self._loop._add_reader)(fd, self._note, fd)
+
+    def remove(self, fd: int, for_writing: bool) -> None:
+        (self._loop._remove_writer if for_writing else self._loop._remove_reader)(fd)
+
+    def _note(self, fd: int) -> None:
+        self._ready.add(fd)
+        self._waiter.wake()
+
+    def wait(self, timeout: float | None) -> set[int]:
+        wait_for(self._waiter, self._hub, timeout)
+        ready, self._ready = self._ready, set()
+        return ready
+
+
+class _Polled:
+    """The same for a thread without green threads, which blocks."""
+
+    def __init__(self) -> None:
+        self._poll = _poll()
+
+    def add(self, fd: int, for_writing: bool) -> None:
+        self._poll.register(fd, _select.POLLOUT if for_writing else _select.POLLIN)
+
+    def remove(self, fd: int, for_writing: bool) -> None:
+        self._poll.unregister(fd)
+
+    def wait(self, timeout: float | None) -> set[int]:
+        # In milliseconds, and no more than poll(2) takes.
+        milliseconds = None if timeout is None else min(timeout * 1000, _LONGEST_POLL_MS)
+        return {fd for fd, _ in self._poll.poll(milliseconds)}
+
+
 class _Exchange:
-    """What `communicate` reads and writes: each file when the loop has told that it is ready.
+    """What `communicate` reads and writes: each file when it is known to be ready.
 
     Files that a program has put in the place of ours may block: nobody reads or writes before.
     """
 
     def __init__(self, process: Any) -> None:
         self._process = process
-        self._hub = get_hub()
-        self._waiter = Waiter(self._hub)
-        self._ready: set[int] = set()
+        self._readiness = _Watched() if has_hub() else _Polled()
         self.files: dict[int, Any] = {}
-        loop = self._hub.asyncio_loop
         for file in process._fileobj2output:
             if not file.closed:
-                loop._add_reader(file.fileno(), self._note, file.fileno())
-                self.files[file.fileno()] = file
-        stdin = process.stdin
-        if stdin and process._input and not stdin.closed:
-            loop._add_writer(stdin.fileno(), self._note, stdin.fileno())
-            self.files[stdin.fileno()] = stdin
+                self._enter(file)
+        if process.stdin and process._input and not process.stdin.closed:
+            self._enter(process.stdin)
 
-    def _note(self, fd: int) -> None:
-        self._ready.add(fd)
-        self._waiter.wake()
+    def _enter(self, file: Any) -> None:
+        fd = file.fileno()
+        self._readiness.add(fd, file is self._process.stdin)
+        self.files[fd] = file
 
     def step(self, endtime: float | None) -> bool:
         """Wait, and move what can be moved. False if the time is up."""
         left = _left(endtime)
         if left is not None and left < 0:
             return False
-        if wait_for(self._waiter, self._hub, left) is TIMED_OUT and not self._ready:
-            return False
-        ready, self._ready = self._ready, set()
-        for fd in ready & self.files.keys():
+        for fd in self._readiness.wait(left) & self.files.keys():
             file = self.files[fd]
             if file is self._process.stdin:
                 self._write(fd)
@@ -239,11 +280,7 @@ class _Exchange:
             file.close()
 
     def _forget(self, fd: int) -> None:
-        loop = self._hub.asyncio_loop
-        if self.files[fd] is self._process.stdin:
-            loop._remove_writer(fd)
-        else:
-            loop._remove_reader(fd)
+        self._readiness.remove(fd, self.files[fd] is self._process.stdin)
 
     def stop(self) -> None:
         """Watch no file any more."""
