@@ -263,7 +263,9 @@ class BaseServer:
 
 
 def parse_address(address: Any) -> tuple[int, Any]:
-    """The family and the address of `(host, port)`, `"host:port"`, `":port"`, `"*:port"`, a port, or the path of a Unix socket.
+    """The family and the address of what says where to listen.
+
+    That is `(host, port)`, `"host:port"`, `":port"`, `"*:port"`, a port, or the path of a Unix socket.
 
     Raises:
         ValueError: it is none of them.
