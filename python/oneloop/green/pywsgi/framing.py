@@ -88,12 +88,14 @@ def frame(version: str, fields: dict[str, str]) -> Frame:
     connection = fields.get("HTTP_CONNECTION")
     upgrade = ""
     keeps_alive = is_latest
-    if connection is not None:
+    if connection == "keep-alive":
+        keeps_alive = True
+    elif connection is not None:
         options = tokens(connection)
         keeps_alive = "close" not in options and (is_latest or "keep-alive" in options)
         if is_latest and "upgrade" in options:
             upgrade = fields.get("HTTP_UPGRADE", "").lower()
-    expects = is_latest and fields.get("HTTP_EXPECT", "").lower() == "100-continue"
+    expects = is_latest and "HTTP_EXPECT" in fields and fields["HTTP_EXPECT"].lower() == "100-continue"
     return Frame(length, is_chunked, keeps_alive, expects, upgrade)
 
 

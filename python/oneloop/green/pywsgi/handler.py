@@ -44,7 +44,7 @@ class WSGIHandler(Response):
     Args:
         sock: the connection.
         address: of the client.
-        server: the `WSGIServer`, or what has its attributes.
+        server: the `WSGIServer`.
         rfile: what is read instead of the connection.
     """
 
@@ -66,6 +66,7 @@ class WSGIHandler(Response):
     time_start: float = 0
     time_finish: float = 0
 
+    _line: str | None = None
     _parsed: heads.Parsed | None = None
     _head_error: heads.HeadError | None = None
     _frame = Frame(None, False, False, False, "")
@@ -76,15 +77,13 @@ class WSGIHandler(Response):
         self.socket = sock
         self.client_address = address
         self.server = server
-        self.rfile: Any = Reader(sock, getattr(server, "max_head_bytes", 65_536)) if rfile is None else rfile
+        self.rfile: Any = Reader(sock, server.max_head_bytes) if rfile is None else rfile
 
     # -- the connection ------------------------------------------------------------------------------
 
     def handle(self) -> None:
         """Handle requests until the connection is to end, and close it. Called by the server."""
-        enter = getattr(self.server, "enter", None)
-        if enter is not None:
-            enter(self.rfile)
+        self.server.enter(self.rfile)
         try:
             while self.socket is not None:
                 self.time_start = time.time()
@@ -102,8 +101,7 @@ class WSGIHandler(Response):
             sock, self.socket = self.socket, None
             rfile, self.rfile = self.rfile, None
             self.wsgi_input = None
-            if enter is not None:
-                self.server.leave(rfile)
+            self.server.leave(rfile)
             if sock is not None:
                 sock.close()
 
@@ -191,16 +189,15 @@ class WSGIHandler(Response):
         self._head_error = None
         self._parsed = None
         try:
-            parsed = self.rfile.read_head(
-                getattr(server, "keep_alive_timeout", None), getattr(server, "head_timeout", None)
-            )
+            parsed = self.rfile.read_head(server.keep_alive_timeout, server.head_timeout)
         except heads.HeadError as error:
             self._head_error = error
             return ""
         if parsed is None:
             return ""
         self._parsed = parsed
-        return f"{parsed[0]} {parsed[1]} {parsed[2]}"
+        self._line = line = f"{parsed[0]} {parsed[1]} {parsed[2]}"
+        return line
 
     def read_request(self, raw_requestline: str) -> bool:
         """Take in the head: `command`, `path`, `request_version`, `headers`, `content_length`, `close_connection`.
@@ -210,13 +207,16 @@ class WSGIHandler(Response):
         """
         if self._head_error is not None:
             raise self._head_error
-        self.requestline = raw_requestline.rstrip()
         parsed = self._parsed
+        if parsed is None or raw_requestline is not self._line:
+            self.requestline = raw_requestline.rstrip()
         if parsed is None:
             # A subclass has read the line itself.
             parsed = self._read_rest_of_head()
         self.command, self.path, version, listed, _ = parsed
-        if f"{self.command} {self.path} {version}" != self.requestline:
+        if raw_requestline is not self._line:
+            # A subclass has changed it.
+            assert self.requestline is not None
             self.command, self.path, version = heads.parse_request_line(self.requestline)
         self.request_version = version
         self.headers = Headers(listed)
@@ -281,7 +281,7 @@ class WSGIHandler(Response):
             reader.patience_s = None
             self.close_connection = True
         else:
-            reader.patience_s = getattr(self.server, "body_timeout", None)
+            reader.patience_s = self.server.body_timeout
         env["wsgi.input"] = reader if takes_over else self.wsgi_input
         env["wsgi.input_terminated"] = not takes_over
         return env
@@ -376,8 +376,8 @@ class WSGIHandler(Response):
         if issubclass(kind, GreenletExit):
             return
         context = self.environ
-        secure = getattr(self.server, "secure_environ_class", None)
-        if secure is not None and not isinstance(context, secure):
+        secure = self.server.secure_environ_class
+        if not isinstance(context, secure):
             context = secure(context or {})
         get_hub().handle_error(context, kind, value, trace)
 

@@ -104,7 +104,7 @@ class Response:
     def _tell_end(self) -> None:
         """Say whether the connection ends, where the client cannot know."""
         assert self.response_headers is not None
-        if getattr(self.server, "is_stopping", False):
+        if self.server.is_stopping:
             self.close_connection = True
         if self.close_connection:
             if self.code != 101:
