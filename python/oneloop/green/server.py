@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oneloop.green import socket as _socket
@@ -30,6 +31,8 @@ class StreamServer(BaseServer):
     """How many connections the kernel keeps that nobody has accepted."""
     reuse_addr = True
     """Listen on an address again whose connections are not forgotten yet."""
+    handshake_timeout: float | None = 60.0
+    """A client that speaks TLS has so many seconds to begin; None: for ever."""
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class StreamServer(BaseServer):
         if context is None:
             context = _context(given)
         self.ssl_args = {"server_side": True, **given}
-        self.wrap_socket: Callable[..., Any] = context.wrap_socket
+        self.wrap_socket: Callable[..., Any] = _wrapping(context)
 
     @property
     def ssl_enabled(self) -> bool:
@@ -103,7 +106,9 @@ class StreamServer(BaseServer):
             OSError: the handshake has failed.
         """
         assert self.ssl_args is not None
+        client_socket.settimeout(self.handshake_timeout)
         sock = self.wrap_socket(client_socket, **self.ssl_args)
+        sock.settimeout(None)
         try:
             self._handle(sock, address)
         finally:
@@ -152,6 +157,18 @@ def _bind(sock: Any, address: Any) -> None:
         if error.strerror is not None:
             error.strerror = f"{error.strerror}: {address!r}"
         raise
+
+
+def _wrapping(context: Any) -> Callable[..., Any]:
+    """What makes a green TLS socket, also with a context of the standard library, whose own sockets would block."""
+    import ssl as stock
+
+    from oneloop.green import ssl
+
+    if not isinstance(context, stock.SSLContext) or issubclass(context.sslsocket_class, ssl.SSLSocket):
+        wrap: Callable[..., Any] = context.wrap_socket
+        return wrap
+    return partial(ssl.SSLSocket._create, context=context)
 
 
 def _context(given: dict[str, Any]) -> Any:

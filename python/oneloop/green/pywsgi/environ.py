@@ -31,6 +31,10 @@ class SecureEnviron(Environ):
     default_whitelist_keys: Any = ()
     default_print_masked_keys = True
 
+    print_masked_keys: Any
+    secure_repr: Any
+    whitelist_keys: Any
+
     __slots__ = ("print_masked_keys", "secure_repr", "whitelist_keys")
 
     def __getattr__(self, name: str) -> Any:
