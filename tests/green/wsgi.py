@@ -95,7 +95,7 @@ def taken_apart(data: bytes, method: str = "GET") -> list[Answer]:
 
 
 def _unchunked(data: bytes) -> tuple[bytes, bytes]:
-    pieces = []
+    pieces: list[bytes] = []
     while True:
         line, end, data = data.partition(b"\r\n")
         assert end, "cut"

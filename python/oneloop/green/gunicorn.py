@@ -31,13 +31,15 @@ __all__ = ["PyWSGIWorker", "Worker"]
 NOTIFY_S = 1.0
 
 
-class Worker(AsyncWorker):
+class Worker(AsyncWorker):  # type: ignore[misc] # gunicorn has no types
     """Serves each connection in a green thread, `--worker-connections` of them at most."""
 
     def init_process(self) -> None:
         """Begin, in the worker's process."""
         monkey.patch_all()
-        self.sockets = [socket.socket(one.FAMILY, socket.SOCK_STREAM, fileno=one.sock.detach()) for one in self.sockets]
+        self.sockets: Any = [
+            socket.socket(one.FAMILY, socket.SOCK_STREAM, fileno=one.sock.detach()) for one in self.sockets
+        ]
         super().init_process()
 
     def notify(self) -> None:

@@ -69,16 +69,12 @@ def frame(version: str, fields: dict[str, str]) -> Frame:
         HeadError: the body cannot be found, or could be found in more than one way; or the host is none.
     """
     is_latest = version == "HTTP/1.1"
-    length, is_chunked = None, False
+    length = None
     if "CONTENT_LENGTH" in fields:
         length = parse_content_length(fields["CONTENT_LENGTH"])
-    coding = fields.get("HTTP_TRANSFER_ENCODING")
-    if coding is not None:
-        if not is_latest or length is not None:
-            raise HeadError("Transfer-Encoding in HTTP/1.0, or beside Content-Length")
-        if coding.lower() != "chunked":
-            raise HeadError(f"a transfer coding that is not known: {coding!r}", 501)
-        is_chunked = True
+    is_chunked = "HTTP_TRANSFER_ENCODING" in fields
+    if is_chunked:
+        _check_coding(fields["HTTP_TRANSFER_ENCODING"], is_latest and length is None)
     host = fields.get("HTTP_HOST")
     if host is None:
         if is_latest:
@@ -97,6 +93,13 @@ def frame(version: str, fields: dict[str, str]) -> Frame:
             upgrade = fields.get("HTTP_UPGRADE", "").lower()
     expects = is_latest and "HTTP_EXPECT" in fields and fields["HTTP_EXPECT"].lower() == "100-continue"
     return Frame(length, is_chunked, keeps_alive, expects, upgrade)
+
+
+def _check_coding(coding: str, may_be_chunked: bool) -> None:
+    if not may_be_chunked:
+        raise HeadError("Transfer-Encoding in HTTP/1.0, or beside Content-Length")
+    if coding.lower() != "chunked":
+        raise HeadError(f"a transfer coding that is not known: {coding!r}", 501)
 
 
 def split_target(method: str, target: str) -> Target:

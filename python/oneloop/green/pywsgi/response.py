@@ -58,13 +58,13 @@ class Response:
             ValueError: something has characters that would change the head, or is no status.
             AssertionError: it was called before, without `exc_info` now.
         """
-        if exc_info:
+        if exc_info and self.headers_sent:
             try:
-                if self.headers_sent:
-                    raise exc_info[1].with_traceback(exc_info[2])
+                raise exc_info[1].with_traceback(exc_info[2])
             finally:
+                # It would hold this frame, which holds it.
                 exc_info = None
-        elif self.status is not None:
+        if self.status is not None and not exc_info:
             raise self.ApplicationError("start_response() was called already")
         line, code = encode_status(status)
         encoded: list[tuple[bytes, bytes]] = []
@@ -85,11 +85,7 @@ class Response:
         if code == 204 and length not in (None, "0"):
             raise self.ApplicationError(f"Content-Length of a 204 response: {length!r}")
         self._declared_length = None if length is None else parse_length(length)
-        connection = special.get("connection")
-        if connection is None:
-            self._tell_end()
-        elif "close" in connection.lower():
-            self.close_connection = True
+        self._tell_end(special.get("connection"))
         return self.write
 
     def _set_response(self, status: str, line: bytes, code: int, encoded: list[tuple[bytes, bytes]]) -> None:
@@ -101,9 +97,13 @@ class Response:
         self.response_headers = encoded
         self._has_body = self.command != "HEAD" and code != 204 and code != 304 and code != 101
 
-    def _tell_end(self) -> None:
-        """Say whether the connection ends, where the client cannot know."""
+    def _tell_end(self, connection: str | None) -> None:
+        """Say whether the connection ends, where the client cannot know; or hear it from the application."""
         assert self.response_headers is not None
+        if connection is not None:
+            if "close" in connection.lower():
+                self.close_connection = True
+            return
         if self.server.is_stopping:
             self.close_connection = True
         if self.close_connection:
