@@ -1,4 +1,4 @@
-"""A Flask application for the tests of servers. Its requests wait for each other, so that all have to be served at once."""
+"""A Flask application for the tests of servers. Its requests wait for each other: all have to be served at once."""
 
 from __future__ import annotations
 

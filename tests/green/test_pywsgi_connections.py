@@ -193,6 +193,27 @@ def test_stop_finishes_requests_and_ends_idle_connections(spawn: Any) -> None:
         assert server.started
 
 
+def test_stop_ends_a_connection_whose_answer_had_begun() -> None:
+    """It was not told that the connection ends; after the answer it does."""
+    go_on = Event()
+
+    def app(environ: dict[str, Any], start_response: StartResponse) -> Iterator[bytes]:
+        start_response("200 OK", [])
+        yield b"begun "
+        go_on.wait()
+        yield b"ended"
+
+    with served(app) as server, connect(server) as sock:
+        sock.sendall(GET)
+        begun = sock.recv(1000)
+        stopping = green.spawn(server.stop, 20)
+        green.sleep(0.001)
+        go_on.set()
+        (answer,) = taken_apart(begun + read_all(sock))
+        assert answer.body == b"begun ended"
+        stopping.get()
+
+
 def test_stop_kills_in_the_end() -> None:
     ended = []
 

@@ -54,8 +54,8 @@ class Worker(AsyncWorker):  # type: ignore[misc] # gunicorn has no types
             sys.exit(0)
 
     def timeout_ctx(self) -> Timeout:
-        """How long a connection waits for its next request."""
-        return Timeout(self.cfg.keepalive, False)
+        """How long a connection waits for its next request; once the end is asked for, not at all."""
+        return Timeout(self.cfg.keepalive if self.alive else 0, False)
 
     def run(self) -> None:
         """Serve until the arbiter asks for the end; then finish the requests, for `--graceful-timeout` seconds."""

@@ -164,7 +164,7 @@ class WSGIHandler(Response):
         if self.close_connection:
             self._end_politely()
             return None
-        if self.rfile is None or self.rfile.closed:
+        if self.rfile is None or self.rfile.closed or self.server.is_stopping:
             return None
         return True
 
