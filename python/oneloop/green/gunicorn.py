@@ -118,7 +118,7 @@ class _Handler(pywsgi.WSGIHandler):
         status = self.status.decode("latin-1") if isinstance(self.status, bytes) else self.status
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.response_headers or ()]
         taken = datetime.timedelta(seconds=self.time_finish - self.time_start)
-        answer = _Answer(status or "000", fields, self.response_length)
+        answer = _Answer(status or "000", fields, self.body_length)
         self.server.log.access(answer, self.headers.items(), self.environ or {}, taken)
 
     def get_environ(self) -> Any:

@@ -299,7 +299,7 @@ class WSGIHandler(Response):
         self.response_use_chunked = False
         self.connection_upgraded = False
         self.response_length = 0
-        self._body_length = 0
+        self.body_length = 0
         try:
             self.run_application()
             self._finish_request()
@@ -400,7 +400,7 @@ class WSGIHandler(Response):
         self.headers_sent = False
         self.result = None
         self.response_use_chunked = False
-        self._body_length = 0
+        self.body_length = 0
         try:
             fields = [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))]
             self.start_response(f"{code} {phrase}", fields)

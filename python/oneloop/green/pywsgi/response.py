@@ -46,7 +46,8 @@ class Response:
     """It is no HTTP any more."""
 
     _orig_status: str | None = None
-    _body_length = 0
+    body_length = 0
+    """So many bytes of the body were sent."""
     _declared_length: int | None = None
     _has_body = True
 
@@ -164,7 +165,7 @@ class Response:
             return
         if self.code == 204 or self.code == 304:
             raise self.ApplicationError(f"The {self.code} response must have no body")
-        length = self._body_length + len(data)
+        length = self.body_length + len(data)
         if self._declared_length is not None and length > self._declared_length and self._has_body:
             raise self.ApplicationError(
                 f"the application gives more than {self._declared_length} bytes, its Content-Length"
@@ -181,7 +182,7 @@ class Response:
             self._sendall(head)
             self._write(data)
         else:
-            self._body_length += len(data)
+            self.body_length += len(data)
             if self.response_use_chunked:
                 self._sendall(b"%b%x\r\n%b\r\n" % (head, len(data), data))
             else:
@@ -190,7 +191,7 @@ class Response:
     def _write(self, data: bytes) -> None:
         if not data or (not self._has_body and self.code != 101):
             return
-        self._body_length += len(data)
+        self.body_length += len(data)
         if not self.response_use_chunked:
             self._sendall(data)
         elif len(data) <= JOINED_BYTES:
@@ -227,8 +228,8 @@ class Response:
         if self.response_use_chunked:
             if self._has_body:
                 self._sendall(b"0\r\n\r\n")
-        elif self._declared_length is not None and self._has_body and self._body_length < self._declared_length:
+        elif self._declared_length is not None and self._has_body and self.body_length < self._declared_length:
             self.close_connection = True
             raise self.ApplicationError(
-                f"the application gave {self._body_length} bytes, Content-Length is {self._declared_length}"
+                f"the application gave {self.body_length} bytes, Content-Length is {self._declared_length}"
             )
