@@ -55,6 +55,22 @@ def test_pipelined_requests_are_answered_in_order() -> None:
         assert [int(one.body) for one in taken_apart(exchange(server, sent[:5000], sent[5000:]))] == list(range(100))
 
 
+def test_a_client_that_pipelines_leaves_turns_to_others() -> None:
+    order = []
+
+    def app(environ: dict[str, Any], start_response: StartResponse) -> Any:
+        order.append(environ["PATH_INFO"])
+        return plain(environ, start_response)
+
+    with served(app) as server, connect(server) as many, connect(server) as one:
+        many.sendall(b"GET /many HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+        one.sendall(b"GET /one HTTP/1.1\r\nHost: x\r\n\r\n")
+        one.recv(1000)
+        assert order.index("/one") < 50
+        many.shutdown(stock.SHUT_WR)
+        assert len(taken_apart(read_all(many))) == 100
+
+
 def test_many_connections() -> None:
     def app(environ: dict[str, Any], start_response: StartResponse) -> Any:
         nonlocal inside, most

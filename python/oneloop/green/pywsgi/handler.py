@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from greenlet import GreenletExit
 
 from oneloop.green import socket as _socket
-from oneloop.green.hub import get_hub
+from oneloop.green.hub import get_hub, sleep
 from oneloop.green.pywsgi import heads
 from oneloop.green.pywsgi.answers import clock, refusal
 from oneloop.green.pywsgi.body import Input, InvalidInputError
@@ -166,6 +166,9 @@ class WSGIHandler(Response):
             return None
         if self.rfile is None or self.rfile.closed or self.server.is_stopping:
             return None
+        if getattr(self.rfile, "has_rest", False):
+            # A client that sends many requests at once waits for its turn.
+            sleep(0)
         return True
 
     def _end_politely(self) -> None:
