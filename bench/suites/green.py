@@ -1,4 +1,4 @@
-"""green: the two benchmarks of the gevent talk; switch, spawn, and memory of a parked green thread.
+"""green: the two benchmarks of the gevent talk; switch, spawn, and memory of a parked green thread; pywsgi.
 
 The talk counted seconds for a fixed number of messages; here the rate of a measured window is turned into those
 seconds, and stands beside the CPU time, so that long runs are not needed.
@@ -13,7 +13,8 @@ from bench.catalogue import FLOOR, SUBJECT, Serve, has_module, missing_reason, s
 from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.rivals.loops import MODULES as LOOPS
 from bench.served import Load, measure_server
-from bench.suites.options import Options
+from bench.suites import http
+from bench.suites.options import Options, size_text
 from bench.timed import measure_program, python_module
 
 MISSING = "suite subject does not exist yet: oneloop.green"
@@ -73,6 +74,32 @@ def _talk_case(options: Options, form: str, connections: int, messages: int, nam
     )
 
 
+def start_wsgi(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
+    """The command of a pywsgi. Raises RivalMissingError."""
+    if rival == SUBJECT:
+        if not subject_exists():
+            raise RivalMissingError(MISSING)
+        return python_module("oneloop_pywsgi_server"), {}
+    return http.start(rival, serve)
+
+
+def _wsgi_case(options: Options, size: int, connections: int) -> Case:
+    def measure(rival: str, settings: Settings) -> Sample:
+        return measure_server(rival, Serve("http"), Load("http", size, connections), settings, start_wsgi)
+
+    return Case(
+        suite="green",
+        name=f"pywsgi: {size_text(size)}, {connections} connections",
+        params={"size": size, "connections": connections},
+        metric="server_cpu_ns",
+        unit="CPU per request",
+        rivals=options.pick_rivals(("pywsgi", SUBJECT)),
+        measure=measure,
+        remark=_remark("pywsgi is gevent's; both serve the same WSGI application"),
+        baseline="pywsgi",
+    )
+
+
 def _primitive_case(options: Options, operation: str) -> Case:
     title, count, metric, unit = OPERATIONS[operation]
 
@@ -108,4 +135,5 @@ def cases(options: Options) -> list[Case]:
         _talk_case(options, "protocol", 1000, 1_000_000, "talk 1: echo, 1000 connections"),
         _talk_case(options, "work", 2000, 100_000, "talk 2: CPU work, 2000 connections"),
         *(_primitive_case(options, operation) for operation in OPERATIONS),
+        *(_wsgi_case(options, 1024, count) for count in options.pick_connections(10, 300)),
     ]

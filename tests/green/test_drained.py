@@ -1,6 +1,6 @@
-"""A read that has emptied a stream socket saves the next one's first attempt: nothing that is there may be missed by it.
+"""A read that has emptied a stream socket saves the next one's first attempt: nothing that is there may be missed so.
 
-Each case waits once before, so that the loop listens to the socket, and is compared with blocking sockets in one thread.
+Each case waits once before, so that the loop listens to the socket, and is compared with blocking sockets.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def test_an_address_that_is_taken() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         server = StreamServer(taken.getsockname(), echo)
-        with pytest.raises(OSError, match="Address already in use"):
+        with pytest.raises(OSError, match=r"Address already in use: \('127.0.0.1'"):
             server.start()
         assert not server.started
 
@@ -158,6 +158,50 @@ def test_errors_of_accepting(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.count("Too many open files") == 2
 
 
+def test_an_error_that_is_not_the_sockets_does_not_end_accepting(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a subclass that reads, or of what starts handlers: the connection is closed, and the next one is accepted."""
+    errors = [LookupError("of reading"), None, LookupError("of starting"), None]
+
+    class Server(StreamServer):
+        def do_read(self) -> Any:
+            found = super().do_read()
+            error = errors.pop(0)
+            if error is not None:
+                found[0].close()
+                raise error
+            return found
+
+    def start(*args: Any) -> Any:
+        error = errors.pop(0)
+        if error is not None:
+            raise error
+        return green.spawn(*args)
+
+    server = Server(("127.0.0.1", 0), echo, spawn=start)
+    server.min_delay = server.delay = 0.001
+    with server:
+        server.start()
+        assert [ask(server, b"") for _ in range(2)] == [b"", b""]
+        errors.append(None)
+        assert ask(server) == b"hello"
+    told = capsys.readouterr().err
+    assert (told.count("of reading"), told.count("of starting")) == (1, 1)
+
+
+def test_what_a_server_needs() -> None:
+    with pytest.raises(TypeError, match="'handle' must be provided"):
+        StreamServer(("127.0.0.1", 0))
+    with pytest.raises(ValueError, match="max_accept"):
+        type("Server", (StreamServer,), {"max_accept": 0})(("127.0.0.1", 0), echo)
+    server = StreamServer(("127.0.0.1", 0), echo)
+    server.set_handle(lambda connection, _: connection.sendall(b"other"))
+    server.set_spawn(3)
+    with server:
+        server.start()
+        assert ask(server, b"") == b"other"
+        assert not server.full()
+
+
 def test_datagrams() -> None:
     class Server(DatagramServer):
         def handle(self, data: bytes, address: Any) -> None:
@@ -176,6 +220,8 @@ def test_addresses() -> None:
     assert parse_address("[::1]:80") == (stock.AF_INET6, ("::1", 80))
     assert parse_address(":80") == (stock.AF_INET, ("", 80))
     assert parse_address(80) == (stock.AF_INET, ("", 80))
+    assert parse_address("*:80") == (stock.AF_INET, ("", 80))
+    assert parse_address("80") == (stock.AF_INET, ("", 80))
     assert parse_address("/tmp/socket") == (stock.AF_UNIX, "/tmp/socket")
     with pytest.raises(ValueError, match="an address is"):
         parse_address("nowhere")

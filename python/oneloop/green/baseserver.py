@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from oneloop.green import socket as _socket
 from oneloop.green.event import Event
@@ -55,11 +55,15 @@ class BaseServer:
         self._stopped = Event()
         self._stopped.set()
         self._is_own_socket = False
-        self._handle = handle
-        self._set_spawn(spawn)
-        self._set_listener(listener)
+        if self.max_accept < 1:
+            raise ValueError(f"max_accept must be at least 1, not {self.max_accept}")
+        self.set_spawn(spawn)
+        self.set_handle(handle)
+        self.set_listener(listener)
 
-    def _set_spawn(self, spawn: Any) -> None:
+    def set_spawn(self, spawn: Any) -> None:
+        """Say how handlers are started; see the class's `spawn`."""
+        self.pool = None
         if spawn == "default":
             self._spawn: Callable[..., Any] | None = Greenlet.spawn
         elif spawn == "raw":
@@ -73,7 +77,29 @@ class BaseServer:
         else:
             self._spawn = spawn
 
-    def _set_listener(self, listener: Any) -> None:
+    def set_handle(self, handle: Callable[..., object] | None) -> None:
+        """Say what is called with what was accepted; None: the method `handle` of a subclass.
+
+        Raises:
+            TypeError: there is neither.
+        """
+        if handle is None:
+            handle = getattr(self, "handle", None)
+            if handle is None:
+                raise TypeError("'handle' must be provided")
+        else:
+            self.handle = handle
+        self._handle: Callable[..., object] = handle
+
+    def set_listener(self, listener: Any) -> None:
+        """Say where to listen: an address, or a bound socket, which stays the caller's.
+
+        Raises:
+            TypeError: a TLS socket; the connections are what TLS is spoken on.
+            ValueError: it is no address.
+        """
+        if hasattr(listener, "do_handshake"):
+            raise TypeError(f"a server listens on a plain socket, not on {listener!r}")
         if hasattr(listener, "accept") or hasattr(listener, "recvfrom"):
             self.family = listener.family
             self.address = listener.getsockname()
@@ -115,24 +141,30 @@ class BaseServer:
         """False: accepting has ended."""
         try:
             args = self.do_read()
-        except OSError as error:
-            if self.is_fatal_error(error):
-                if self.started:
-                    get_hub().handle_error(self, *sys.exc_info())
-                self.close()
-                return False
-            get_hub().handle_error(self, *sys.exc_info())
-            sleep(self.delay)
-            self.delay = min(self.max_delay, self.delay * 2)
-            return True
-        self.delay = self.min_delay
+            self.delay = self.min_delay
+        except Exception as error:  # noqa: BLE001 - it is reported
+            if not self.is_fatal_error(error):
+                self._rest_after(self)
+                return True
+            if self.started:
+                get_hub().handle_error(self, *sys.exc_info())
+            self.close()
+            return False
         if args is not None:
             try:
                 self.do_handle(*args)
-            except BaseException:
+            except BaseException as error:
                 self.do_close(*args)
-                raise
+                if not isinstance(error, Exception):
+                    raise
+                self._rest_after((args[1:], self))
         return True
+
+    def _rest_after(self, context: object) -> None:
+        """Report the error that is being handled, and accept nothing for a while; what is handled goes on."""
+        get_hub().handle_error(context, *sys.exc_info())
+        sleep(self.delay)
+        self.delay = min(self.max_delay, self.delay * 2)
 
     def is_fatal_error(self, error: BaseException) -> bool:
         """Whether accepting can go on after an error."""
@@ -146,9 +178,8 @@ class BaseServer:
             self._spawn(self._handle_closing, *args)
 
     def _handle_closing(self, *args: Any) -> None:
-        handle: Any = self._handle or self.handle  # type: ignore[attr-defined]
         try:
-            handle(*args)
+            self._handle(*args)
         finally:
             self.do_close(*args)
 
@@ -219,13 +250,22 @@ class BaseServer:
         """Of an IP server: its port, the system's choice once it has started."""
         return self.address[1] if isinstance(self.address, tuple) else None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
     def __repr__(self) -> str:
         state = "started" if self.started else "closed" if self.closed else "stopped"
         return f"<{type(self).__name__} at {hex(id(self))} {self.address!r} {state}>"
 
 
 def parse_address(address: Any) -> tuple[int, Any]:
-    """The family and the address of `(host, port)`, `"host:port"`, `":port"`, a port, or the path of a Unix socket.
+    """The family and the address of what says where to listen.
+
+    That is `(host, port)`, `"host:port"`, `":port"`, `"*:port"`, a port, or the path of a Unix socket.
 
     Raises:
         ValueError: it is none of them.
@@ -237,9 +277,9 @@ def parse_address(address: Any) -> tuple[int, Any]:
     if isinstance(address, int):
         return _socket.AF_INET, ("", address)
     if isinstance(address, str):
-        host, colon, port = address.rpartition(":")
-        if colon and port.isdigit():
-            host = host.strip("[]")
+        host, _, port = address.rpartition(":")
+        if port.isdigit():
+            host = "" if host == "*" else host.strip("[]")
             return (_socket.AF_INET6 if ":" in host else _socket.AF_INET), (host, int(port))
         if "/" in address:
             return _socket.AF_UNIX, address

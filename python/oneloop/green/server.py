@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oneloop.green import socket as _socket
@@ -14,12 +15,24 @@ __all__ = ["DatagramServer", "StreamServer"]
 
 
 class StreamServer(BaseServer):
-    """Calls `handle(socket, address)` in a green thread for each connection, and closes the socket afterwards."""
+    """Calls `handle(socket, address)` in a green thread for each connection, and closes the socket afterwards.
+
+    Args:
+        listener: see `BaseServer`.
+        handle: see `BaseServer`.
+        backlog: how many connections the kernel keeps that nobody has accepted; of an address alone.
+        spawn: see `BaseServer`.
+        ssl_args: with any of them, TLS is spoken, and the handler gets a TLS socket. `ssl_context`, or `keyfile`,
+            `certfile`, `ca_certs`, `cert_reqs`, `ciphers` and `ssl_version` for one that is made; and what its
+            `wrap_socket` takes, such as `do_handshake_on_connect`.
+    """
 
     backlog = 256
     """How many connections the kernel keeps that nobody has accepted."""
     reuse_addr = True
     """Listen on an address again whose connections are not forgotten yet."""
+    handshake_timeout: float | None = 60.0
+    """A client that speaks TLS has so many seconds to begin; None: for ever."""
 
     def __init__(
         self,
@@ -27,12 +40,29 @@ class StreamServer(BaseServer):
         handle: Callable[[Any, Any], object] | None = None,
         backlog: int | None = None,
         spawn: Any = "default",
+        **ssl_args: Any,
     ) -> None:
         if backlog is not None:
             if hasattr(listener, "accept"):
                 raise TypeError("backlog must be None when a socket instance is passed")
             self.backlog = backlog
         super().__init__(listener, handle, spawn)
+        self.ssl_args: dict[str, Any] | None = None
+        """What TLS sockets are made with; None: there is no TLS."""
+        if ssl_args:
+            self._set_ssl(ssl_args)
+
+    def _set_ssl(self, given: dict[str, Any]) -> None:
+        context = given.pop("ssl_context", None)
+        if context is None:
+            context = _context(given)
+        self.ssl_args = {"server_side": True, **given}
+        self.wrap_socket: Callable[..., Any] = _wrapping(context)
+
+    @property
+    def ssl_enabled(self) -> bool:
+        """Whether TLS is spoken."""
+        return self.ssl_args is not None
 
     @classmethod
     def get_listener(cls, address: Any, backlog: int | None = None, family: int | None = None) -> Any:
@@ -42,7 +72,7 @@ class StreamServer(BaseServer):
         try:
             if cls.reuse_addr and family != _socket.AF_UNIX:
                 sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-            sock.bind(address)
+            _bind(sock, address)
             sock.listen(cls.backlog if backlog is None else backlog)
         except BaseException:
             sock.close()
@@ -60,6 +90,30 @@ class StreamServer(BaseServer):
     def do_close(self, *args: Any) -> None:
         args[0].close()
 
+    def _handle_closing(self, *args: Any) -> None:
+        if self.ssl_args is None:
+            super()._handle_closing(*args)
+            return
+        try:
+            self.wrap_socket_and_handle(*args)
+        finally:
+            self.do_close(*args)
+
+    def wrap_socket_and_handle(self, client_socket: Any, address: Any) -> None:
+        """Have the handler run with a TLS socket, in the connection's own green thread.
+
+        Raises:
+            OSError: the handshake has failed.
+        """
+        assert self.ssl_args is not None
+        client_socket.settimeout(self.handshake_timeout)
+        sock = self.wrap_socket(client_socket, **self.ssl_args)
+        sock.settimeout(None)
+        try:
+            self._handle(sock, address)
+        finally:
+            sock.close()
+
 
 class DatagramServer(BaseServer):
     """Calls `handle(data, address)` in a green thread for each datagram."""
@@ -76,7 +130,7 @@ class DatagramServer(BaseServer):
         try:
             if cls.reuse_addr:
                 sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-            sock.bind(address)
+            _bind(sock, address)
         except BaseException:
             sock.close()
             raise
@@ -94,3 +148,42 @@ class DatagramServer(BaseServer):
         """Send a datagram from the server's socket; see `socket.sendto`."""
         count: int = self.socket.sendto(*args)
         return count
+
+
+def _bind(sock: Any, address: Any) -> None:
+    try:
+        sock.bind(address)
+    except OSError as error:
+        if error.strerror is not None:
+            error.strerror = f"{error.strerror}: {address!r}"
+        raise
+
+
+def _wrapping(context: Any) -> Callable[..., Any]:
+    """What makes a green TLS socket, also with a context of the standard library, whose own sockets would block."""
+    import ssl as stock
+
+    from oneloop.green import ssl
+
+    if not isinstance(context, stock.SSLContext) or issubclass(context.sslsocket_class, ssl.SSLSocket):
+        wrap: Callable[..., Any] = context.wrap_socket
+        return wrap
+    return partial(ssl.SSLSocket._create, context=context)
+
+
+def _context(given: dict[str, Any]) -> Any:
+    """A context from the arguments that `ssl.wrap_socket` had; they are taken out."""
+    from oneloop.green import ssl
+
+    context = ssl.SSLContext(given.pop("ssl_version", ssl.PROTOCOL_TLS_SERVER))
+    if "ciphers" in given:
+        context.set_ciphers(given.pop("ciphers"))
+    if "ca_certs" in given:
+        context.load_verify_locations(given.pop("ca_certs"))
+    if "cert_reqs" in given:
+        context.verify_mode = given.pop("cert_reqs")
+    certfile, keyfile = given.pop("certfile", None), given.pop("keyfile", None)
+    if certfile is None:
+        raise ValueError("a TLS server needs a certfile or an ssl_context")
+    context.load_cert_chain(certfile, keyfile)
+    return context

@@ -1,0 +1,19 @@
+"""`pywsgi`: an HTTP/1 server for WSGI applications, with a green thread for each connection; gevent's names."""
+
+from __future__ import annotations
+
+from oneloop.green.pywsgi.body import Input
+from oneloop.green.pywsgi.environ import Environ, SecureEnviron, WSGISecureEnviron
+from oneloop.green.pywsgi.handler import WSGIHandler
+from oneloop.green.pywsgi.logs import LoggingLogAdapter
+from oneloop.green.pywsgi.server import WSGIServer
+
+__all__ = [
+    "Environ",
+    "Input",
+    "LoggingLogAdapter",
+    "SecureEnviron",
+    "WSGIHandler",
+    "WSGISecureEnviron",
+    "WSGIServer",
+]

@@ -1,0 +1,195 @@
+"""`Input`: a request's body, `wsgi.input`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from oneloop.green.pywsgi.heads import END, HeadError, environ_key
+
+if TYPE_CHECKING:
+    from oneloop.green.pywsgi.reader import Reader
+
+__all__ = ["Input", "InvalidInputError"]
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+MAX_CHUNK_LINE_BYTES = 1024
+MAX_TRAILER_BYTES = 8192
+# Extensions are not looked at, save for what may be in them.
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n").fullmatch
+
+
+class InvalidInputError(OSError):
+    """A body that ends early, or that is not framed as it should be. The connection ends with it."""
+
+
+class Input:
+    """The body of a request, read in the green thread that handles it.
+
+    A client that has asked for it gets `100 Continue` when the body is read first.
+
+    Args:
+        rfile: the connection.
+        content_length: so many bytes; None: there is no body, or a chunked one.
+        socket: where `100 Continue` is sent; None: nowhere.
+        chunked_input: the body is in chunks.
+    """
+
+    __slots__ = ("_is_broken", "_left", "chunked_input", "content_length", "position", "rfile", "socket", "trailers")
+
+    def __init__(
+        self, rfile: Reader, content_length: int | None, socket: Any = None, chunked_input: bool = False
+    ) -> None:
+        self.rfile = rfile
+        self.content_length = content_length
+        self.socket = socket
+        self.chunked_input = chunked_input
+        self.position = 0
+        """So many bytes of the body were read."""
+        self.trailers: list[tuple[str, str]] = []
+        """Fields that came after a chunked body, once it was read to its end."""
+        self._is_broken = False
+        # Of the body, or of the current chunk; None: a chunk's head is to be read.
+        self._left: int | None = None if chunked_input else content_length or 0
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all of the body was read."""
+        return self._left == 0 and not self.chunked_input
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether reading it has failed, so that nobody knows where it ends."""
+        return self._is_broken
+
+    def send_hundred_continue_response(self) -> None:
+        """Have the client send its body, if it waits for that; reading does so by itself."""
+        sock, self.socket = self.socket, None
+        if sock is not None:
+            sock.sendall(CONTINUE)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """So many bytes, fewer at the end; the rest of the body if `size` is None or negative.
+
+        Raises:
+            OSError: the body ends early, or is not framed as it should be.
+        """
+        wanted = None if size is None or size < 0 else size
+        if not self.chunked_input and self._left is not None:
+            # The usual case: there is no other piece.
+            length = self._left if wanted is None else min(wanted, self._left)
+            return self._take(length) if length else b""
+        pieces = []
+        while wanted != 0 and self._begin_piece():
+            assert self._left is not None
+            data = self._take(self._left if wanted is None else min(wanted, self._left))
+            pieces.append(data)
+            if wanted is not None:
+                wanted -= len(data)
+        return b"".join(pieces)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """A line with its end, at most so many bytes of it; nothing at the end of the body. Raises as `read`."""
+        wanted = None if size is None or size < 0 else size
+        pieces = []
+        while wanted != 0 and self._begin_piece():
+            assert self._left is not None
+            data = self._take(self._left if wanted is None else min(wanted, self._left), is_line=True)
+            pieces.append(data)
+            if data.endswith(b"\n"):
+                break
+            if wanted is not None:
+                wanted -= len(data)
+        return b"".join(pieces)
+
+    def readlines(self, hint: int | None = None) -> list[bytes]:
+        """The lines of the rest; no more of them once there are `hint` bytes."""
+        lines = []
+        length = 0
+        for line in self:
+            lines.append(line)
+            length += len(line)
+            if hint is not None and 0 < hint <= length:
+                break
+        return lines
+
+    def __iter__(self) -> Input:
+        return self
+
+    def __next__(self) -> bytes:
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    def discard(self, limit: int) -> bool:
+        """Read what is left, if that is at most so many bytes: whether the body is at its end."""
+        if self.is_at_end:
+            return True
+        if self._is_broken or self.socket is not None or (self.content_length or 0) - self.position > limit:
+            return False
+        while limit > 0 and self._begin_piece():
+            assert self._left is not None
+            limit -= len(self._take(min(self._left, limit)))
+        return self.is_at_end
+
+    # -- pieces --------------------------------------------------------------------------------------
+
+    def _begin_piece(self) -> bool:
+        """Be inside of the body, or of a chunk of it; False at the end."""
+        if self._left is None:
+            if self._is_broken:
+                raise InvalidInputError("the body was not framed as it should be")
+            self.send_hundred_continue_response()
+            self._left = self._read_chunk_head()
+            if self._left == 0:
+                self._read_trailers()
+                self.chunked_input = False
+        return self._left > 0
+
+    def _take(self, length: int, is_line: bool = False) -> bytes:
+        """So many bytes of the current piece, fewer only if a line ends before; the end of a chunk too."""
+        if self.socket is not None:
+            self.send_hundred_continue_response()
+        try:
+            data = self.rfile.readline(length) if is_line else self.rfile.read(length)
+        except BaseException:
+            # What was received before is lost, so that nobody knows where the next request would begin.
+            self._broken("")
+            raise
+        self.position += len(data)
+        if len(data) < length and not (is_line and data.endswith(b"\n")):
+            raise self._broken(f"the connection ended at byte {self.position} of the body")
+        assert self._left is not None
+        self._left -= len(data)
+        if self.chunked_input and not self._left:
+            if self.rfile.read(2) != b"\r\n":
+                raise self._broken("a chunk is longer than it says")
+            self._left = None
+        return data
+
+    def _read_chunk_head(self) -> int:
+        line = self.rfile.readline(MAX_CHUNK_LINE_BYTES)
+        match = _CHUNK_LINE(line)
+        if match is None:
+            raise self._broken(f"not the head of a chunk: {line[:40]!r}")
+        return int(match[1], 16)
+
+    def _read_trailers(self) -> None:
+        left = MAX_TRAILER_BYTES
+        while (line := self.rfile.readline(left)) != END[:2]:
+            left -= len(line)
+            name, colon, value = line[:-2].decode("latin-1").partition(":")
+            try:
+                environ_key(name)
+            except HeadError as error:
+                raise self._broken(str(error)) from None
+            is_plain = not any(ord(char) < 32 or ord(char) == 127 for char in value.replace("\t", " "))
+            if not line.endswith(b"\r\n") or not colon or not is_plain or left <= 0:
+                raise self._broken(f"not a trailer: {line[:40]!r}")
+            self.trailers.append((name, value.strip(" \t")))
+
+    def _broken(self, message: str) -> InvalidInputError:
+        self._is_broken = True
+        self._left = None
+        return InvalidInputError(message)

@@ -1,0 +1,203 @@
+"""`WSGIServer`: serves a WSGI application on HTTP/1."""
+
+from __future__ import annotations
+
+import sys
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from oneloop import __version__
+from oneloop.green import socket as _socket
+from oneloop.green.event import Event
+from oneloop.green.hub import get_hub
+from oneloop.green.pywsgi.environ import WSGISecureEnviron
+from oneloop.green.pywsgi.files import FileWrapper
+from oneloop.green.pywsgi.handler import WSGIHandler
+from oneloop.green.pywsgi.logs import log_of
+from oneloop.green.server import StreamServer
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
+    from collections.abc import Callable
+
+    from oneloop.green.pywsgi.reader import Reader
+
+__all__ = ["WSGIServer"]
+
+SWEEP_S = 1.0
+
+
+class WSGIServer(StreamServer):
+    """Calls a WSGI application for each request; a green thread handles the requests of a connection.
+
+    Timeouts are attributes, in seconds; None: none. They are looked at every second.
+
+    Args:
+        listener: see `BaseServer`.
+        application: what is called; None: the attribute `application`.
+        backlog: see `StreamServer`.
+        spawn: see `BaseServer`.
+        log: where requests are logged: a file, a logger, "default" for stderr, None for nowhere.
+        error_log: the same for errors; `wsgi.errors` of the environ too.
+        handler_class: made for each connection, with the socket, the client's address, and the server.
+        environ: what is added to each environ.
+        ssl_args: see `StreamServer`.
+    """
+
+    handler_class: Callable[..., Any] = WSGIHandler
+    application: Any = None
+    environ: Any = None
+    """What each environ begins with."""
+    environ_class: type[dict[str, Any]] = dict
+    secure_environ_class: type[Any] = WSGISecureEnviron
+    """What an environ is shown as in reports of errors."""
+    base_env: dict[str, Any] = {  # noqa: RUF012 - gevent's name; copied
+        "GATEWAY_INTERFACE": "CGI/1.1",
+        # Programs that take over connections look for pywsgi's name here.
+        "SERVER_SOFTWARE": f"gevent/26.9 oneloop/{__version__} Python/{sys.version_info[0]}.{sys.version_info[1]}",
+        "SCRIPT_NAME": "",
+        "wsgi.version": (1, 0),
+        "wsgi.multithread": False,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "wsgi.file_wrapper": FileWrapper,
+    }
+
+    keep_alive_timeout: float | None = 75.0
+    """A connection that waits for a request, the first one too, has so long."""
+    head_timeout: float | None = 30.0
+    """From the first byte of a head to its last."""
+    body_timeout: float | None = 60.0
+    """From one piece of a body to the next."""
+    send_timeout: float | None = 60.0
+    """For the client to take 64 KiB."""
+    max_head_bytes = 65_536
+
+    def __init__(
+        self,
+        listener: Any,
+        application: Any = None,
+        backlog: int | None = None,
+        spawn: Any = "default",
+        log: Any = "default",
+        error_log: Any = "default",
+        handler_class: Callable[..., Any] | None = None,
+        environ: dict[str, Any] | None = None,
+        **ssl_args: Any,
+    ) -> None:
+        super().__init__(listener, None, backlog, spawn, **ssl_args)
+        if application is not None:
+            self.application = application
+        if handler_class is not None:
+            self.handler_class = handler_class
+        self.log = log_of(log, 20)
+        self.error_log = log_of(error_log, 40)
+        self.is_stopping = False
+        """Connections end with the request that they are at."""
+        self._readers: set[Reader] = set()
+        self._is_quiet = Event()
+        self._is_quiet.set()
+        self._sweeper: TimerHandle | None = None
+        self.set_environ(environ)
+        self.set_max_accept()
+
+    # -- the environ ---------------------------------------------------------------------------------
+
+    def set_environ(self, environ: dict[str, Any] | None = None) -> None:
+        """Say what is in each environ, beside `base_env`."""
+        given = self.environ if environ is None else environ
+        made = self.environ_class(self.base_env)
+        made["wsgi.url_scheme"] = "https" if self.ssl_enabled else "http"
+        if self.ssl_enabled:
+            made["HTTPS"] = "on"
+        made.update(given or {})
+        if made.get("wsgi.errors") is None:
+            made["wsgi.errors"] = self.error_log
+        self.environ = made
+
+    def set_max_accept(self) -> None:
+        """With other processes on the same socket, accept one connection at a time."""
+        if self.environ.get("wsgi.multiprocess"):
+            self.max_accept = 1
+
+    def get_environ(self) -> Any:
+        """A new environ, before a request is in it."""
+        return self.environ_class(self.environ)
+
+    def init_socket(self) -> None:
+        super().init_socket()
+        self.address = self.socket.getsockname()
+        self.update_environ()
+
+    def update_environ(self) -> None:
+        """Put the server's address and port into the environ, where no others are given.
+
+        Its name is not asked for, as gevent does: that could take long. A server for all addresses tells the machine's.
+        """
+        address = self.address
+        if isinstance(address, tuple):
+            host = _socket.gethostname() if address[0] in ("", "0.0.0.0", "::") else address[0]
+            self.environ.setdefault("SERVER_NAME", host)
+            self.environ.setdefault("SERVER_PORT", str(address[1]))
+        else:
+            self.environ.setdefault("SERVER_NAME", "")
+            self.environ.setdefault("SERVER_PORT", "")
+
+    # -- connections ---------------------------------------------------------------------------------
+
+    def handle(self, sock: Any, address: Any) -> None:
+        """Handle the requests of a connection."""
+        if sock.family != _socket.AF_UNIX:
+            # An answer that goes out in pieces would wait for the client's delayed acknowledgement.
+            sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+        self.handler_class(sock, address, self).handle()
+
+    def enter(self, reader: Reader) -> None:
+        """A handler begins; from now on its timeouts are looked at."""
+        self._readers.add(reader)
+        self._is_quiet.clear()
+        if self._sweeper is None:
+            self._sweeper = get_hub().call_later(SWEEP_S, self._sweep)
+
+    def leave(self, reader: Reader) -> None:
+        """A handler ends."""
+        self._readers.discard(reader)
+        if not self._readers:
+            self._is_quiet.set()
+            if self._sweeper is not None:
+                self._sweeper.cancel()
+                self._sweeper = None
+
+    def _sweep(self) -> None:
+        """End the waits whose time is up."""
+        self._sweeper = get_hub().call_later(SWEEP_S, self._sweep)
+        now_s = monotonic()
+        for reader in list(self._readers):
+            deadline_s = getattr(reader, "deadline_s", None)
+            if deadline_s is not None and deadline_s < now_s:
+                reader.end_wait()
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.is_stopping = False
+        super().start()
+
+    def close(self) -> None:
+        """Accept no more. Connections that wait for a request end; the others do after the one that they are at."""
+        self.is_stopping = True
+        super().close()
+        for reader in list(getattr(self, "_readers", ())):
+            if getattr(reader, "is_idle", False):
+                reader.end_wait()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Accept no more, and wait for the requests that are being handled, for `timeout` or `stop_timeout` seconds.
+
+        After that, with a pool, they are killed.
+        """
+        self.close()
+        if self.pool is None:
+            self._is_quiet.wait(self.stop_timeout if timeout is None else timeout)
+        else:
+            super().stop(timeout)
