@@ -8,6 +8,7 @@ see theirs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import traceback
@@ -249,7 +250,7 @@ class DrivenLoop(GreenLoop):
             if isinstance(another, self.ends):
                 super()._report(context, another)
             else:
-                traceback.print_exception(another)
+                _print(another)
 
     # -- beginning and end -----------------------------------------------------------------------------
 
@@ -292,3 +293,9 @@ class DrivenLoop(GreenLoop):
         for watcher in tuple(self._turned[ForkWatcher]):
             self._feed(watcher, FORK)
         old.close()
+
+
+def _print(error: BaseException) -> None:
+    """A report of what an error handler has raised. Where even that fails, nobody is left to be told."""
+    with contextlib.suppress(Exception):
+        traceback.print_exception(error)
