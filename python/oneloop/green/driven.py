@@ -204,7 +204,7 @@ class DrivenLoop(GreenLoop):
         )
         if tasks or counters["open_transports"] or below._listeners or counters["timers_pending"] > alarms:
             return True
-        own = self._ports.numbers() | set(self._children._pidfds.values())
+        own = self._ports.numbers() | set(self._children.descriptors())
         own |= {one._inotify for one in self._actives if isinstance(one, StatWatcher) and one._inotify is not None}
         own.add(-1 if below._ssock is None else below._ssock.fileno())
         return any(below._has_callbacks_for(fd) for fd in map(int, _listdir("/proc/self/fd")) if fd not in own)

@@ -351,6 +351,8 @@ def wait_for(waiter: Waiter, hub: Hub, timeout_s: float | None) -> Any:
 def sleep(seconds: float = 0, ref: bool = True) -> None:
     """Let other green threads and coroutines go on, for at least so many seconds.
 
+    Without `ref`, that does not count as something to wait for: LoopExit is raised where nothing else is left.
+
     Raises:
         BlockingSwitchOutError: in a coroutine, which awaits `asyncio.sleep` instead.
     """
@@ -359,7 +361,7 @@ def sleep(seconds: float = 0, ref: bool = True) -> None:
         hub.pause()
         return
     waiter = Waiter(hub)
-    timer = hub.asyncio_loop.call_later(seconds, waiter.wake)
+    timer = hub.asyncio_loop.call_later(seconds, waiter.wake) if ref else hub.loop.quiet_alarm(seconds, waiter.wake)
     try:
         waiter.get()
     finally:

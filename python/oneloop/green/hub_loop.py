@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import getcurrent
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
+from oneloop.green.callback import Callback
 from oneloop.green.exceptions import LoopExit
 from oneloop.green.loop import GreenLoop
 from oneloop.green.quiet import QuietAlarm, QuietPoller
@@ -79,6 +80,10 @@ class HubLoop(GreenLoop):
             return self.asyncio_loop.call_at(when_s, callback)
         return QuietAlarm(self._quiet, when_s, callback)
 
+    def quiet_alarm(self, seconds: float, callback: Callable[[], object]) -> Alarm:
+        """A call after so many seconds, on the hub, which does not count as something to wait for."""
+        return self._alarm_at(self.asyncio_loop.time() + seconds, callback, False)
+
     # -- turns -------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
@@ -93,6 +98,26 @@ class HubLoop(GreenLoop):
             if not self._is_destroyed:
                 raise
 
+    def run_callback(self, function: Callable[..., object], *args: Any) -> Callback:
+        """Call a function on the hub soon, in the order in which green threads are started, too; it may not block."""
+        self._check_live()
+        callback = Callback(function, args)
+        self._callbacks.append(callback)
+        self.asyncio_loop.call_soon(self._run_next, context=self._context)
+        return callback
+
+    def run_callback_threadsafe(self, function: Callable[..., object], *args: Any) -> Callback:
+        """The same from any thread."""
+        self._check_live()
+        callback = Callback(function, args)
+        self._callbacks.append(callback)
+        self.asyncio_loop.call_soon_threadsafe(self._run_next, context=self._context)
+        return callback
+
+    def _run_next(self) -> None:
+        if self._callbacks:
+            self._run_callback(self._callbacks.popleft())
+
     def _take_turn(self) -> None:
         self._turn = None
         self._iterations += 1
@@ -105,7 +130,6 @@ class HubLoop(GreenLoop):
                 self._feed_turned(IdleWatcher)
             self._feed_turned(CheckWatcher)
             self._call_pending()
-            self._run_callbacks()
             self._feed_turned(PrepareWatcher)
             self._call_pending()
         finally:
@@ -118,12 +142,10 @@ class HubLoop(GreenLoop):
         if self._is_destroyed:
             return
         # What this turn itself has fed needs none.
-        if not (self._pending or self._callbacks or self._sent) and self._turn is not None:
+        if not (self._pending or self._sent) and self._turn is not None:
             self._turn.cancel()
             self._turn = None
-        if (
-            self._pending or self._callbacks or self._sent or self._turned[IdleWatcher] or self._ports.always_ready
-        ) and self._turn is None:
+        if self._pending or self._sent or self._turned[IdleWatcher] or self._ports.always_ready:
             self._wake()
 
     def _call(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:

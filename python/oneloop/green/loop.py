@@ -10,6 +10,7 @@ import time
 import traceback
 import warnings
 from collections import deque
+from select import POLLIN, poll  # the interpreter's own, whatever is patched later
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oneloop.green.callback import Callback
@@ -293,8 +294,14 @@ class GreenLoop:
 
     @property
     def sig_pending(self) -> bool:
-        """Whether a signal has arrived that was not told yet."""
-        return self._signals.is_pending
+        """Whether a signal has arrived, or a child that is watched has ended, and the watchers were not told yet."""
+        waited = poll()
+        for fd in self._children.descriptors():
+            waited.register(fd, POLLIN)
+        signals = self.asyncio_loop._ssock
+        if signals is not None:
+            waited.register(signals, POLLIN)
+        return self._signals.is_pending or bool(waited.poll(0))
 
     def fileno(self) -> int | None:
         """None: the loop's descriptor is nobody else's."""
@@ -391,22 +398,24 @@ class GreenLoop:
         end_s = _monotonic() + sys.getswitchinterval()
         left = _CALLBACKS_PER_LOOK
         while callbacks:
-            one = callbacks.popleft()
-            function, args = one.callback, one.args
-            one.callback = None
-            if function is None or args is None:
-                continue
-            try:
-                self._call(function, args)
-            except BaseException as error:  # noqa: BLE001 - it is the error handler's
-                self._report(one, error)
-            finally:
-                one.args = None
+            self._run_callback(callbacks.popleft())
             left -= 1
             if not left:
                 if _monotonic() >= end_s:
                     return
                 left = _CALLBACKS_PER_LOOK
+
+    def _run_callback(self, one: Callback) -> None:
+        function, args = one.callback, one.args
+        one.callback = None
+        if function is None or args is None:
+            return
+        try:
+            self._call(function, args)
+        except BaseException as error:  # noqa: BLE001 - it is the error handler's
+            self._report(one, error)
+        finally:
+            one.args = None
 
 
 def _urgency(watcher: Watcher) -> int:

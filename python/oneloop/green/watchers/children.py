@@ -120,3 +120,7 @@ class Children:
             self._loop._feed(watcher, CHILD)
         if os.WIFEXITED(status) or os.WIFSIGNALED(status):
             self._signalled.discard(pid)
+
+    def descriptors(self) -> list[int]:
+        """Those that tell."""
+        return list(self._pidfds.values())
