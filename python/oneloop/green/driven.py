@@ -94,6 +94,8 @@ class DrivenLoop(GreenLoop):
         self._check_live()
         if _get_running_loop() is not None:
             raise RuntimeError("a coroutine cannot run gevent's loop: it is to be awaited, or run in a thread")
+        if _getpid() != self._pid:
+            self.reinit()
         self._depth += 1
         if self._depth == 1:
             self._enter()
