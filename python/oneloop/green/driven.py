@@ -164,11 +164,7 @@ class DrivenLoop(GreenLoop):
 
     def _has_something_to_do(self) -> bool:
         return bool(
-            self._callbacks
-            or self._pending
-            or self._sent
-            or self._turned[IdleWatcher]
-            or self._ports.always_ready
+            self._callbacks or self._pending or self._sent or self._turned[IdleWatcher] or self._ports.always_ready
         )
 
     def _poll(self, is_busy: bool) -> None:

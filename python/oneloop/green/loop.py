@@ -134,9 +134,7 @@ class GreenLoop:
         """Watch a descriptor: events 1 is readable, 2 is writable. OSError if it is none."""
         return IoWatcher(self, fd, events, ref, priority)
 
-    def timer(
-        self, after: float, repeat: float = 0.0, ref: bool = True, priority: int | None = None
-    ) -> TimerWatcher:
+    def timer(self, after: float, repeat: float = 0.0, ref: bool = True, priority: int | None = None) -> TimerWatcher:
         """Watch the time: after so many seconds, and then every `repeat` seconds."""
         return TimerWatcher(self, after, repeat, ref, priority)
 
