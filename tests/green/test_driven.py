@@ -14,6 +14,8 @@ from greenlet import greenlet as RawGreenlet  # noqa: N812
 
 from oneloop.green import core
 from oneloop.green.exceptions import HubDestroyed
+from oneloop.green.watchers.events import READ
+from tests.green.test_loop import noting
 
 
 @pytest.fixture
@@ -32,7 +34,9 @@ def test_run_ends_when_nothing_is_left(loop: core.loop) -> None:
     assert said == [1]
     loop.run_callback(said.append, 3)
     loop.run(nowait=True)
-    assert said == [1, 3] and loop.iteration > 1 and loop.depth == 0
+    assert said == [1, 3]
+    assert loop.iteration > 1
+    assert loop.depth == 0
 
 
 def test_once_is_one_turn(loop: core.loop) -> None:
@@ -41,7 +45,8 @@ def test_once_is_one_turn(loop: core.loop) -> None:
     loop.timer(60).start(said.append, 2)
     while not said:
         loop.run(once=True)
-    assert said == [1] and loop.activecnt == 1
+    assert said == [1]
+    assert loop.activecnt == 1
 
 
 def test_break_ends_the_turn(loop: core.loop) -> None:
@@ -56,7 +61,7 @@ def test_turns_are_told(loop: core.loop) -> None:
     for name, watcher in (("prepare", loop.prepare(ref=False)), ("check", loop.check(ref=False))):
         watcher.start(said.append, name)
     idle = loop.idle()
-    idle.start(lambda: (said.append("idle"), idle.stop()))
+    idle.start(noting(said, "idle", idle))
     loop.run()
     assert said[:3] == ["prepare", "idle", "check"]
 
@@ -81,7 +86,7 @@ def test_callbacks_that_keep_each_other_ready_let_others_through(loop: core.loop
 def test_another_thread_wakes_it(loop: core.loop) -> None:
     said: list[int] = []
     sign = loop.async_()
-    sign.start(lambda: (said.append(1), sign.stop()))
+    sign.start(noting(said, 1, sign))
     thread = threading.Timer(0.001, sign.send)
     thread.start()
     loop.run()
@@ -107,7 +112,9 @@ def test_coroutines_beside_it(loop: core.loop) -> None:
 
     task = loop.asyncio_loop.create_task(main())
     loop.run()
-    assert task.done() and said[0] is loop.asyncio_loop and {*said[1:]} == {None, "thread"}
+    assert task.done()
+    assert said[0] is loop.asyncio_loop
+    assert {*said[1:]} == {None, "thread"}
 
 
 def test_a_reader_of_the_loop_below_is_something_to_go_on_for(loop: core.loop) -> None:
@@ -128,7 +135,8 @@ def test_greenlets_are_switched_by_callbacks(loop: core.loop) -> None:
     loop.timer(0.001).start(main.switch, "first")
     loop.timer(0.002).start(main.switch, "second")
     assert [hub.switch(), hub.switch()] == ["first", "second"]
-    assert hub.switch() is None and hub.dead
+    assert hub.switch() is None
+    assert hub.dead
 
 
 def test_errors_go_to_the_handler(loop: core.loop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,8 +188,8 @@ def test_a_forked_child_goes_on(loop: core.loop) -> None:
     reader, writer = os.pipe()
     said: list[str] = []
     loop.timer(0.001).start(said.append, "timer")
-    incoming = loop.io(reader, core.READ)
-    incoming.start(lambda: (said.append("io"), incoming.stop()))
+    incoming = loop.io(reader, READ)
+    incoming.start(noting(said, "io", incoming))
     fork = loop.fork(ref=False)
     fork.start(said.append, "fork")
     results, result = os.pipe()
@@ -219,8 +227,11 @@ def test_flags_are_libevs(loop: core.loop) -> None:
 def test_destroyed(loop: core.loop) -> None:
     timer = loop.timer(60)
     timer.start(len, ())
-    assert loop.destroy() is True and loop.destroy() is None
-    assert not timer.active and not loop.default and loop.ptr == 0
+    assert loop.destroy() is True
+    assert loop.destroy() is None
+    assert not timer.active
+    assert not loop.default
+    assert loop.ptr == 0
     for attempt in (loop.run, loop.break_, loop.verify, loop.reinit, lambda: timer.start(len)):
         with pytest.raises(ValueError, match="destroyed"):
             attempt()

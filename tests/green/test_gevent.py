@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from textwrap import dedent
 
@@ -66,9 +68,16 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture(scope="module")
+def suite() -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
+    """They mostly wait, and so run beside each other."""
+    with ThreadPoolExecutor(4) as threads:
+        yield {file: threads.submit(run, "-m", f"gevent.tests.{file}") for file in FILES}
+
+
 @pytest.mark.parametrize("file", FILES)
-def test_gevents_own_tests(file: str) -> None:
-    done = run("-m", f"gevent.tests.{file}")
+def test_gevents_own_tests(suite: dict[str, Future[subprocess.CompletedProcess[str]]], file: str) -> None:
+    done = suite[file].result()
     failed = set(re.findall(r"^(?:ERROR|FAIL): (\w+)", done.stderr, re.MULTILINE))
     assert failed == FAIL.get(file, set()), done.stderr[-4000:]
     assert done.returncode == 0 or failed, done.stdout + done.stderr
@@ -144,7 +153,7 @@ def test_ctrl_c_reaches_the_main_greenlet() -> None:
 
 def test_programs_choose_it_by_its_name() -> None:
     program = """
-        import gevent
+        import gevent.core
         from zope.interface.verify import verifyObject
         from gevent._interfaces import ICallback, ILoop
         loop = gevent.get_hub().loop

@@ -25,6 +25,7 @@ from oneloop.green.event import Event
 from oneloop.green.exceptions import BlockingSwitchOutError, ConcurrentObjectUseError, LoopExit
 from oneloop.green.hub_loop import HubLoop
 from oneloop.green.waiter import Waiter
+from oneloop.green.watchers import Watcher
 from oneloop.green.watchers.events import READ, TIMER, WRITE
 
 
@@ -48,6 +49,16 @@ def until(is_so: Callable[[], object]) -> None:
         sleep(0.001)
 
 
+def noting(said: list[Any], value: Any, watcher: Watcher) -> Callable[..., None]:
+    """A callback that notes a value, `...` being its argument, and stops a watcher."""
+
+    def note(*events: int) -> None:
+        said.append(*(events if value is ... else (value,)))
+        watcher.stop()
+
+    return note
+
+
 # -- timers --------------------------------------------------------------------------------------------
 
 
@@ -55,15 +66,25 @@ def test_timer_calls_once_and_forgets(hub_loop: HubLoop) -> None:
     said: list[int] = []
     timer = hub_loop.timer(0.001)
     timer.start(said.append, 1)
-    assert timer.active and timer.args == (1,) and timer.callback == said.append
+    assert timer.active
+    assert timer.args == (1,)
+    assert timer.callback == said.append
     until(lambda: said)
-    assert (timer.active, timer.pending, timer.callback, timer.args) == (False, False, None, None)
+    told: tuple[Any, ...] = (timer.active, timer.pending, timer.callback, timer.args)
+    assert told == (False, False, None, None)
 
 
 def test_timer_repeats_until_it_is_stopped(hub_loop: HubLoop) -> None:
     said: list[int] = []
     timer = hub_loop.timer(0, 0.001)
-    timer.start(lambda: said.append(1) if len(said) < 2 else timer.stop())
+
+    def note() -> None:
+        if len(said) == 2:
+            timer.stop()
+        else:
+            said.append(1)
+
+    timer.start(note)
     until(lambda: not timer.active)
     sleep(0.005)
     assert len(said) == 2
@@ -99,8 +120,8 @@ def test_again_takes_the_repeat_as_its_time(hub_loop: HubLoop) -> None:
 def test_one_watcher_can_stop_another_that_is_pending(hub_loop: HubLoop) -> None:
     said: list[str] = []
     one, other = hub_loop.timer(0.001), hub_loop.timer(0.001)
-    one.start(lambda: (said.append("one"), other.stop()))
-    other.start(lambda: (said.append("other"), one.stop()))
+    one.start(noting(said, "one", other))
+    other.start(noting(said, "other", one))
     time.sleep(0.002)
     sleep(0.005)
     assert len(said) == 1
@@ -157,7 +178,7 @@ def test_they_are_served_while_something_counts(hub_loop: HubLoop, pipe: tuple[i
     said: list[str] = []
     hub_loop.timer(0.001, ref=False).start(said.append, "timer")
     reader = hub_loop.io(pipe[0], READ, ref=False)
-    reader.start(lambda: (said.append("io"), reader.stop()))
+    reader.start(noting(said, "io", reader))
     os.write(pipe[1], b"x")
     until(lambda: len(said) == 2)
 
@@ -200,11 +221,11 @@ def test_io_tells_what_has_happened(hub_loop: HubLoop) -> None:
     with one, other:
         said: list[int] = []
         both = hub_loop.io(one.fileno(), READ | WRITE)
-        both.start(lambda events: (said.append(events), both.stop()), pass_events=True)
+        both.start(noting(said, ..., both), pass_events=True)
         until(lambda: said)
         assert said == [WRITE]
         other.send(b"x")
-        both.start(lambda events: (said.append(events), both.stop()), pass_events=True)
+        both.start(noting(said, ..., both), pass_events=True)
         until(lambda: len(said) == 2)
         assert said[1] & READ
 
@@ -213,7 +234,7 @@ def test_several_watch_one_descriptor(hub_loop: HubLoop, pipe: tuple[int, int]) 
     said: list[int] = []
     watchers = [hub_loop.io(pipe[0], READ) for _ in range(2)]
     for number, watcher in enumerate(watchers):
-        watcher.start(lambda n=number, w=watcher: (said.append(n), w.stop()))
+        watcher.start(noting(said, number, watcher))
     os.write(pipe[1], b"x")
     until(lambda: len(said) == 2)
     assert sorted(said) == [0, 1]
@@ -223,7 +244,13 @@ def test_regular_files_are_always_ready(hub_loop: HubLoop) -> None:
     said: list[int] = []
     with open(__file__, "rb") as file:
         watcher = hub_loop.io(file.fileno(), READ)
-        watcher.start(lambda: said.append(1) if len(said) < 3 else watcher.stop())
+
+        def note() -> None:
+            said.append(1)
+            if len(said) == 3:
+                watcher.stop()
+
+        watcher.start(note)
         until(lambda: not watcher.active)
 
 
@@ -233,7 +260,7 @@ def test_a_number_that_is_another_file_by_now(hub_loop: HubLoop, pipe: tuple[int
     reader, writer = os.pipe()
     os.dup2(reader, pipe[0])
     new = hub_loop.io(pipe[0], READ)
-    new.start(lambda: (said.append("new"), new.stop()))
+    new.start(noting(said, "new", new))
     os.write(writer, b"x")
     until(lambda: "new" in said)
     hub_loop.closing_fd(pipe[0])
@@ -271,7 +298,8 @@ def test_async_is_sent_by_another_thread(hub_loop: HubLoop) -> None:
     thread.start()
     get_hub().wait(sign)
     thread.join()
-    assert not sign.pending and not sign.active
+    assert not sign.pending
+    assert not sign.active
 
 
 def test_async_is_sent_by_a_handler_of_a_signal(hub_loop: HubLoop) -> None:
@@ -326,14 +354,18 @@ def test_stat_tells_of_changes(hub_loop: HubLoop, tmp_path: Path) -> None:
     watcher = hub_loop.stat(str(path))
     spawn(path.write_text, "xx")
     get_hub().wait(watcher)
-    assert watcher.attr is not None and watcher.attr.st_size == 2
-    assert watcher.prev is not None and watcher.prev.st_size == 0
+    assert watcher.attr is not None
+    assert watcher.attr.st_size == 2
+    assert watcher.prev is not None
+    assert watcher.prev.st_size == 0
     spawn(path.unlink)
     get_hub().wait(watcher)
-    assert watcher.attr is None and watcher.prev is not None
+    assert watcher.attr is None
+    assert watcher.prev is not None
     spawn(path.write_text, "x")
     get_hub().wait(watcher)
-    assert watcher.attr is not None and watcher.interval > 5
+    assert watcher.attr is not None
+    assert watcher.interval > 5
 
 
 def test_fork_is_told_in_the_child_alone(hub_loop: HubLoop, pipe: tuple[int, int]) -> None:
@@ -371,11 +403,15 @@ def test_callbacks_run_in_the_order_of_green_threads(hub_loop: HubLoop) -> None:
     spawn(said.append, "green")
     hub_loop.run_callback_threadsafe(said.append, 2)
     stopped = hub_loop.run_callback(said.append, 3)
-    assert first and first.pending and stopped
+    assert first
+    assert first.pending
+    assert stopped
     stopped.stop()
     sleep(0)
     assert said == [1, "green", 2]
-    assert not first and not first.pending and not stopped
+    assert not first
+    assert not first.pending
+    assert not stopped
 
 
 def test_callbacks_of_another_thread_wake_the_hub(hub_loop: HubLoop) -> None:
@@ -397,9 +433,12 @@ def test_feed_calls_as_if_it_had_happened(hub_loop: HubLoop) -> None:
     said: list[int] = []
     timer = hub_loop.timer(60)
     timer.feed(TIMER, said.append, 1)
-    assert timer.pending and not timer.active
+    assert timer.pending
+    assert not timer.active
     sleep(0)
-    assert said == [1] and not timer.pending and timer.callback is None
+    assert said == [1]
+    assert not timer.pending
+    assert timer.callback is None
 
 
 def test_a_greenlet_is_switched_to_by_a_callback(hub_loop: HubLoop) -> None:
@@ -409,7 +448,13 @@ def test_a_greenlet_is_switched_to_by_a_callback(hub_loop: HubLoop) -> None:
     with pytest.raises(ValueError, match="thrown"):
         get_hub().switch()
     said: list[object] = []
-    raw = RawGreenlet(lambda value: (said.append(value), sleep(0.001), said.append("end")))
+
+    def live(value: object) -> None:
+        said.append(value)
+        sleep(0.001)
+        said.append("end")
+
+    raw = RawGreenlet(live)
     hub_loop.run_callback(raw.switch, 4)
     until(lambda: raw.dead)
     assert said == [4, "end"]
@@ -428,7 +473,8 @@ def test_cancel_wait_raises_where_it_is_waited(hub_loop: HubLoop, pipe: tuple[in
     hub.exception_stream = None
     hub.cancel_wait(watcher, OSError("closed"), True)
     waiting.join()
-    assert isinstance(waiting.exception, OSError) and not watcher.active
+    assert isinstance(waiting.exception, OSError)
+    assert not watcher.active
     said: list[str] = []
     hub.cancel_waits_close_and_then([watcher, None], OSError, said.append, "at once")
     waiting = spawn(hub.wait, watcher)
@@ -441,9 +487,12 @@ def test_cancel_wait_raises_where_it_is_waited(hub_loop: HubLoop, pipe: tuple[in
 
 def test_waiter_keeps_what_comes_before_anybody_waits(hub_loop: HubLoop) -> None:
     waiter = Waiter()
-    assert not waiter.ready() and waiter.exc_info is None
+    assert not waiter.ready()
+    assert waiter.exc_info is None
     waiter.switch(25)
-    assert waiter.get() == 25 and waiter.successful() and str(waiter) == "<Waiter greenlet=None value=25>"
+    assert waiter.get() == 25
+    assert waiter.successful()
+    assert str(waiter) == "<Waiter greenlet=None value=25>"
     waiter.clear()
     waiter.throw(ZeroDivisionError)
     with pytest.raises(ZeroDivisionError):
@@ -471,14 +520,18 @@ def test_a_waiter_is_for_one(hub_loop: HubLoop) -> None:
 def test_what_the_loop_says_of_itself(hub_loop: HubLoop) -> None:
     assert (hub_loop.default, hub_loop.backend, hub_loop.backend_int, hub_loop.pendingcnt) == (True, "epoll", 4, 0)
     assert abs(hub_loop.now() - time.time()) < 3600
-    assert get_hub().main_hub and get_hub().parent is green.getcurrent()
+    assert get_hub().main_hub
+    assert get_hub().parent is green.getcurrent()
     with pytest.deprecated_call():
         hub_loop.update()
     timer = hub_loop.timer(60)
     timer.start(len, ())
-    assert "TimerWatcher" in str(hub_loop.debug()) and "ref=1" in repr(hub_loop)
+    assert "TimerWatcher" in str(hub_loop.debug())
+    assert "ref=1" in repr(hub_loop)
     get_hub().destroy()
-    assert "destroyed" in repr(hub_loop) and not timer.active and hub_loop.ptr == 0
+    assert "destroyed" in repr(hub_loop)
+    assert not timer.active
+    assert hub_loop.ptr == 0
     for attempt in (hub_loop.now, lambda: hub_loop.run_callback(len), lambda: timer.start(len), hub_loop.run):
         with pytest.raises(ValueError, match="destroyed"):
             attempt()
@@ -503,7 +556,7 @@ def test_beside_coroutines() -> None:
         loop = get_hub().loop
         one, other = os.pipe()
         watcher = loop.io(one, READ, ref=False)
-        watcher.start(lambda: (said.append("io"), watcher.stop()))
+        watcher.start(noting(said, "io", watcher))
         loop.timer(0.001, ref=False).start(said.append, "timer")
         os.write(other, b"x")
         while len(said) < 2:

@@ -14,10 +14,11 @@ from oneloop import green
 from oneloop.compat import gevent
 from oneloop.compat.gevent import modules
 
-# `__all__` of gevent 26.9.0's documented modules. Of those that show a module of the standard library, gevent's own names.
+# `__all__` of the documented modules of gevent 26.9.0; its own names alone, where it shows a module of the stdlib.
 NAMES = {
-    "": "Greenlet GreenletExit Timeout config fork get_hub getcurrent getswitchinterval idle iwait joinall kill killall "
-    "reinit setswitchinterval signal_handler sleep spawn spawn_later spawn_raw wait with_timeout",
+    "": "Greenlet GreenletExit Timeout config fork get_hub getcurrent getswitchinterval idle iwait joinall "
+    "kill killall reinit setswitchinterval signal_handler sleep spawn spawn_later spawn_raw wait "
+    "with_timeout",
     "backdoor": "BackdoorServer",
     "baseserver": "BaseServer",
     "builtins": "",
@@ -25,10 +26,11 @@ NAMES = {
     "core": "embeddable_backends get_header_version get_version loop recommended_backends supported_backends time",
     "event": "AsyncResult Event",
     "events": "DoNotPatch EventLoopBlocked GeventDidPatchAllEvent GeventDidPatchBuiltinModulesEvent "
-    "GeventDidPatchModuleEvent GeventPatchEvent GeventWillPatchAllEvent GeventWillPatchEvent GeventWillPatchModuleEvent "
-    "IEventLoopBlocked IGeventDidPatchAllEvent IGeventDidPatchBuiltinModulesEvent IGeventDidPatchEvent "
-    "IGeventDidPatchModuleEvent IGeventPatchEvent IGeventWillPatchAllEvent IGeventWillPatchEvent "
-    "IGeventWillPatchModuleEvent IMemoryUsageThresholdExceeded IMemoryUsageUnderThreshold IPeriodicMonitorThread "
+    "GeventDidPatchModuleEvent GeventPatchEvent GeventWillPatchAllEvent GeventWillPatchEvent "
+    "GeventWillPatchModuleEvent IEventLoopBlocked IGeventDidPatchAllEvent "
+    "IGeventDidPatchBuiltinModulesEvent IGeventDidPatchEvent IGeventDidPatchModuleEvent "
+    "IGeventPatchEvent IGeventWillPatchAllEvent IGeventWillPatchEvent IGeventWillPatchModuleEvent "
+    "IMemoryUsageThresholdExceeded IMemoryUsageUnderThreshold IPeriodicMonitorThread "
     "IPeriodicMonitorThreadStartedEvent MemoryUsageThresholdExceeded MemoryUsageUnderThreshold "
     "PeriodicMonitorThreadStartedEvent subscribers",
     "exceptions": "LoopExit",
@@ -37,11 +39,11 @@ NAMES = {
     "hub": "GreenletExit Hub Waiter get_hub getcurrent kill reinit signal sleep spawn_raw",
     "local": "local",
     "lock": "BoundedSemaphore DummySemaphore RLock Semaphore",
-    "monkey": "MonkeyPatchWarning get_original is_module_patched is_object_patched main patch_all patch_builtins patch_dns "
-    "patch_module patch_os patch_queue patch_select patch_signal patch_socket patch_ssl patch_subprocess patch_sys "
-    "patch_thread patch_time",
-    "os": "close fork fork_and_watch fork_gevent forkpty forkpty_and_watch forkpty_gevent make_nonblocking nb_read nb_write "
-    "posix_spawn posix_spawnp tp_read tp_write waitpid",
+    "monkey": "MonkeyPatchWarning get_original is_module_patched is_object_patched main patch_all patch_builtins "
+    "patch_dns patch_module patch_os patch_queue patch_select patch_signal patch_socket patch_ssl "
+    "patch_subprocess patch_sys patch_thread patch_time",
+    "os": "close fork fork_and_watch fork_gevent forkpty forkpty_and_watch forkpty_gevent make_nonblocking "
+    "nb_read nb_write posix_spawn posix_spawnp tp_read tp_write waitpid",
     "pool": "Group Pool PoolFull",
     "pywsgi": "Environ LoggingLogAdapter SecureEnviron WSGIHandler WSGISecureEnviron WSGIServer",
     "queue": "Channel Empty Full JoinableQueue LifoQueue PriorityQueue Queue ShutDown SimpleQueue",
@@ -56,10 +58,10 @@ NAMES = {
     "selectors": "DefaultSelector GeventSelector",
     "server": "DatagramServer StreamServer",
     "signal": "getsignal set_wakeup_fd signal",
-    "socket": "AF_INET SOCK_STREAM cancel_wait close create_connection create_server dup error fromfd gaierror getaddrinfo "
-    "getdefaulttimeout getfqdn gethostbyaddr gethostbyname gethostbyname_ex gethostname getnameinfo has_dualstack_ipv6 "
-    "has_ipv6 herror htons inet_aton recv_fds send_fds setdefaulttimeout socket socketpair timeout wait_read "
-    "wait_readwrite wait_write",
+    "socket": "AF_INET SOCK_STREAM cancel_wait close create_connection create_server dup error fromfd gaierror "
+    "getaddrinfo getdefaulttimeout getfqdn gethostbyaddr gethostbyname gethostbyname_ex gethostname "
+    "getnameinfo has_dualstack_ipv6 has_ipv6 herror htons inet_aton recv_fds send_fds setdefaulttimeout "
+    "socket socketpair timeout wait_read wait_readwrite wait_write",
     "ssl": "SSLContext SSLError SSLSocket create_default_context get_server_certificate",
     "subprocess": "CalledProcessError CompletedProcess DEVNULL PIPE Popen STDOUT SubprocessError TimeoutExpired call "
     "check_call check_output getoutput getstatusoutput run",

@@ -8,21 +8,7 @@ from typing import TYPE_CHECKING, Final
 import oneloop
 from oneloop.green.driven import DrivenLoop
 from oneloop.green.watchers.events import (
-    ASYNC,
-    CHECK,
-    CHILD,
-    CUSTOM,
-    ERROR,
-    EVENTS,
-    FORK,
-    IDLE,
-    MAXPRI,
-    MINPRI,
-    PREPARE,
     READ,
-    SIGNAL,
-    STAT,
-    TIMER,
     WRITE,
     events_to_str,
 )

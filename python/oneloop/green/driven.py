@@ -1,8 +1,8 @@
 """`DrivenLoop`: a `GreenLoop` whose `run` takes the turns: of a loop that no hub of ours runs.
 
 Greenlets are switched between the turns of the loop below, never in their midst: so any code may switch from callbacks,
-as gevent's own hub does, with coroutines beside it on the loop below. For callbacks and greenlets no loop runs; coroutines
-see theirs.
+as gevent's own hub does, with coroutines beside it on the loop below. For callbacks and greenlets no loop runs;
+coroutines see theirs.
 """
 
 from __future__ import annotations
@@ -127,18 +127,9 @@ class DrivenLoop(GreenLoop):
 
     def _take_turns(self, nowait: bool, once: bool) -> None:
         is_first = True
-        turned = self._turned
         while not self._is_broken:
-            if _getpid() != self._pid:
-                self.reinit()
-            self._iterations += 1
-            if turned[PrepareWatcher]:
-                self._feed_turned(PrepareWatcher)
-                self._call_pending()
-            self.update_now()
-            if self._callbacks:
-                self._run_callbacks()
-            if self._is_broken or self._is_destroyed:
+            self._before_poll()
+            if self._is_over():
                 return
             is_busy = nowait or self._has_something_to_do()
             if not is_busy and self._refs <= 0:
@@ -148,19 +139,36 @@ class DrivenLoop(GreenLoop):
                 is_busy = is_first
             self._poll(is_busy)
             is_first = False
-            self.update_now()
-            if self._ports.always_ready:
-                self._ports.feed_always_ready()
-            if self._sent:
-                self._receive()
-            if turned[IdleWatcher] and not self._pending:
-                self._feed_turned(IdleWatcher)
-            if turned[CheckWatcher]:
-                self._feed_turned(CheckWatcher)
-            if self._pending:
-                self._call_pending()
+            self._after_poll()
             if once or nowait or self._is_destroyed:
                 return
+
+    def _is_over(self) -> bool:
+        return self._is_broken or self._is_destroyed
+
+    def _before_poll(self) -> None:
+        if _getpid() != self._pid:
+            self.reinit()
+        self._iterations += 1
+        if self._turned[PrepareWatcher]:
+            self._feed_turned(PrepareWatcher)
+            self._call_pending()
+        self.update_now()
+        if self._callbacks:
+            self._run_callbacks()
+
+    def _after_poll(self) -> None:
+        self.update_now()
+        if self._ports.always_ready:
+            self._ports.feed_always_ready()
+        if self._sent:
+            self._receive()
+        if self._turned[IdleWatcher] and not self._pending:
+            self._feed_turned(IdleWatcher)
+        if self._turned[CheckWatcher]:
+            self._feed_turned(CheckWatcher)
+        if self._pending:
+            self._call_pending()
 
     def _has_something_to_do(self) -> bool:
         return bool(

@@ -5,16 +5,31 @@
 
 from __future__ import annotations
 
-import gevent._interfaces  # type: ignore[import-not-found]
-import gevent.exceptions  # type: ignore[import-not-found]
-from zope.interface import classImplements  # type: ignore[import-not-found]
+import gevent._interfaces
+import gevent.exceptions
+from zope.interface import classImplements
 
 from oneloop.green import core
 from oneloop.green.callback import Callback
-from oneloop.green.core import *  # noqa: F403 - gevent.core shows what is here
+from oneloop.green.core import (
+    embeddable_backends,
+    get_header_version,
+    get_version,
+    recommended_backends,
+    supported_backends,
+    time,
+)
 from oneloop.green.watchers import Watcher
 
-__all__ = core.__all__
+__all__ = [
+    "embeddable_backends",
+    "get_header_version",
+    "get_version",
+    "loop",
+    "recommended_backends",
+    "supported_backends",
+    "time",
+]
 
 
 class loop(core.loop):  # noqa: N801 - gevent's name
@@ -27,4 +42,5 @@ classImplements(loop, gevent._interfaces.ILoop)
 classImplements(Watcher, gevent._interfaces.IWatcher)
 classImplements(Callback, gevent._interfaces.ICallback)
 
+# gevent.core shows what is here: libev's numbers too.
 globals().update({name: value for name, value in vars(core).items() if name.isupper() or name == "_events_to_str"})

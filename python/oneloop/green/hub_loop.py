@@ -1,7 +1,8 @@
 """`HubLoop`: the `GreenLoop` of a hub of ours: watchers and callbacks on the loop that the hub runs.
 
-Callbacks run on the hub, in a turn of their own; they may not block. One that is a greenlet's `switch` or `throw` has the
-greenlet go on as if it had been woken.
+Callbacks run on the hub, in a turn of their own; they may not block. One that is a greenlet's `switch` or `throw` has
+the greenlet go on as if it had been woken. Turns in which watchers and callbacks have nothing to do (green threads that
+wake each other, coroutines) are not told to idle, prepare and check watchers.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ class HubLoop(GreenLoop):
             self._depth -= 1
 
     def break_(self, how: int = 1) -> None:
-        """Have `run` return at the end of this turn. Nothing where the hub runs the loop, which would only begin anew."""
+        """Have `run` return at the end of this turn. Nothing where the hub runs the loop."""
         self._check_live()
         if self._depth:
             self.asyncio_loop.stop()

@@ -67,7 +67,8 @@ class GreenLoop:
     """The class of all watchers."""
 
     error_handler: Any = None
-    """What gets exceptions of callbacks: a function `(context, type, value, traceback)`, or what has one as `handle_error`."""
+    """What gets exceptions of callbacks: a function `(context, type, value, traceback)`, or what has such a method
+    `handle_error`."""
 
     def __init__(self, asyncio_loop: Loop, default: bool) -> None:
         self.asyncio_loop = asyncio_loop
@@ -180,8 +181,7 @@ class GreenLoop:
         self._children.reset()
 
     def closing_fd(self, fd: int) -> bool:
-        """Call the watchers of a descriptor that is about to be closed; whether there are any, so that it is to be
-        closed in a later turn."""
+        """Call the watchers of a descriptor that is about to be closed, in a later turn. False if there are none."""
         return self._ports.closing(fd)
 
     def ref(self) -> None:
@@ -276,12 +276,12 @@ class GreenLoop:
 
     @property
     def backend_int(self) -> int:
-        """libev's number of it."""
+        """Libev's number of it."""
         self._check_live()
         return 4
 
     @property
-    def origflags(self) -> list[str]:
+    def origflags(self) -> list[str | int]:
         """None were given that would change anything."""
         return []
 

@@ -39,7 +39,7 @@ class PublicHub:
 
     @property
     def loop(self: Any) -> HubLoop:
-        """gevent's interface of the loop: watchers and callbacks. `asyncio_loop` is the one below."""
+        """Gevent's interface of the loop: watchers and callbacks. `asyncio_loop` is the one below."""
         if self._green_loop is None:
             from oneloop.green.hub_loop import HubLoop
 
@@ -110,7 +110,7 @@ class PublicHub:
         """What `resolver` is made of."""
         from oneloop.green.resolver.thread import Resolver  # type: ignore[import-not-found]
 
-        return Resolver  # type: ignore[no-any-return]
+        return Resolver
 
     # -- waiting -------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class Waiter:
         self.switch(args)
 
     def throw(self, *error: Any) -> None:
-        """Have an exception raised there: the exception or its class, and, as `raise` had it once, its value and traceback."""
+        """Have an exception raised there: itself or its class, and, as `raise` had it once, its value and traceback."""
         if self._wait.greenlet is None or not self._wait.fail(_made(error)):
             self._error = error
 

@@ -1,8 +1,8 @@
 """gevent's public names, on oneloop's green threads (those of gevent 26.9).
 
 A module of gevent's is the module of `oneloop.green` with its name (`modules.py` has the exceptions), made at its first
-use. What is no part of gevent's documented interface is not there: modules whose names begin with an underscore, `libev`,
-`libuv`, `testing`. With the real gevent in the same process, `oneloop.green.gevent_loop` runs that one on our loop instead.
+use. What is no part of gevent's documented interface is not there: modules whose names begin with an underscore,
+`libev`, `libuv`, `testing`. `oneloop.green.gevent_loop` is for the real gevent, which it runs on our loop.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from oneloop.green.hub import GreenletExit, Hub, get_hub, getcurrent, idle, slee
 from oneloop.green.linkproxy import linkproxy
 from oneloop.green.waiter import Waiter
 
-__all__ = ["GreenletExit", "Hub", "Waiter", "get_hub", "getcurrent", "kill", "reinit", "signal", "sleep", "spawn_raw"]
+__all__ = ["GreenletExit", "Hub", "Waiter", "get_hub", "getcurrent", "kill", "sleep", "spawn_raw"]
+__all__ += ["reinit", "signal"]  # noqa: F822 - found by __getattr__
 
 iwait_on_objects, wait_on_objects = iwait, wait
 

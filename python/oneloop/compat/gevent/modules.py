@@ -16,12 +16,12 @@ __all__ = ["OWNERS", "TARGETS", "claim", "serve"]
 
 _OURS = "oneloop.green"
 _SAME = (
-    "backdoor baseserver core event events exceptions fileobject greenlet local lock monkey os pool pywsgi queue resolver "
-    "resolver.ares resolver.blocking resolver.dnspython resolver.thread select selectors server signal socket ssl "
-    "subprocess thread threading threadpool time timeout util"
-).split()
+    "backdoor baseserver core event events exceptions fileobject greenlet local lock monkey os pool "
+    "pywsgi queue resolver resolver.ares resolver.blocking resolver.dnspython resolver.thread select "
+    "selectors server signal socket ssl subprocess thread threading threadpool time timeout util "
+)
 
-TARGETS = {name: f"{_OURS}.{name}" for name in _SAME} | {
+TARGETS = {name: f"{_OURS}.{name}" for name in _SAME.split()} | {
     # More names than ours has, since programs on gevent find everything there.
     "hub": "oneloop.compat.gevent.hub",
     # Nothing is patched in them: the standard library's.

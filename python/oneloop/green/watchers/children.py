@@ -1,7 +1,7 @@
 """`Children`: who watches which child process.
 
-A process that is watched has a descriptor (pidfd_open(2)), so that nobody else's children are waited for. Where there is
-none, or all children are watched, or their stops too, SIGCHLD tells.
+A process that is watched has a descriptor (pidfd_open(2)), so that nobody else's children are waited for. Where
+there is none, or all children are watched, or their stops too, SIGCHLD tells.
 """
 
 from __future__ import annotations

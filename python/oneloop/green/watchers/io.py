@@ -19,7 +19,7 @@ __all__ = ["IoWatcher"]
 
 
 class IoWatcher(Watcher):
-    """Calls whenever a descriptor is readable (events 1) or writable (2), as long as it is. Several may watch one descriptor.
+    """Calls whenever, and as long as, a descriptor is readable (events 1) or writable (2). Several may watch one.
 
     Raises:
         ValueError: a negative descriptor, or other events.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oneloop import _native
@@ -23,7 +24,7 @@ MASK = 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
 
 
 class StatWatcher(Watcher):
-    """Calls when what `os.stat` says of a path has changed. inotify tells at once where it can, else it is asked regularly.
+    """Calls when what `os.lstat` says of a path has changed. inotify tells at once where it can; it is asked regularly.
 
     Args:
         interval: so many seconds lie between two questions, at least 0.1; 0 or less: about 5.
@@ -100,7 +101,7 @@ class StatWatcher(Watcher):
 
     def _watch_paths(self) -> None:
         """The file itself, if it is there, and its directory, for when it is not."""
-        for path in (self._paths, os.path.dirname(self._paths) or b"."):
+        for path in (self._paths, os.fsencode(Path(os.fsdecode(self._paths)).parent)):
             try:
                 _native.inotify_add_watch(self._inotify or 0, path, MASK)
             except OSError:

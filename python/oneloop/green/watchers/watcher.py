@@ -61,7 +61,7 @@ class Watcher:
     # -- for everybody -------------------------------------------------------------------------------
 
     def start(self, callback: Callable[..., object], *args: Any) -> None:
-        """Call `callback(*args)` on the hub whenever it happens; the callback may not block. Started again, it has another one.
+        """Call `callback(*args)` on the hub whenever it happens; it may not block. Started again, it calls another one.
 
         Raises:
             TypeError: the callback is none.
