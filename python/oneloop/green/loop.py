@@ -44,6 +44,7 @@ _CALLBACKS_PER_LOOK = 50
 # The function of this moment: patching replaces it.
 _time = time.time
 _monotonic = time.monotonic
+_EVENTS: dict[type[Watcher], int] = {IdleWatcher: IDLE, PrepareWatcher: PREPARE, CheckWatcher: CHECK}
 
 
 class Alarm(Protocol):
@@ -377,9 +378,8 @@ class GreenLoop:
             self._sent.popleft()._received()
 
     def _feed_turned(self, kind: type[Watcher]) -> None:
-        events = {IdleWatcher: IDLE, PrepareWatcher: PREPARE, CheckWatcher: CHECK}[kind]
         for watcher in tuple(self._turned[kind]):
-            self._feed(watcher, events)
+            self._feed(watcher, _EVENTS[kind])
 
     def _call_pending(self) -> None:
         pending = self._pending

@@ -108,7 +108,7 @@ class PublicHub:
     @property
     def resolver_class(self) -> type[Any]:
         """What `resolver` is made of."""
-        from oneloop.green.resolver.thread import Resolver  # type: ignore[import-not-found]
+        from oneloop.green.resolver.thread import Resolver
 
         return Resolver
 

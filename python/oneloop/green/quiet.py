@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import struct
-import sys
 from select import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, epoll  # the interpreter's own, whatever is patched later
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +31,9 @@ class QuietPoller:
         self._callbacks: dict[int, list[Callable[[], object] | None]] = {}
         # Signals' descriptor moves to where the others are.
         loop._wakeup_socket()
-        self._signals_fd: int = loop._ssock.fileno()
-        loop._remove_callback_for(self._signals_fd, False)
-        self.add(self._signals_fd, False, loop._read_signals)
+        if loop._ssock is not None:
+            loop._remove_callback_for(loop._ssock.fileno(), False)
+            self.add(loop._ssock.fileno(), False, loop._read_signals)
         loop._add_callback_for(self._epoll.fileno(), False, self._serve, ())
         loop._note_signal_fd(self._epoll.fileno())
 
@@ -112,7 +111,8 @@ def _timerfd(when_s: float) -> int:
     """A descriptor that is readable from then on (CLOCK_MONOTONIC)."""
     # Zero would disarm it; the largest number of seconds is for ever.
     when_s = min(max(when_s, 1e-9), 2.0**62)
-    if sys.version_info >= (3, 13):
+    if hasattr(os, "timerfd_create"):
+        # Since Python 3.13.
         fd = os.timerfd_create(1, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
         os.timerfd_settime(fd, flags=os.TFD_TIMER_ABSTIME, initial=min(when_s, 2.0**33))
         return fd
