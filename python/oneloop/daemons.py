@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
 import weakref
+from time import monotonic, sleep  # the interpreter's own, whatever is patched later
 from typing import TYPE_CHECKING
+
+from oneloop.signals import is_main_thread
 
 if TYPE_CHECKING:
     from oneloop.loop import Loop
@@ -23,7 +25,7 @@ _running: weakref.WeakSet[Loop] = weakref.WeakSet()
 
 def add(loop: Loop) -> None:
     """Remember a loop that runs in this thread, unless the interpreter waits for the thread."""
-    if threading.current_thread().daemon:
+    if not is_main_thread() and threading.current_thread().daemon:
         _running.add(loop)
 
 
@@ -36,8 +38,8 @@ def discard(loop: Loop) -> None:
 def halt_all() -> None:
     """Stop every loop that is left; gives up on one whose callback takes too long."""
     waiting = list(_running)
-    deadline = time.monotonic() + PATIENCE_S
-    while waiting and time.monotonic() < deadline:
+    deadline = monotonic() + PATIENCE_S
+    while waiting and monotonic() < deadline:
         waiting = [loop for loop in waiting if not loop._halt()]
         if waiting:
-            time.sleep(0.001)
+            sleep(0.001)

@@ -3,21 +3,33 @@
 While a loop runs in the main thread, the interpreter writes the number of each signal to a socket
 that the loop watches (`signal.set_wakeup_fd`), so that no signal is left waiting behind a poll.
 A wakeup descriptor that the program has set itself is left in place.
+
+The interpreter's own functions are bound here, before patching (`oneloop.green.monkey`, gevent's) replaces them.
 """
 
 from __future__ import annotations
 
+import _socket
+import _thread
 import asyncio
 import errno
+import os
 import signal
-import socket
 import sys
-import threading
 from asyncio.log import logger
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+_set_handler = signal.signal
+_set_wakeup_fd = signal.set_wakeup_fd
+
+
+def is_main_thread() -> bool:
+    """Whether signals' handlers run in this thread: what `threading` says of it is of no use in a patched program."""
+    return _thread.get_native_id() == os.getpid()
 
 
 def _noop(signum: int, frame: object) -> None:
@@ -35,35 +47,35 @@ class SignalMixin:
 
     def _init_signals(self: Any) -> None:
         self._signal_handlers: dict[int, asyncio.Handle] = {}
-        self._ssock: socket.socket | None = None
-        self._csock: socket.socket | None = None
+        self._ssock: _socket.socket | None = None
+        self._csock: _socket.socket | None = None
 
-    def _wakeup_socket(self: Any) -> socket.socket:
+    def _wakeup_socket(self: Any) -> _socket.socket:
         """The end that the interpreter writes to; made at the first need."""
         if self._csock is None:
-            self._ssock, self._csock = socket.socketpair()
+            self._ssock, self._csock = _socket.socketpair()
             self._ssock.setblocking(False)
             self._csock.setblocking(False)
             self._add_reader(self._ssock.fileno(), self._read_signals)
             self._note_signal_fd(self._ssock.fileno())
-        csock: socket.socket = self._csock
+        csock: _socket.socket = self._csock
         return csock
 
     def _arm_wakeup_fd(self: Any) -> Callable[[], None]:
         """Route signals to this loop while it runs; returns what undoes it."""
-        if threading.current_thread() is not threading.main_thread():
+        if not is_main_thread():
             return _nothing
         fd = self._wakeup_socket().fileno()
-        old = signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
+        old = _set_wakeup_fd(fd, warn_on_full_buffer=False)
         if old in (-1, fd):
 
             def restore() -> None:
                 # Handlers that are still there keep it, as in asyncio.
                 if not self._signal_handlers and not self.is_closed():
-                    signal.set_wakeup_fd(-1)
+                    _set_wakeup_fd(-1)
 
             return restore
-        signal.set_wakeup_fd(old)
+        _set_wakeup_fd(old)
         return _nothing
 
     def _read_signals(self: Any) -> None:
@@ -101,12 +113,12 @@ class SignalMixin:
         self._check_closed()
         try:
             # ValueError outside of the main thread: before anything has changed.
-            signal.set_wakeup_fd(self._wakeup_socket().fileno(), warn_on_full_buffer=False)
+            _set_wakeup_fd(self._wakeup_socket().fileno(), warn_on_full_buffer=False)
         except (ValueError, OSError) as exc:
             raise RuntimeError(str(exc)) from exc
         self._signal_handlers[sig] = asyncio.Handle(callback, args, self, None)
         try:
-            signal.signal(sig, _noop)
+            _set_handler(sig, _noop)
             signal.siginterrupt(sig, False)
         except OSError as exc:
             del self._signal_handlers[sig]
@@ -121,7 +133,7 @@ class SignalMixin:
         if self._signal_handlers.pop(sig, None) is None:
             return False
         try:
-            signal.signal(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
+            _set_handler(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
         except OSError as exc:
             if exc.errno == errno.EINVAL:
                 raise RuntimeError(f"sig {sig} cannot be caught") from exc
@@ -134,7 +146,7 @@ class SignalMixin:
         if self._signal_handlers or self.is_running():
             return
         try:
-            signal.set_wakeup_fd(-1)
+            _set_wakeup_fd(-1)
         except (ValueError, OSError) as exc:
             logger.info("set_wakeup_fd(-1) failed: %s", exc)
 

@@ -25,6 +25,8 @@ _MODULES = {
         "aiofiles.threadpool.text",
         "aiofiles.threadpool.utils",
     ),
+    # Its modules are found one by one, when they are imported.
+    "gevent": ("gevent",),
     "linux_aio": (
         "linux_aio",
         "linux_aio.aio_context",
@@ -54,6 +56,7 @@ def install(name: str) -> None:
         ValueError: there is no facade of that name; the message lists those there are.
         RuntimeError: the package itself has been imported already; parts of the program would go
             on using it.
+        ImportError: the facade of gevent, without the greenlet package.
     """
     modules = _MODULES.get(name)
     if modules is None:
@@ -62,4 +65,7 @@ def install(name: str) -> None:
     for module, facade in facades.items():
         if sys.modules.get(module, facade) is not facade:
             raise RuntimeError(f"{module!r} has been imported already: install the facade before it")
+    claim = getattr(facades[name], "claim", None)
+    if claim is not None:
+        claim()
     sys.modules.update(facades)

@@ -464,8 +464,13 @@ def iwait(objects: Iterable[Any], timeout: float | None = None, count: int | Non
             one.unlink(note)
 
 
-def wait(objects: Iterable[Any], timeout: float | None = None, count: int | None = None) -> list[Any]:
-    """Wait for the objects, as `iwait`; those that are ready."""
+def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, count: int | None = None) -> Any:
+    """Wait for the objects, as `iwait`; a list of those that are ready.
+
+    Without objects, wait until nothing is left that could go on, as `hub.join`: False if the time was up.
+    """
+    if objects is None:
+        return get_hub().join(timeout)
     return list(iwait(objects, timeout, count))
 
 

@@ -7,6 +7,7 @@ script itself, starts a hub with a loop of its own; each thread has its own.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import atexit
 import gc
@@ -30,6 +31,7 @@ from oneloop.green import events
 from oneloop.green.exceptions import BlockingSwitchOutError, HubDestroyed, LoopExit
 from oneloop.green.idents import Idents
 from oneloop.green.monitor import PeriodicMonitoringThread
+from oneloop.green.public_hub import PublicHub
 from oneloop.green.settings import config
 from oneloop.loop import Loop
 
@@ -63,7 +65,7 @@ class _Threads(threading.local):
 _threads = _Threads()
 
 
-class Hub(_native.HubCore):
+class Hub(_native.HubCore, PublicHub):
     """The hub of a loop. Made by `get_hub()`; for the loop's thread alone, unless a method says otherwise."""
 
     NOT_ERROR: tuple[type[BaseException], ...] = (GreenletExit, SystemExit, asyncio.CancelledError)
@@ -93,6 +95,7 @@ class Hub(_native.HubCore):
         """What tells that the loop is blocked; None if nobody does."""
         if config.monitor_thread:
             self.start_periodic_monitoring_thread()
+        self._thread_ident = _thread.get_ident()
 
     def __repr__(self) -> str:
         state = "closed" if self.asyncio_loop.is_closed() else "running" if self.asyncio_loop.is_running() else "idle"
@@ -150,6 +153,8 @@ class Hub(_native.HubCore):
         if self._threadpool is not None:
             self._threadpool.close()
             self._threadpool = None
+        if self._green_loop is not None:
+            self._green_loop.let_go()
         current = getcurrent()
         for greenlet in [one for one in _parked(self) if self._has(one) and one is not current]:
             greenlet.parent = current
@@ -230,11 +235,19 @@ class Hub(_native.HubCore):
         self, context: object, kind: type[BaseException] | None, value: BaseException | None, trace: Any
     ) -> None:
         """The report of an exception: its traceback, and whose it was."""
-        if sys.stderr is None or kind is None:
+        stream = self.exception_stream
+        if not stream or kind is None:
             return
-        traceback.print_exception(kind, value, trace)
+        traceback.print_exception(kind, value, trace, file=stream)
         if context is not None:
-            print(f"{_described(context)} failed with {kind.__name__}\n", file=sys.stderr)
+            told = context if isinstance(context, str) else self._described(context)
+            print(f"{told} failed with {kind.__name__}\n", file=stream)
+
+    def _described(self, context: object) -> str:
+        try:
+            return self.format_context(context)
+        except Exception:  # noqa: BLE001 - a report must not fail for a broken repr
+            return object.__repr__(context)
 
     def _handle_uncaught(self, error: BaseException) -> None:
         """A greenlet has ended with an exception, which has reached the hub. Called natively."""
@@ -270,13 +283,6 @@ class Hub(_native.HubCore):
             "this operation would block forever: no timer, descriptor or thread is left that could wake what waits:\n"
             f"{told}"
         )
-
-
-def _described(context: object) -> str:
-    try:
-        return str(context)
-    except Exception:  # noqa: BLE001 - a report must not fail for a broken repr
-        return object.__repr__(context)
 
 
 def _parked(hub: Hub) -> list[RawGreenlet]:

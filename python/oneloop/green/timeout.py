@@ -26,14 +26,14 @@ class Timeout(BaseException):
 
     Args:
         seconds: None or less than 0: never.
-        exception: an exception or its class; True or None: this object. False: this object, which ends its `with` block
-            silently.
+        exception: an exception or its class; True or None: this object, and so is anything else, which its text then
+            shows. False: this object, which ends its `with` block silently.
     """
 
     def __init__(
         self,
         seconds: float | None = None,
-        exception: BaseException | type[BaseException] | bool | None = None,
+        exception: BaseException | type[BaseException] | bool | str | None = None,
         ref: bool = True,
         priority: int = -1,
     ) -> None:
@@ -63,15 +63,17 @@ class Timeout(BaseException):
         self._thrown = hub.throw_soon(greenlet, self._raised())
 
     def _raised(self) -> BaseException:
-        if self.exception is None or isinstance(self.exception, bool):
-            return self
-        return self.exception() if isinstance(self.exception, type) else self.exception
+        if isinstance(self.exception, BaseException):
+            return self.exception
+        if isinstance(self.exception, type) and issubclass(self.exception, BaseException):
+            return self.exception()
+        return self
 
     @classmethod
     def start_new(
         cls,
         timeout: float | Timeout | None = None,
-        exception: BaseException | type[BaseException] | bool | None = None,
+        exception: BaseException | type[BaseException] | bool | str | None = None,
         ref: bool = True,
     ) -> Timeout:
         """A started timeout: of so many seconds, or `timeout` itself, started if it was not."""

@@ -242,6 +242,8 @@ fn get_hub(py: Python<'_>) -> PyResult<Bound<'_, HubCore>> {
 
 /// Let other green threads and coroutines go on, for at least so many seconds.
 ///
+/// Without `ref`, that does not count as something to wait for: LoopExit is raised where nothing else is left.
+///
 /// Raises:
 ///     BlockingSwitchOutError: in a coroutine, which awaits `asyncio.sleep` instead.
 #[pyfunction]
@@ -253,12 +255,14 @@ fn sleep(py: Python<'_>, seconds: f64, r#ref: bool) -> PyResult<()> {
     }
     let waiter = Bound::new(py, Waiter::make(&hub))?;
     let wake = waiter.getattr(intern!(py, "wake"))?;
-    let owner = hub.get().owner(py);
-    let timer = owner.call_method1(intern!(py, "call_later"), (seconds, wake))?;
+    let timer = if r#ref {
+        hub.get().owner(py).call_method1(intern!(py, "call_later"), (seconds, wake))?
+    } else {
+        let quiet = hub.getattr(intern!(py, "loop"))?;
+        quiet.call_method1(intern!(py, "quiet_alarm"), (seconds, wake))?
+    };
     let slept = Waiter::get(&waiter);
     timer.call_method0(intern!(py, "cancel"))?;
-    // It has kept nobody from ending: the loop counts timers whoever waits for them.
-    let _ = r#ref;
     slept.map(drop)
 }
 

@@ -1,0 +1,78 @@
+"""gevent's public names, on oneloop's green threads (those of gevent 26.9).
+
+A module of gevent's is the module of `oneloop.green` with its name (`modules.py` has the exceptions), made at its first
+use. What is no part of gevent's documented interface is not there: modules whose names begin with an underscore,
+`libev`, `libuv`, `testing`. `oneloop.green.gevent_loop` is for the real gevent, which it runs on our loop.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from oneloop.compat.gevent import modules
+from oneloop.green import (
+    Greenlet,
+    GreenletExit,
+    Timeout,
+    get_hub,
+    getcurrent,
+    idle,
+    iwait,
+    joinall,
+    kill,
+    killall,
+    sleep,
+    spawn,
+    spawn_later,
+    spawn_raw,
+    wait,
+    with_timeout,
+)
+
+# The version whose names these are: programs compare it.
+__version__ = "26.9.0"
+version_info = (26, 9, 0, "final", 0)
+
+__all__ = [
+    "Greenlet",
+    "GreenletExit",
+    "Timeout",
+    "config",
+    "fork",
+    "get_hub",
+    "getcurrent",
+    "getswitchinterval",
+    "idle",
+    "iwait",
+    "joinall",
+    "kill",
+    "killall",
+    "reinit",
+    "setswitchinterval",
+    "signal_handler",
+    "sleep",
+    "spawn",
+    "spawn_later",
+    "spawn_raw",
+    "wait",
+    "with_timeout",
+]
+
+modules.serve(__name__)
+
+
+def claim() -> None:
+    """Have `import gevent.x` give ours; called by `oneloop.compat.install`."""
+    modules.claim("gevent", __name__)
+
+
+if not TYPE_CHECKING:  # a type checker must not take any name for granted
+
+    def __getattr__(name: str) -> Any:
+        owner = modules.OWNERS.get(name)
+        if owner is not None:
+            return getattr(import_module(owner), name)
+        if name in modules.TARGETS:
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module 'gevent' has no attribute {name!r}")

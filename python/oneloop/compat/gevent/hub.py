@@ -1,0 +1,42 @@
+"""`gevent.hub`: the hub, and what programs expect beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oneloop.green.exceptions import BlockingSwitchOutError, HubDestroyed, InvalidSwitchError, LoopExit
+from oneloop.green.greenlet import iwait, kill, spawn_raw, wait
+from oneloop.green.hub import GreenletExit, Hub, get_hub, getcurrent, idle, sleep
+from oneloop.green.linkproxy import linkproxy
+from oneloop.green.waiter import Waiter
+
+__all__ = ["GreenletExit", "Hub", "Waiter", "get_hub", "getcurrent", "kill", "sleep", "spawn_raw"]
+__all__ += ["reinit", "signal"]  # noqa: F822 - found by __getattr__
+
+iwait_on_objects, wait_on_objects = iwait, wait
+
+
+def __getattr__(name: str) -> Any:
+    # Those of modules which need the whole of the package.
+    if name == "reinit":
+        from oneloop.green import hub
+
+        return hub.reinit  # type: ignore[attr-defined]
+    if name == "signal":
+        from oneloop import green
+
+        return green.signal_handler  # type: ignore[attr-defined]
+    raise AttributeError(f"module 'gevent.hub' has no attribute {name!r}")
+
+
+_ALSO = (
+    BlockingSwitchOutError,
+    HubDestroyed,
+    InvalidSwitchError,
+    LoopExit,
+    idle,
+    iwait_on_objects,
+    linkproxy,
+    wait_on_objects,
+)
+"""Found here by programs, though no public names of this module."""

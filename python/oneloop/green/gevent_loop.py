@@ -1,0 +1,46 @@
+"""The real gevent, unchanged, on a loop of oneloop's: `GEVENT_LOOP=oneloop.green.gevent_loop.loop`.
+
+`gevent.get_hub().loop.asyncio_loop` is the loop below; `create_task` there runs coroutines beside gevent's greenlets.
+"""
+
+from __future__ import annotations
+
+import gevent._interfaces
+import gevent.exceptions
+from zope.interface import classImplements
+
+from oneloop.green import core
+from oneloop.green.callback import Callback
+from oneloop.green.core import (
+    embeddable_backends,
+    get_header_version,
+    get_version,
+    recommended_backends,
+    supported_backends,
+    time,
+)
+from oneloop.green.watchers import Watcher
+
+__all__ = [
+    "embeddable_backends",
+    "get_header_version",
+    "get_version",
+    "loop",
+    "recommended_backends",
+    "supported_backends",
+    "time",
+]
+
+
+class loop(core.loop):  # noqa: N801 - gevent's name
+    """The loop of gevent's hub."""
+
+    ends = (*core.loop.ends, gevent.exceptions.HubDestroyed)
+
+
+classImplements(loop, gevent._interfaces.ILoop)
+classImplements(Watcher, gevent._interfaces.IWatcher)
+classImplements(Callback, gevent._interfaces.ICallback)
+
+# gevent.core shows what is here: libev's numbers too.
+globals().update({name: value for name, value in vars(core).items() if name.isupper() or name == "_events_to_str"})

@@ -1,0 +1,215 @@
+"""`PublicHub`: what programs on gevent use of a hub, beside what our own modules stand on (`hub.py`)."""
+
+from __future__ import annotations
+
+import _thread
+import pprint
+import sys
+from typing import TYPE_CHECKING, Any
+
+from greenlet import getcurrent
+
+from oneloop.green.exceptions import ConcurrentObjectUseError, LoopExit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from oneloop.green.hub import Hub
+    from oneloop.green.hub_loop import HubLoop
+    from oneloop.green.watchers import Watcher
+
+__all__ = ["PublicHub"]
+
+_MAIN_THREAD_IDENT = _thread.get_ident()
+
+
+class PublicHub:
+    """gevent's interface of a hub; base class of `oneloop.green.hub.Hub`. For the loop's thread alone."""
+
+    backend = None
+    """Which of libev's backends was asked for: none."""
+    name = ""
+    """For reports."""
+    format_context: Callable[[object], str] = staticmethod(pprint.saferepr)
+    """Puts what an exception was raised in into words."""
+
+    _green_loop: HubLoop | None = None
+    _exception_stream: Any = ...
+    _resolver: Any = None
+
+    @property
+    def loop(self: Any) -> HubLoop:
+        """Gevent's interface of the loop: watchers and callbacks. `asyncio_loop` is the one below."""
+        if self._green_loop is None:
+            from oneloop.green.hub_loop import HubLoop
+
+            self._green_loop = HubLoop(self)
+        return self._green_loop  # type: ignore[no-any-return]
+
+    @property
+    def loop_class(self) -> type[Any]:
+        """The class of loops by themselves."""
+        from oneloop.green import core
+
+        return core.loop
+
+    @property
+    def thread_ident(self: Any) -> int:
+        """The ident of the thread that it is of."""
+        return self._thread_ident  # type: ignore[no-any-return]
+
+    @property
+    def main_hub(self: Any) -> bool:
+        """Whether that is the main thread."""
+        return bool(self._thread_ident == _MAIN_THREAD_IDENT)
+
+    @property
+    def dead(self) -> bool:
+        """False: a hub whose greenlet has ended has another one when it is needed."""
+        return False
+
+    @property
+    def parent(self: Any) -> Any:
+        """The thread's main greenlet."""
+        return self.main
+
+    # -- reports -------------------------------------------------------------------------------------
+
+    @property
+    def exception_stream(self) -> Any:
+        """Where exceptions are reported: `sys.stderr`, unless another one is assigned; None: nowhere."""
+        return sys.stderr if self._exception_stream is ... else self._exception_stream
+
+    @exception_stream.setter
+    def exception_stream(self, stream: Any) -> None:
+        self._exception_stream = stream
+
+    @exception_stream.deleter
+    def exception_stream(self) -> None:
+        self._exception_stream = ...
+
+    # -- names ---------------------------------------------------------------------------------------
+
+    @property
+    def resolver(self) -> Any:
+        """What looks up the names for socket's functions; made at its first use, may be assigned."""
+        if self._resolver is None:
+            self._resolver = self.resolver_class(hub=self)
+        return self._resolver
+
+    @resolver.setter
+    def resolver(self, resolver: Any) -> None:
+        self._resolver = resolver
+
+    @resolver.deleter
+    def resolver(self) -> None:
+        self._resolver = None
+
+    @property
+    def resolver_class(self) -> type[Any]:
+        """What `resolver` is made of."""
+        from oneloop.green.resolver.thread import Resolver
+
+        return Resolver
+
+    # -- waiting -------------------------------------------------------------------------------------
+
+    def switch(self: Any) -> Any:
+        """Let others go on until somebody switches back to this greenlet; what they switch with.
+
+        Raises:
+            BlockingSwitchOutError: in a callback, or a coroutine.
+        """
+        hub = self.greenlet
+        if hub is getcurrent():
+            raise self._parking_refused()
+        if hub is None or not self.asyncio_loop.is_running():
+            hub = self._make_greenlet()
+        return hub.switch()
+
+    def wait(self: Any, watcher: Watcher) -> None:
+        """Wait until a watcher, which is started and stopped here, calls.
+
+        Raises:
+            ConcurrentObjectUseError: another green thread waits for it.
+        """
+        from oneloop.green.waiter import Waiter
+
+        if watcher.callback is not None:
+            raise ConcurrentObjectUseError(f"This object is already used by another green thread: {watcher.callback!r}")
+        waiter = Waiter(self)
+        watcher.start(waiter.switch, waiter)
+        try:
+            waiter.get()
+        finally:
+            watcher.stop()
+
+    def cancel_wait(self, watcher: Watcher | None, error: Any, close_watcher: bool = False) -> None:
+        """Have an exception raised in the green thread that is in `wait` for a watcher; nothing without one."""
+        if watcher is None:
+            return
+        if watcher.callback is not None:
+            self.loop.run_callback(_cancel, watcher, error, close_watcher)
+        elif close_watcher:
+            watcher.close()
+
+    def cancel_waits_close_and_then(
+        self, watchers: Iterable[Watcher | None], exc_kind: Any, then: Callable[..., object], *then_args: Any
+    ) -> None:
+        """The same for several watchers, which are closed; then call a function."""
+        waited = []
+        for watcher in watchers:
+            if watcher is None:
+                continue
+            if watcher.callback is None:
+                watcher.close()
+            else:
+                waited.append(watcher)
+        if not waited:
+            then(*then_args)
+            return
+
+        def cancel_all() -> None:
+            for watcher in waited:
+                _cancel(watcher, exc_kind, True)
+            then(*then_args)
+
+        self.loop.run_callback(cancel_all)
+
+    def join(self: Any, timeout: float | None = None) -> bool:
+        """Wait until nothing is left that this hub's loop could wait for, for at most so many seconds.
+
+        For the thread's main greenlet. False if the time was up.
+
+        Raises:
+            AssertionError: in another greenlet.
+            RuntimeError: the hub is that of a loop which the program runs itself.
+        """
+        from oneloop.green.waiter import Waiter
+
+        hub: Hub = self
+        if getcurrent() is not hub.main:
+            raise AssertionError("only possible from the MAIN greenlet")
+        if not hub.is_owner:
+            raise RuntimeError("a loop that the program runs itself ends when that says so")
+        waiter = Waiter(hub)
+        timer = None if timeout is None else self.loop.timer(timeout, ref=False)
+        if timer is not None:
+            timer.start(waiter.switch, None)
+        try:
+            waiter.get()
+        except LoopExit:
+            return True
+        finally:
+            if timer is not None:
+                timer.close()
+        return False
+
+
+def _cancel(watcher: Watcher, error: Any, close_watcher: bool) -> None:
+    is_active, callback = watcher.active, watcher.callback
+    if close_watcher:
+        watcher.close()
+    waiting = getattr(callback, "__self__", None)
+    if is_active and waiting is not None:
+        waiting.throw(error)

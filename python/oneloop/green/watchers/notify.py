@@ -1,0 +1,82 @@
+"""`AsyncWatcher`, `SignalWatcher`: another thread, or the system, gives a sign."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from oneloop.green.watchers.events import ASYNC
+from oneloop.green.watchers.watcher import Watcher
+
+if TYPE_CHECKING:
+    from oneloop.green.loop import GreenLoop
+
+__all__ = ["AsyncWatcher", "SignalWatcher"]
+
+
+class AsyncWatcher(Watcher):
+    """Calls after somebody has called `send`."""
+
+    __slots__ = ("_is_sent",)
+
+    def __init__(self, loop: GreenLoop, ref: bool = True, priority: int | None = None) -> None:
+        super().__init__(loop, ref, priority)
+        # Written by any thread, and taken back by the loop's.
+        self._is_sent = False
+
+    def send(self) -> None:
+        """Have the callback called soon; once, however often it is sent meanwhile. Any thread, and handlers of signals.
+
+        Raises:
+            ValueError: the loop is destroyed.
+        """
+        self.loop._check_live()
+        if self._is_active and not self._is_sent:
+            self._is_sent = True
+            self.loop._send(self)
+
+    def send_ignoring_arg(self, _ignored: object) -> None:
+        """The same, for who calls with an argument."""
+        self.send()
+
+    def _received(self) -> None:
+        self._is_sent = False
+        if self._is_active:
+            self.loop._feed(self, ASYNC)
+
+    def _rearm(self) -> None:
+        self._is_sent = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether it was sent, and the callback was not called yet."""
+        return self._is_sent or self._events != 0
+
+
+class SignalWatcher(Watcher):
+    """Calls when a signal has arrived. Python's own handler of it is replaced meanwhile. Main thread only.
+
+    Raises:
+        ValueError: there is no such signal.
+        RuntimeError: it is started in another thread.
+    """
+
+    __slots__ = ("_signum",)
+
+    def __init__(self, loop: GreenLoop, signum: int, ref: bool = True, priority: int | None = None) -> None:
+        super().__init__(loop, ref, priority)
+        if not 1 <= signum < signal.NSIG:
+            raise ValueError(f"illegal signal number: {signum!r}")
+        self._signum = int(signum)
+
+    def _arm(self) -> None:
+        self.loop._signals.add(self._signum, self)
+
+    def _disarm(self) -> None:
+        self.loop._signals.discard(self._signum, self)
+
+    def _rearm(self) -> None:
+        """The loop moves all of them at once."""
+
+    def _described(self) -> str:
+        return f" signum={self._signum}"
