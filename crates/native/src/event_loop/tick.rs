@@ -10,7 +10,7 @@ use super::{LoopCore, Ready};
 use crate::errors;
 use crate::ffi::detach::{detached, is_only_thread};
 use oneloop_engine::Poller;
-use oneloop_engine::sys::clock;
+use oneloop_engine::sys::{clock, thread};
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::io;
@@ -238,9 +238,7 @@ impl LoopCore {
     fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        let ident: u64 =
-            py.import(intern!(py, "threading"))?.call_method0("get_ident")?.extract()?;
-        this.thread.store(ident, Ordering::Relaxed);
+        this.thread.store(thread::ident(), Ordering::Relaxed);
         let result = this.run_until_stopped(slf);
         // What was written before an exception left the loop still goes out.
         let flushed = this.flush_gathered(slf).and(this.flush_dirty(slf));
