@@ -129,14 +129,13 @@ def test_a_status_that_is_gone() -> None:
 
 def test_a_coroutine_may_not_wait() -> None:
     async def main() -> None:
-        process = Popen(CAT, stdin=PIPE, stdout=PIPE)
+        process = Popen(["sleep", "30"], stdout=PIPE)
         with pytest.raises(BlockingSwitchOutError):
             process.wait()
         with pytest.raises(BlockingSwitchOutError):
             process.communicate()
         process.kill()
         assert await get_hub().asyncio_loop.run_green(process.wait) == -signal.SIGKILL
-        process.stdin.close()
         process.stdout.close()
 
     oneloop.run(main())
