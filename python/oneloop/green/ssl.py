@@ -69,9 +69,14 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
         if sslobj is None:
             raise ValueError("Write on closed or unwrapped SSL socket.")
         timeout_s = self._timeout_s
-        if timeout_s == 0.0:
-            count: int = sslobj.write(data)
-            return count
+        if timeout_s == 0.0 or self._writing is None or not self._writing.locked():
+            try:
+                count: int = sslobj.write(data)
+            except (_stock.SSLWantReadError, _stock.SSLWantWriteError):
+                if timeout_s == 0.0:
+                    raise
+            else:
+                return count
         end = Countdown(timeout_s)
         if self._writing is None:
             self._writing = Semaphore(1)
