@@ -280,6 +280,17 @@ def test_replaced_package_is_the_facade(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("True oneloop.loop\n" * 2, "")
 
 
+def test_gevent_is_replaced_with_all_its_modules(tmp_path: Path) -> None:
+    program = """
+        import gevent.event
+        from gevent.pool import Pool
+        print(Pool(2).map(abs, [-1, -2]), gevent.event.__name__, gevent.__name__)
+    """
+    (tmp_path / "uses.py").write_text(dedent(program))
+    done = run(*ONELOOP_RUN, "--replace", "gevent", "uses.py", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("[1, 2] oneloop.green.event oneloop.compat.gevent\n", "")
+
+
 def test_unknown_facade_is_refused_with_those_known(tmp_path: Path) -> None:
     done = run(*ONELOOP_RUN, "--replace", "trio", "x.py", cwd=tmp_path)
     assert done.returncode == 2

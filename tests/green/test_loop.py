@@ -174,6 +174,25 @@ def test_watchers_that_do_not_count_do_not_keep_a_wait_alive(hub_loop: HubLoop, 
         sleep(60, ref=False)
 
 
+def test_timeouts_that_do_not_count() -> None:
+    with pytest.raises(LoopExit), green.Timeout(60, ref=False):
+        Event().wait()
+    with pytest.raises(green.Timeout, match="too long"), green.Timeout(0.001, "too long", ref=False):
+        sleep(60)
+
+
+def test_what_ends_the_program_leaves_the_loop_that_the_main_greenlet_runs(hub_loop: HubLoop) -> None:
+    get_hub().exception_stream = None
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    for leaves in (lambda: hub_loop.run_callback(leave), lambda: spawn(leave), lambda: green.spawn_raw(leave)):
+        leaves()
+        with pytest.raises(SystemExit):
+            hub_loop.run()
+
+
 def test_they_are_served_while_something_counts(hub_loop: HubLoop, pipe: tuple[int, int]) -> None:
     said: list[str] = []
     hub_loop.timer(0.001, ref=False).start(said.append, "timer")

@@ -227,9 +227,13 @@ class Hub(_native.HubCore, PublicHub):
 
     def handle_system_error(self, kind: type[BaseException], value: BaseException, trace: Any = None) -> None:
         """Raise it in the main greenlet, or, where that runs the loop, out of the loop."""
-        if not self.is_owner or self._is_parents:
+        if self._is_parents or self._leaves_here():
             raise value.with_traceback(trace)
         self.throw_soon(self.main, value)
+
+    def _leaves_here(self) -> bool:
+        """Whether what ends the program is raised where the loop runs: by the program, or in the main greenlet."""
+        return not self.is_owner or getcurrent() is self.main
 
     def print_exception(
         self, context: object, kind: type[BaseException] | None, value: BaseException | None, trace: Any
@@ -251,7 +255,7 @@ class Hub(_native.HubCore, PublicHub):
 
     def _handle_uncaught(self, error: BaseException) -> None:
         """A greenlet has ended with an exception, which has reached the hub. Called natively."""
-        if self._is_parents or (isinstance(error, self.SYSTEM_ERROR) and not self.is_owner):
+        if self._is_parents or (isinstance(error, self.SYSTEM_ERROR) and self._leaves_here()):
             # It was reported, and is on its way out of the loop.
             raise error
         self.handle_error(self, type(error), error, error.__traceback__)

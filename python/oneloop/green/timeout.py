@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from greenlet import getcurrent
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from oneloop._native import Waiter
+    from oneloop.green.loop import Alarm
 
 __all__ = ["Timeout", "with_timeout"]
 
@@ -28,6 +30,7 @@ class Timeout(BaseException):
         seconds: None or less than 0: never.
         exception: an exception or its class; True or None: this object, and so is anything else, which its text then
             shows. False: this object, which ends its `with` block silently.
+        ref: it counts as something to wait for.
     """
 
     def __init__(
@@ -40,7 +43,8 @@ class Timeout(BaseException):
         BaseException.__init__(self)
         self.seconds = seconds
         self.exception = exception
-        self._timer: TimerHandle | None = None
+        self._ref = ref
+        self._timer: TimerHandle | Alarm | None = None
         self._thrown: Waiter | None = None
 
     def start(self) -> None:
@@ -56,7 +60,10 @@ class Timeout(BaseException):
         if not is_in_green_thread():
             raise BlockingSwitchOutError("a Timeout is for green threads: in a coroutine, use asyncio.timeout()")
         hub = get_hub()
-        self._timer = hub.asyncio_loop.call_later(self.seconds, self._expire, hub, getcurrent())
+        if self._ref:
+            self._timer = hub.asyncio_loop.call_later(self.seconds, self._expire, hub, getcurrent())
+        else:
+            self._timer = hub.loop.quiet_alarm(self.seconds, partial(self._expire, hub, getcurrent()))
 
     def _expire(self, hub: Any, greenlet: Any) -> None:
         self._timer = None
