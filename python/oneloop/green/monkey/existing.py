@@ -21,11 +21,12 @@ __all__ = ["rebind_holders", "replace_locks", "running_threads", "told_subclasse
 
 
 def _modules() -> list[ModuleType]:
-    """Those of patched code: they have a source, and are not of the realm."""
+    """Those of patched code: they are written in Python, and not of the realm."""
     found = []
     for name, module in list(sys.modules.items()):
         is_module = isinstance(module, ModuleType) and not realm.belongs(name) and not name.startswith("importlib.")
-        if is_module and (name == "__main__" or module.__dict__.get("__file__")):
+        file = str(getattr(module, "__file__", None))
+        if is_module and (name == "__main__" or file.endswith((".py", ".pyc"))):
             found.append(module)
     return found
 

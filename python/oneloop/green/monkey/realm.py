@@ -18,7 +18,7 @@ from __future__ import annotations
 import builtins
 import sys
 from importlib import import_module
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ _MOVED = {"socket": ("socket",), "ssl": ("SSLContext", "SSLSocket")}
 _EXECUTED = ("threading", "queue", "selectors", "subprocess")
 # Known to asyncio alone: its default executor has the interpreter's threads.
 _FUTURES = ("concurrent", "concurrent.futures")
+_GREEN = ("threading", "time", "socket", "queue", "executor", "select", "selectors", "ssl", "os", "signal", "subprocess")
 
 _PACKAGES = ("asyncio", "multiprocessing", "oneloop")
 _MODULES = ("concurrent.futures.process",)
@@ -61,8 +62,8 @@ def prepare() -> None:
     for name in (*_SHALLOW, *_MOVED, *_EXECUTED, "concurrent.futures"):
         import_module(name)
     # They are to know the modules as they are.
-    for name in ("oneloop.green.threading", "oneloop.green.socket", "oneloop.green.queue", "oneloop.green.executor"):
-        import_module(name)
+    for name in _GREEN:
+        import_module(f"oneloop.green.{name}")
     for name in _SHALLOW:
         _copies[name] = _copied(sys.modules[name])
     for name, classes in _MOVED.items():
@@ -263,7 +264,7 @@ class _Finder:
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
-                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                if hasattr(spec.loader, "get_code") and not isinstance(spec.loader, ExtensionFileLoader):
                     _adapt_loader(spec.loader)
                 return spec
         return None
