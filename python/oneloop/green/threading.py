@@ -13,10 +13,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from greenlet import getcurrent
+from greenlet import GreenletExit, getcurrent
 
 from oneloop.green import thread as _green
 from oneloop.green.exceptions import LoopExit
+from oneloop.green.hub import get_hub
 from oneloop.green.local import local
 from oneloop.green.thread import ThreadGreenlet, get_ident, make_sentinel
 from oneloop.green.threadlock import LockType, RLock
@@ -26,6 +27,7 @@ __implements__ = [
     "_CRLock",
     "_DummyThread",
     "_allocate_lock",
+    "_make_invoke_excepthook",
     "_shutdown",
     "_thread_local_info",
     "get_ident",
@@ -91,6 +93,24 @@ class _Started:
 
     def wait(self) -> None:
         self._event.set()
+
+
+def _make_invoke_excepthook() -> Callable[[Any], None]:
+    """What reports the exception that ends a thread."""
+    report = _make_report()
+
+    def invoke_excepthook(thread: Any) -> None:
+        error = sys.exception()
+        if isinstance(error, KeyboardInterrupt):
+            # It is meant for the main thread, in whose stead a green thread was running.
+            get_hub().handle_system_error(type(error), error, error.__traceback__)
+        elif not isinstance(error, GreenletExit):
+            report(thread)
+
+    return invoke_excepthook
+
+
+_make_report = _patched._make_invoke_excepthook
 
 
 def adapt(module: Any, real: Any) -> None:

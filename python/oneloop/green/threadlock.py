@@ -86,6 +86,10 @@ class LockType:
     blocks_loop = False
     """Whether a coroutine that has to wait blocks the loop rather than to be refused, whoever holds it."""
 
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ != __name__:
+            raise TypeError("type 'LockType' is not an acceptable base type")
+
     def __init__(self) -> None:
         self._real = _allocate()
         # The OS thread that holds it; 0: nobody, or it is being handed over.
