@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __implements__ = [
     "LockType",
     "RLock",
+    "_count",
     "_local",
     "allocate",
     "allocate_lock",
@@ -79,6 +80,7 @@ class ThreadGreenlet(Greenlet):
     ) -> None:
         super().__init__(None, function, args, kwargs or {})
         self._told: list[Callable[[], object]] = []
+        self._is_counted = False
         # It may be killed before it begins.
         self.rawlink(self._tell_end)
 
@@ -95,10 +97,32 @@ class ThreadGreenlet(Greenlet):
         finally:
             self._tell_end()
 
+    def start(self) -> None:
+        """As `Greenlet.start`."""
+        global _alive
+        if not self._is_counted:
+            self._is_counted = True
+            _alive += 1
+        super().start()
+
     def _tell_end(self, _: object = None) -> None:
+        global _alive
+        if self._is_counted:
+            self._is_counted = False
+            _alive -= 1
         told, self._told = self._told, []
         for tell in told:
             tell()
+
+
+# How many threads live.
+_alive = 0
+_stock_count = _stock._count
+
+
+def _count() -> int:
+    """How many threads there are beside the main one; see `_thread._count`."""
+    return _alive + _stock_count()
 
 
 def _report_unraisable(error: BaseException, text: str) -> None:

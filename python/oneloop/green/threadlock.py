@@ -14,6 +14,7 @@ A released lock goes to who has waited longest.
 from __future__ import annotations
 
 import os
+import sys
 from _thread import RLock as _RealRLock
 from _thread import allocate_lock as _allocate
 from _thread import get_ident as _thread_ident
@@ -29,9 +30,10 @@ from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, has_hub, is_in_green_t
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["LockType", "RLock", "may_park"]
+__all__ = ["LockType", "RLock", "let_others_go", "may_park"]
 
 _TAKEN: Any = object()
+_RLOCK_IS_STRICT = sys.version_info >= (3, 15)
 
 # Guards the waiters of all locks; entered again by a destructor or a signal's handler that runs in its midst.
 _guard = _RealRLock()
@@ -46,6 +48,27 @@ def _forget_guard() -> None:
     """In a forked child: another thread of the parent's may have held it."""
     global _guard
     _guard = _RealRLock()
+
+
+# So many locks are taken without contention before others have their turn: who polls for something that another green
+# thread is to do (`queue.get(False)`, again and again) would wait for ever.
+_TURN = 1000
+_turns_left = _TURN
+
+
+def _note_turn() -> None:
+    global _turns_left
+    _turns_left -= 1
+    if _turns_left <= 0:
+        _turns_left = _TURN
+        if type(getcurrent()).__name__ == "ThreadGreenlet":
+            let_others_go()
+
+
+def let_others_go() -> None:
+    """Who has not got a lock may be about to try again."""
+    if is_in_green_thread() and has_hub():
+        get_hub().pause()
 
 
 class _Blocked:
@@ -106,16 +129,19 @@ class LockType:
         """
         if timeout != -1 or not blocking:
             _check_timeout(blocking, timeout)
+        _note_turn()
         if self._real.acquire(False):
             self._owner = _thread_ident()
             return True
         if not blocking or timeout == 0:
+            let_others_go()
             return False
         return self._wait(None if timeout == -1 else timeout)
 
     acquire_lock = acquire
 
     def __enter__(self) -> bool:
+        _note_turn()
         if self._real.acquire(False):
             self._owner = _thread_ident()
             return True
@@ -232,7 +258,9 @@ class RLock:
 
     __slots__ = ("__weakref__", "_block", "_count", "_owner")
 
-    def __init__(self) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        if _RLOCK_IS_STRICT and (args or kwargs):
+            raise TypeError("RLock() takes no arguments")
         self._block = self._make_block()
         # The owner's identity; 0: nobody.
         self._owner = 0

@@ -76,9 +76,13 @@ def _run_once(name: str, outcome: Outcome, folder: Path, patched: bool, test_lim
             start_new_session=True,
         )
         is_hung = _watch(child, out, test_limit_s)
+    known = len(outcome.states)
     running, is_over = _read(out, outcome)
     if is_over:
         return True
+    if running is None and len(outcome.states) > known:
+        # It ended between two tests: the others in another child.
+        return False
     if running is None:
         tail = (folder / "output").read_text(errors="replace")[-3000:]
         outcome.states.setdefault(f"{name} (module)", "hung" if is_hung else "crashed")

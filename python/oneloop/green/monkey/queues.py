@@ -6,6 +6,7 @@ from typing import Any
 
 from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.queue import SimpleQueue as _SimpleQueue
+from oneloop.green.threadlock import let_others_go
 
 __implements__ = ["SimpleQueue"]
 __all__ = ["SimpleQueue"]
@@ -39,6 +40,9 @@ class SimpleQueue(_SimpleQueue[Any]):
             if self.empty():
                 raise get_hub()._parking_refused()
             block = False
+        if not block and self.empty():
+            # Who has got nothing may be about to try again.
+            let_others_go()
         return super().get(block, timeout)
 
     def get_nowait(self) -> Any:
