@@ -12,6 +12,7 @@ import os
 import sys
 import weakref
 from _thread import get_ident as _thread_ident
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from greenlet import GreenletExit, getcurrent
@@ -126,7 +127,24 @@ def _count() -> int:
 
 
 def _report_unraisable(error: BaseException, text: str) -> None:
-    sys.unraisablehook(sys.UnraisableHookArgs((type(error), error, error.__traceback__, text, None)))  # type: ignore[arg-type,attr-defined]
+    sys.unraisablehook(_unraisable_type()((type(error), error, error.__traceback__, text, None)))
+
+
+@cache
+def _unraisable_type() -> Any:
+    """The type of what `sys.unraisablehook` is called with, which has no name: the interpreter is made to call it."""
+    seen: list[Any] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda raised: seen.append(type(raised))
+    try:
+        _Failing()
+    finally:
+        sys.unraisablehook = hook
+    return seen[0]
+
+
+class _Failing:
+    def __del__(self) -> None:
+        raise ValueError
 
 
 def start_new_thread(
