@@ -19,7 +19,7 @@ from greenlet import GreenletExit, getcurrent
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
 from oneloop.green.greenlet import Greenlet
-from oneloop.green.local import local as _local
+from oneloop.green.local import local as _local  # noqa: F401 - `_thread`'s name for it
 from oneloop.green.threadlock import LockType, RLock
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class ThreadGreenlet(Greenlet):
         # It may be killed before it begins.
         self.rawlink(self._tell_end)
 
-    def _run(self, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # type: ignore[override]
+    def _run(self, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             function(*args, **kwargs)
         except (SystemExit, GreenletExit):
@@ -170,11 +170,16 @@ def start_new_thread(
 start_new = start_new_thread
 
 
+def _release(sentinel: LockType) -> None:
+    if sentinel.locked():
+        sentinel.release()
+
+
 def make_sentinel(greenlet: Any) -> LockType:
     """A lock that is released when a thread has ended."""
     sentinel = LockType()
     if isinstance(greenlet, ThreadGreenlet):
-        greenlet._told.append(lambda: sentinel.locked() and sentinel.release())
+        greenlet._told.append(lambda: _release(sentinel))
     return sentinel
 
 

@@ -24,7 +24,7 @@ def sleep(seconds: float, /) -> None:
         BlockingSwitchOutError: in a coroutine, which awaits `asyncio.sleep` instead.
     """
     if not hasattr(seconds, "__float__"):
-        seconds = operator.index(seconds)
+        seconds = operator.index(seconds)  # type: ignore[arg-type]
     if seconds < 0:
         raise ValueError("sleep length must be non-negative")
     if may_park():

@@ -9,7 +9,7 @@ import gc
 import logging
 import sys
 import threading
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from oneloop.green.monkey import realm, state
