@@ -253,6 +253,14 @@ def _check_timeout(blocking: bool, timeout: float) -> None:
         raise OverflowError("timeout value is too large")
 
 
+def _identity() -> int:
+    try:
+        return id(getcurrent())
+    except RuntimeError:
+        # The interpreter ends, and there are no greenlets any more.
+        return _thread_ident()
+
+
 class RLock:
     """See `threading.RLock`. Its owner is a green thread; the coroutines of a loop count as one."""
 
@@ -271,7 +279,7 @@ class RLock:
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock, or once more; as `LockType.acquire`."""
-        me = id(getcurrent())
+        me = _identity()
         if self._owner == me:
             if timeout != -1:
                 _check_timeout(blocking, timeout)
@@ -290,7 +298,7 @@ class RLock:
         Raises:
             RuntimeError: another one owns it, or nobody.
         """
-        if self._owner != id(getcurrent()):
+        if self._owner != _identity():
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
         if not self._count:
@@ -321,7 +329,7 @@ class RLock:
         return state
 
     def _is_owned(self) -> bool:
-        return self._owner == id(getcurrent())
+        return self._owner == _identity()
 
     def _recursion_count(self) -> int:
         return self._count if self._is_owned() else 0

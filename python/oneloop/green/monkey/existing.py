@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +70,9 @@ def told_subclasses(module_name: str, names: Iterable[str]) -> list[str]:
 
 def running_threads() -> list[str]:
     """Warnings: threads that run."""
-    threads = [thread for thread in threading._active.values() if not _is_known(thread)]  # type: ignore[attr-defined]
+    module = _patched("threading")
+    known = (module.main_thread(), *realm.real("threading")._active.values())
+    threads = [one for one in module._active.values() if one not in known and not isinstance(one, module._DummyThread)]
     if not threads:
         return []
     names = ", ".join(repr(thread.name) for thread in threads)
@@ -81,8 +82,9 @@ def running_threads() -> list[str]:
     ]
 
 
-def _is_known(thread: Any) -> bool:
-    return thread is threading.main_thread() or isinstance(thread, threading._DummyThread)
+def _patched(name: str) -> Any:
+    """A module as patched code has it; the names of this one are the realm's."""
+    return sys.modules[name]
 
 
 # -- locks -------------------------------------------------------------------------------------------
@@ -137,6 +139,7 @@ def replace_locks(of_modules: bool = True, of_logging: bool = True) -> None:
         for module in _modules():
             if module is not logging:
                 locks.replace(module.__dict__)
+        threading = _patched("threading")
         kinds = (threading.Condition, threading.Event, threading.Semaphore, threading.Barrier, *_queue_kinds())
     if of_logging:
         locks.replace(logging.__dict__)
@@ -154,7 +157,7 @@ def _queue_kinds() -> tuple[type, ...]:
 
 def _replace_in(one: Any, locks: _Locks) -> None:
     names = one.__dict__
-    if isinstance(one, threading.Condition):
+    if isinstance(one, _patched("threading").Condition):
         made = locks.of(names.get("_lock"))
         if made is not None:
             _give_lock(one, made)
@@ -162,7 +165,7 @@ def _replace_in(one: Any, locks: _Locks) -> None:
     locks.replace(names)
 
 
-def _give_lock(condition: threading.Condition, lock: Any) -> None:
+def _give_lock(condition: Any, lock: Any) -> None:
     names = condition.__dict__
     names["_lock"] = lock
     for name in _BOUND:
