@@ -76,6 +76,9 @@ _stock_stack_size = _stock.stack_size
 class ThreadGreenlet(Greenlet):
     """A thread that was started with `_thread`'s functions. What is in `_told` is called when it has ended."""
 
+    alive = 0
+    """How many there are that were started and have not ended."""
+
     def __init__(
         self, function: Callable[..., object], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> None:
@@ -100,30 +103,26 @@ class ThreadGreenlet(Greenlet):
 
     def start(self) -> None:
         """As `Greenlet.start`."""
-        global _alive
         if not self._is_counted:
             self._is_counted = True
-            _alive += 1
+            ThreadGreenlet.alive += 1
         super().start()
 
     def _tell_end(self, _: object = None) -> None:
-        global _alive
         if self._is_counted:
             self._is_counted = False
-            _alive -= 1
+            ThreadGreenlet.alive -= 1
         told, self._told = self._told, []
         for tell in told:
             tell()
 
 
-# How many threads live.
-_alive = 0
 _stock_count = _stock._count
 
 
 def _count() -> int:
     """How many threads there are beside the main one; see `_thread._count`."""
-    return _alive + _stock_count()
+    return ThreadGreenlet.alive + _stock_count()
 
 
 def _report_unraisable(error: BaseException, text: str) -> None:

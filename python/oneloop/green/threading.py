@@ -1,7 +1,7 @@
 """`threading`: what its module needs for its threads, locks, events and conditions to be those of green threads.
 
-The classes of the standard library stay what they are; they take locks, identities and threads from here. Those that the
-module has for the patched program are found as `oneloop.green.threading.Thread` and so on only after it was patched.
+The classes of the standard library stay what they are; they take locks, identities and threads from here. Those that
+the module has for the patched program are green as `oneloop.green.threading.Thread` and so on once it was patched.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import sys
 import traceback
 import weakref
+from _thread import get_ident as _thread_ident
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from greenlet import GreenletExit, getcurrent
 
 from oneloop.green import thread as _green
 from oneloop.green.exceptions import LoopExit
+from oneloop.green.greenlet import Greenlet
 from oneloop.green.hub import get_hub
 from oneloop.green.local import local
 from oneloop.green.thread import ThreadGreenlet, get_ident, make_sentinel
@@ -141,6 +143,7 @@ def adapt(module: Any, real: Any) -> None:
     module.Thread.start = start_in_coroutine_too
     if sys.version_info < (3, 13):
         module.Thread._set_tstate_lock = _set_tstate_lock
+        module.Thread._stop = _stop
     _adapt_main_thread(module)
 
 
@@ -148,6 +151,12 @@ def _set_tstate_lock(self: Any) -> None:
     if self._tstate_lock is None:
         self._tstate_lock = _set_sentinel()
         self._tstate_lock.acquire()
+
+
+def _stop(self: Any) -> None:
+    # The lock may have been handed over to another one who joins.
+    self._is_stopped = True
+    self._tstate_lock = None
 
 
 _HANDLE = "_os_thread_handle" if sys.version_info >= (3, 14) else "_handle"
@@ -170,7 +179,7 @@ def _root_of_main(ident: int) -> Any:
     root = getcurrent()
     while root.parent is not None:
         root = root.parent
-    return root if ident == _green._thread_ident() else _Elsewhere()
+    return root if ident == _thread_ident() else _Elsewhere()
 
 
 class _Elsewhere:
@@ -187,8 +196,10 @@ class _DummyThread(_patched._DummyThread):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        greenlet = getcurrent()
-        weakref.finalize(greenlet, _patched._active.pop, self._ident, None).atexit = False  # type: ignore[attr-defined]
+        greenlet, ident = getcurrent(), self._ident
+        weakref.finalize(greenlet, _patched._active.pop, ident, None).atexit = False
+        if isinstance(greenlet, Greenlet):
+            greenlet.rawlink(lambda _: _patched._active.pop(ident, None))
 
 
 def _shutdown() -> None:

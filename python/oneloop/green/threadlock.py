@@ -40,27 +40,20 @@ _guard = _RealRLock()
 
 
 def may_park() -> bool:
-    """Whether who blocks here parks on a hub, or is refused; if not, it is an OS thread where nobody else could go on."""
+    """Whether who blocks here parks on a hub, or is refused; if not, nobody else could go on in this OS thread."""
     return has_hub() or _thread_ident() == _main_thread().ident
-
-
-def _forget_guard() -> None:
-    """In a forked child: another thread of the parent's may have held it."""
-    global _guard
-    _guard = _RealRLock()
 
 
 # So many locks are taken without contention before others have their turn: who polls for something that another green
 # thread is to do (`queue.get(False)`, again and again) would wait for ever.
 _TURN = 1000
-_turns_left = _TURN
+_turns_left = [_TURN]
 
 
 def _note_turn() -> None:
-    global _turns_left
-    _turns_left -= 1
-    if _turns_left <= 0:
-        _turns_left = _TURN
+    _turns_left[0] -= 1
+    if _turns_left[0] <= 0:
+        _turns_left[0] = _TURN
         if type(getcurrent()).__name__ == "ThreadGreenlet":
             let_others_go()
 
@@ -355,4 +348,5 @@ class ImportRLock(RLock):
         return ImportLock()
 
 
-os.register_at_fork(after_in_child=_forget_guard)
+# In a forked child: another thread of the parent's may have held it.
+os.register_at_fork(after_in_child=_guard._at_fork_reinit)  # type: ignore[attr-defined]

@@ -45,10 +45,8 @@ def main() -> None:
 def _show(module: str, each: dict[str, Outcome], is_verbose: bool) -> None:
     plain, patched = each["plain"], each["patched"]
     found = regressions(plain, patched)
-    print(
-        f"{module}: {len(plain.states)} tests, {len(found)} regress; plain {plain.seconds} s, patched {patched.seconds} s",
-        flush=True,
-    )
+    took = f"plain {plain.seconds} s, patched {patched.seconds} s"
+    print(f"{module}: {len(plain.states)} tests, {len(found)} regress; {took}", flush=True)
     for test in found:
         print(f"  {patched.states.get(test, 'missing')} {test}")
         if is_verbose:

@@ -1,7 +1,7 @@
 """Runs one module of the interpreter's tests in this process; what becomes of each test is a line of JSON.
 
     python child.py MODULE OUT PATCHED SKIPPED
-OUT is the file for the lines; PATCHED is "patched" or "plain"; SKIPPED a file with the names of tests that are left out.
+OUT is the file for the lines; PATCHED is "patched" or "plain"; SKIPPED is a file with the names of tests to leave out.
 """
 
 from __future__ import annotations

@@ -5,12 +5,25 @@ from __future__ import annotations
 import sys
 import tomllib
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tests.green.interpreter.run import Outcome
 
 __all__ = ["MODULES", "known", "regressions"]
+
+_ASYNCIO = (
+    *("test_streams", "test_events", "test_subprocess", "test_sock_lowlevel", "test_threads", "test_ssl"),
+    *("test_runners", "test_locks", "test_queues", "test_tasks", "test_server", "test_unix_events"),
+)
+_PARTS = ("thread_pool", "process_pool", "wait", "as_completed", "future", "shutdown", "init", "deadlock")
+# A package since Python 3.13.
+_FUTURES = (
+    [f"test_concurrent_futures.test_{name}" for name in _PARTS]
+    if find_spec("test.test_concurrent_futures.test_wait")
+    else ["test_concurrent_futures"]
+)
 
 MODULES = [
     "test_thread",
@@ -36,18 +49,9 @@ MODULES = [
     "test_smtplib",
     "test_ftplib",
     "test_wsgiref",
-    *(
-        f"test_concurrent_futures.{name}" if sys.version_info >= (3, 12) else "test_concurrent_futures"
-        for name in ("test_thread_pool", "test_process_pool", "test_wait", "test_as_completed", "test_future")
-        + (("test_shutdown", "test_init", "test_deadlock") if sys.version_info >= (3, 12) else ())
-    ),
-    *(
-        f"test_asyncio.{name}"
-        for name in ("test_streams", "test_events", "test_subprocess", "test_sock_lowlevel", "test_threads", "test_ssl")
-        + ("test_runners", "test_locks", "test_queues", "test_tasks", "test_server", "test_base_events", "test_unix_events")
-    ),
+    *_FUTURES,
+    *(f"test_asyncio.{name}" for name in _ASYNCIO),
 ]
-MODULES = list(dict.fromkeys(MODULES))
 
 
 @cache

@@ -1,7 +1,8 @@
-"""Runs modules of the interpreter's tests in children, patched or not; a test without an end is killed, and counts so."""
+"""Runs modules of the interpreter's tests in children, patched or not; a test that hangs is killed, and counts so."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,10 +12,15 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["Outcome", "run_module"]
 
 ROOT = Path(__file__).parents[3]
+CHILD = Path(__file__).parent / "child.py"
 # A test that takes longer hangs.
 TEST_LIMIT_S = 20.0
 MODULE_LIMIT_S = 300.0
@@ -31,14 +37,19 @@ class Outcome:
 
 
 def run_module(
-    module: str, *, patched: bool, only: str = "", test_limit_s: float = TEST_LIMIT_S, limit_s: float = MODULE_LIMIT_S
+    module: str,
+    *,
+    patched: bool,
+    left_out: Iterable[str] = (),
+    test_limit_s: float = TEST_LIMIT_S,
+    limit_s: float = MODULE_LIMIT_S,
 ) -> Outcome:
     """Run a module of the interpreter's tests, in as many children as it takes.
 
     Args:
         module: without the package: `test_socket`.
         patched: after `monkey.patch_all()`.
-        only: another module's dotted rest, a class or a test in it.
+        left_out: tests that are not run.
         test_limit_s: a test that takes longer is killed with its child; the rest goes on in another.
         limit_s: for all of it; those that are left then count as hung.
     """
@@ -47,7 +58,7 @@ def run_module(
     with tempfile.TemporaryDirectory() as folder:
         while True:
             left_s = limit_s - (time.monotonic() - began)
-            if _run_once(module + only, outcome, Path(folder), patched, min(test_limit_s, left_s)):
+            if _run_once(module, outcome, Path(folder), patched, left_out, min(test_limit_s, left_s)):
                 break
             if left_s <= 0:
                 break
@@ -55,19 +66,20 @@ def run_module(
     return outcome
 
 
-def _run_once(name: str, outcome: Outcome, folder: Path, patched: bool, test_limit_s: float) -> bool:
+def _run_once(
+    name: str, outcome: Outcome, folder: Path, patched: bool, left_out: Iterable[str], test_limit_s: float
+) -> bool:
     """Whether the child came to the end."""
     out, skipped = folder / "out", folder / "skipped"
     out.unlink(missing_ok=True)
     out.touch()
-    skipped.write_text(json.dumps(list(outcome.states)))
+    skipped.write_text(json.dumps([*outcome.states, *left_out]))
     work = folder / "work"
     work.mkdir(exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "TMPDIR": str(work)}
     with (folder / "output").open("wb") as output:
         child = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "child.py"), name, str(out)]
-            + ["patched" if patched else "plain", str(skipped)],
+            [sys.executable, str(CHILD), name, str(out), "patched" if patched else "plain", str(skipped)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -108,10 +120,8 @@ def _watch(child: subprocess.Popen[bytes], out: Path, test_limit_s: float) -> bo
             elif time.monotonic() - changed > test_limit_s:
                 is_hung = True
                 break
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     child.wait()
     return is_hung
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,9 @@ def _modules() -> list[ModuleType]:
     """Those of patched code: they are written in Python, and not of the realm."""
     found = []
     for name, module in list(sys.modules.items()):
-        is_module = isinstance(module, ModuleType) and not realm.belongs(name) and not name.startswith("importlib.")
+        is_patched = not realm.belongs(name) and not name.startswith("importlib.")
         file = str(getattr(module, "__file__", None))
-        if is_module and (name == "__main__" or file.endswith((".py", ".pyc"))):
+        if is_patched and (name == "__main__" or file.endswith((".py", ".pyc"))):
             found.append(module)
     return found
 
@@ -57,7 +58,7 @@ def told_subclasses(module_name: str, names: Iterable[str]) -> list[str]:
             continue
         early = [
             f"{kind.__module__}.{kind.__qualname__}"
-            for kind in original.__subclasses__()
+            for kind in type.__subclasses__(original)
             if not realm.belongs(kind.__module__) and kind.__module__ not in (module_name, "_ssl")
         ]
         if early:
@@ -76,10 +77,11 @@ def running_threads() -> list[str]:
     if not threads:
         return []
     names = ", ".join(repr(thread.name) for thread in threads)
-    return [
+    told = (
         f"threads run already: {names}. They go on as threads of the interpreter, whose locks and thread-locals are "
         "not those of green threads; start threads after patch_all()"
-    ]
+    )
+    return [told]
 
 
 def _patched(name: str) -> Any:
@@ -175,7 +177,7 @@ def _give_lock(condition: Any, lock: Any) -> None:
 
 def adapt_imports() -> None:
     """The import system's locks: green threads that import the same module wait for each other."""
-    from importlib import _bootstrap  # type: ignore[attr-defined]
+    bootstrap = import_module("importlib._bootstrap")
 
     from oneloop.green.thread import get_ident
     from oneloop.green.threadlock import ImportLock, ImportRLock
@@ -183,4 +185,4 @@ def adapt_imports() -> None:
     names = ModuleType("_thread")
     names.__dict__.update(realm.real("_thread").__dict__)
     names.__dict__.update(allocate_lock=ImportLock, RLock=ImportRLock, get_ident=get_ident)
-    _bootstrap._thread = names
+    bootstrap._thread = names  # type: ignore[attr-defined]

@@ -37,7 +37,6 @@ _SOCKET = ["SocketType", "create_connection", "fromfd", "getfqdn", "socket", "so
 _done: dict[str, bool] = {}
 # What is told when patching has ended.
 _told: list[str] = []
-_depth = 0
 
 
 def patch_module(target_module: Any, source_module: Any, items: list[str] | None = None) -> bool:
@@ -209,9 +208,9 @@ def patch_all(
 ) -> bool:
     """Have the standard library's blocking functions let other green threads go on. Each argument is a part of it.
 
-    To be called before anything else is imported, in the main thread. What was imported before is mended where possible;
-    a MonkeyPatchWarning tells what could not be. asyncio, multiprocessing and process pools go on with the interpreter's
-    threads.
+    To be called before anything else is imported, in the main thread. What was imported before is mended where that is
+    possible; a MonkeyPatchWarning tells what could not be. asyncio, multiprocessing and process pools go on with the
+    interpreter's threads.
 
     Returns:
         Whether anything was patched: False if that was done before, or a subscriber has raised DoNotPatch.
@@ -260,17 +259,17 @@ def _patch_each(wanted: dict[str, bool]) -> None:
 class _Silence:
     """What is to be told is told at the end."""
 
+    depth = 0
+
     def __enter__(self) -> None:
-        global _depth
-        _depth += 1
+        _Silence.depth += 1
 
     def __exit__(self, *_: object) -> None:
-        global _depth
-        _depth -= 1
+        _Silence.depth -= 1
 
 
 def _tell() -> None:
-    if _depth:
+    if _Silence.depth:
         return
     told = list(dict.fromkeys(_told))
     _told.clear()

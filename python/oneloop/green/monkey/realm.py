@@ -7,9 +7,10 @@ blocking sockets, and so on. Those that are imported already have their names re
 A copy is made in one of three ways:
 
 - of a module whose names are functions of C, by copying its dictionary;
-- of one that is replaced by classes of ours beside its own (`socket`, `ssl`), by the same, with its own functions, and
-  the methods of the classes that are replaced, moved to the copy: what holds one of these classes goes on as before, and
-  a method that names its class (`super(SSLContext, SSLContext)`) does not find ours, which would call it again;
+- of one that is replaced by classes of ours beside its own (`socket`, `ssl`), by the same, with its own functions,
+  and the methods of the classes that are replaced, moved to the copy: what holds one of these classes goes on as
+  before, and a method that names its class (`super(SSLContext, SSLContext)`) does not find ours, which would call it
+  again;
 - of one whose own classes shall become green (`threading`), by executing it a second time.
 """
 
@@ -32,7 +33,7 @@ _MOVED = {"socket": ("socket",), "ssl": ("SSLContext", "SSLSocket")}
 _EXECUTED = ("threading", "queue", "selectors", "subprocess")
 # Known to asyncio alone: its default executor has the interpreter's threads.
 _FUTURES = ("concurrent", "concurrent.futures")
-_GREEN = ("threading", "time", "socket", "queue", "executor", "select", "selectors", "ssl", "os", "signal", "subprocess")
+_GREEN = ("threading", "time", "socket", "queue", "executor", "select", "selectors", "ssl", "os", "signal")
 
 _PACKAGES = ("asyncio", "multiprocessing", "oneloop")
 _MODULES = ("concurrent.futures.process",)
@@ -62,7 +63,7 @@ def prepare() -> None:
     for name in (*_SHALLOW, *_MOVED, *_EXECUTED, "concurrent.futures"):
         import_module(name)
     # They are to know the modules as they are.
-    for name in _GREEN:
+    for name in (*_GREEN, "subprocess"):
         import_module(f"oneloop.green.{name}")
     for name in _SHALLOW:
         _copies[name] = _copied(sys.modules[name])
@@ -130,7 +131,7 @@ def _executed(module: ModuleType) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{module.__name__} cannot be copied: it has no loader", name=module.__name__)
     copy = ModuleType(module.__name__, module.__doc__)
-    copy.__dict__.update(__spec__=spec, __file__=module.__file__, __package__=module.__package__, __loader__=spec.loader)
+    copy.__dict__.update(__spec__=spec, __file__=module.__file__, __package__=module.__package__)
     copy.__dict__["__builtins__"] = _real_builtins()
     spec.loader.exec_module(copy)
     return copy
@@ -147,8 +148,17 @@ def _share_outcomes() -> None:
                 copy.__dict__[item] = original
     threads = _copies["threading"]
     patched = sys.modules["threading"]
-    threads.excepthook = lambda args: patched.excepthook(args)
+    threads.excepthook = _asking(patched, "excepthook")
     threads.Thread.run = _ending_hub(threads.Thread.run)
+
+
+def _asking(module: Any, name: str) -> Callable[..., object]:
+    """A function that calls what a module has under a name at that time."""
+
+    def ask(*args: object) -> object:
+        return getattr(module, name)(*args)
+
+    return ask
 
 
 def _is_outcome(name: str, value: type) -> bool:
