@@ -230,8 +230,10 @@ def _is_waited_for(thread: Any) -> bool:
 
 def _is_done(thread: Any) -> bool:
     if sys.version_info >= (3, 13):
-        return bool(getattr(thread, _HANDLE).is_done())
-    return bool(thread._is_stopped)
+        is_done = getattr(thread, _HANDLE).is_done()
+    else:
+        is_done = thread._is_stopped
+    return bool(is_done)
 
 
 def _mark_done(thread: Any) -> None:

@@ -56,9 +56,10 @@ def told_subclasses(module_name: str, names: Iterable[str]) -> list[str]:
         original = state.saved.get(module_name, {}).get(name)
         if not isinstance(original, type):
             continue
+        derived: list[type] = type.__subclasses__(original)
         early = [
             f"{kind.__module__}.{kind.__qualname__}"
-            for kind in type.__subclasses__(original)
+            for kind in derived
             if not realm.belongs(kind.__module__) and kind.__module__ not in (module_name, "_ssl")
         ]
         if early:
