@@ -65,6 +65,7 @@ def prepare() -> None:
     # They are to know the modules as they are.
     for name in (*_GREEN, "subprocess"):
         import_module(f"oneloop.green.{name}")
+    _have_native_code_look()
     for name in _SHALLOW:
         _copies[name] = _copied(sys.modules[name])
     for name, classes in _MOVED.items():
@@ -79,6 +80,19 @@ def prepare() -> None:
         if belongs(name) and isinstance(module, ModuleType):
             _rebind(module)
     sys.meta_path.insert(0, _Finder())
+
+
+def _have_native_code_look() -> None:
+    """Native code keeps `socket.socket` and `ssl.SSLSocket` from their first use on: that is to be now."""
+    from oneloop.loop import Loop
+
+    loop, sock = Loop(), sys.modules["socket"].socket()
+    try:
+        sock.setblocking(False)
+        loop.sock_recv(sock, 1).close()
+    finally:
+        sock.close()
+        loop.close()
 
 
 # -- copies ------------------------------------------------------------------------------------------
