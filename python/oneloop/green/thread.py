@@ -21,6 +21,7 @@ from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 from oneloop.green.greenlet import Greenlet
 from oneloop.green.local import local as _local  # noqa: F401 - `_thread`'s name for it
 from oneloop.green.threadlock import LockType, RLock
+from oneloop.green.workers import _all as _workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,8 +122,8 @@ _stock_count = _stock._count
 
 
 def _count() -> int:
-    """How many threads there are beside the main one; see `_thread._count`."""
-    return ThreadGreenlet.alive + _stock_count()
+    """How many threads there are beside the main one, without those of hubs' pools; see `_thread._count`."""
+    return ThreadGreenlet.alive + _stock_count() - sum(workers.threads for workers in list(_workers))
 
 
 def _report_unraisable(error: BaseException, text: str) -> None:

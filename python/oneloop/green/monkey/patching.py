@@ -230,6 +230,9 @@ def patch_all(
     _done.update({name: value or _done.get(name, False) for name, value in wanted.items()})
     with _Silence():
         _patch_each(wanted)
+        if thread and select:
+            # asyncio's own loops let green threads go on where they would sleep.
+            import_module("oneloop.green.facade").install()
         notify("GeventDidPatchBuiltinModulesEvent", wanted, kwargs)
         notify("GeventDidPatchAllEvent", wanted, kwargs)
     _tell()
