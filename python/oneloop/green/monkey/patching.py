@@ -233,6 +233,7 @@ def patch_all(
         if thread and select:
             # asyncio's own loops let green threads go on where they would sleep.
             import_module("oneloop.green.facade").install()
+            _give_loops_selectors()
         notify("GeventDidPatchBuiltinModulesEvent", wanted, kwargs)
         notify("GeventDidPatchAllEvent", wanted, kwargs)
     _tell()
@@ -257,6 +258,25 @@ def _patch_each(wanted: dict[str, bool]) -> None:
     for name, patch in parts.items():
         if wanted[name]:
             patch()
+
+
+def _give_loops_selectors() -> None:
+    """A loop of asyncio's that the program makes with a selector of the patched module gets one that it can use."""
+    kind: Any = import_module("asyncio.selector_events").BaseSelectorEventLoop
+    ours: Any = import_module("oneloop.green.selectors")
+    green = (ours.EpollSelector, ours.PollSelector, ours.SelectSelector)
+    parking: Any = import_module("oneloop.green.parking_selector").ParkingSelector
+    make = kind.__init__
+    if make.__name__ == "init_with_green_selector":
+        return
+
+    def init_with_green_selector(self: Any, selector: Any = None) -> None:
+        if isinstance(selector, green):
+            selector.close()
+            selector = parking()
+        make(self, selector)
+
+    kind.__init__ = init_with_green_selector
 
 
 class _Silence:

@@ -6,7 +6,7 @@ blocking sockets, and so on. Those that are imported already have their names re
 
 A copy is made in one of three ways:
 
-- of a module whose names are functions of C, by copying its dictionary;
+- of a module whose names are functions of C, by copying its dictionary, or by a view of it;
 - of one that is replaced by classes of ours beside its own (`socket`, `ssl`), by the same, with its own functions,
   and the methods of the classes that are replaced, moved to the copy: what holds one of these classes goes on as
   before, and a method that names its class (`super(SSLContext, SSLContext)`) does not find ours, which would call it
@@ -23,12 +23,15 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from oneloop.green.monkey import state
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["prepare", "real"]
 
-_SHALLOW = ("_thread", "time", "os", "select", "signal")
+_SHALLOW = ("_thread", "time")
+_VIEWED = ("os", "select", "signal")
 _MOVED = {"socket": ("socket",), "ssl": ("SSLContext", "SSLSocket")}
 _EXECUTED = ("threading", "queue", "selectors", "subprocess")
 # Known to asyncio alone: its default executor has the interpreter's threads.
@@ -60,7 +63,7 @@ def prepare() -> None:
     """Make the copies, and give them to those of the realm. Called before anything is replaced; does it once."""
     if _copies:
         return
-    for name in (*_SHALLOW, *_MOVED, *_EXECUTED, "concurrent.futures"):
+    for name in (*_SHALLOW, *_VIEWED, *_MOVED, *_EXECUTED, "concurrent.futures"):
         import_module(name)
     # They are to know the modules as they are.
     for name in (*_GREEN, "subprocess"):
@@ -68,6 +71,8 @@ def prepare() -> None:
     _have_native_code_look()
     for name in _SHALLOW:
         _copies[name] = _copied(sys.modules[name])
+    for name in _VIEWED:
+        _copies[name] = _viewed(sys.modules[name])
     for name, classes in _MOVED.items():
         _copies[name] = _moved(sys.modules[name], classes)
     for name in _EXECUTED:
@@ -101,6 +106,25 @@ def _have_native_code_look() -> None:
 def _copied(module: ModuleType) -> ModuleType:
     copy = ModuleType(module.__name__, module.__doc__)
     copy.__dict__.update(module.__dict__)
+    return copy
+
+
+def _viewed(module: ModuleType) -> ModuleType:
+    """Finds what the module has at that time (a test may have replaced it), but for what patching has put there."""
+    copy = ModuleType(module.__name__, module.__doc__)
+    names = module.__dict__
+    replaced = state.replaced.setdefault(module.__name__, {})
+
+    def find(name: str) -> Any:
+        try:
+            value = names[name]
+        except KeyError:
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}") from None
+        return state.saved[module.__name__][name] if name in replaced and replaced[name] is value else value
+
+    copy.__dict__.update(__getattr__=find, __dir__=lambda: list(names), __file__=getattr(module, "__file__", None))
+    if "__all__" in names:
+        copy.__dict__["__all__"] = names["__all__"]
     return copy
 
 

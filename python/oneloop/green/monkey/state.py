@@ -17,6 +17,9 @@ __all__ = [
 saved: dict[str, dict[str, Any]] = {}
 """Module name -> name -> what it stood for."""
 
+replaced: dict[str, dict[str, Any]] = {}
+"""Module name -> name -> what it stands for."""
+
 _MISSING: Any = object()
 
 
@@ -65,6 +68,7 @@ def patch_item(module: Any, name: str, item: object) -> None:
         return
     if original is not _MISSING:
         saved.setdefault(module.__name__, {}).setdefault(name, original)
+        replaced.setdefault(module.__name__, {})[name] = item
     setattr(module, name, item)
 
 
