@@ -69,6 +69,16 @@ def prepare() -> None:
     for name in (*_GREEN, "subprocess"):
         import_module(f"oneloop.green.{name}")
     _have_native_code_look()
+    _make_copies()
+    for name, copy in _copies.items():
+        _note(sys.modules[name], copy)
+    for name, module in list(sys.modules.items()):
+        if belongs(name) and isinstance(module, ModuleType):
+            _rebind(module)
+    sys.meta_path.insert(0, _Finder())
+
+
+def _make_copies() -> None:
     for name in _SHALLOW:
         _copies[name] = _copied(sys.modules[name])
     for name in _VIEWED:
@@ -79,12 +89,6 @@ def prepare() -> None:
         _copies[name] = _executed(sys.modules[name])
     _share_outcomes()
     _copy_futures()
-    for name, copy in _copies.items():
-        _note(sys.modules[name], copy)
-    for name, module in list(sys.modules.items()):
-        if belongs(name) and isinstance(module, ModuleType):
-            _rebind(module)
-    sys.meta_path.insert(0, _Finder())
 
 
 def _have_native_code_look() -> None:
