@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
         "run",
         help="run a Python program on oneloop",
         description=_RUN,
-        usage="oneloop run [--debug] [--stats] [--replace NAME] (script.py | -m module) ...",
+        usage="oneloop run [--debug] [--stats] [--patch] [--replace NAME] (script.py | -m module) ...",
     )
     run.add_argument(
         "--debug",
@@ -34,6 +34,11 @@ def _parser() -> argparse.ArgumentParser:
         "--stats",
         action="store_true",
         help="print the statistics of every loop to stderr at exit",
+    )
+    run.add_argument(
+        "--patch",
+        action="store_true",
+        help="patch the standard library: what blocks lets other green threads go on (needs oneloop[green])",
     )
     run.add_argument(
         "--replace",
@@ -77,5 +82,5 @@ def main(arguments: list[str] | None = None) -> None:
 
     from oneloop.cli import run
 
-    run.prepare(debug=options.debug, stats=options.stats, replace=options.replace)
+    run.prepare(debug=options.debug, stats=options.stats, patch=options.patch, replace=options.replace)
     run.run_program(program, is_module=is_module)

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["prepare", "run_program"]
 
 
-def prepare(*, debug: bool = False, stats: bool = False, replace: list[str] | None = None) -> None:
+def prepare(*, debug: bool = False, stats: bool = False, patch: bool = False, replace: list[str] | None = None) -> None:
     """Make oneloop the default loop of this process.
 
     Args:
         debug: loops start in debug mode.
         stats: print the statistics of every loop at exit.
+        patch: patch the standard library for green threads.
         replace: packages that are to be replaced by their facades.
     """
     if debug:
@@ -42,6 +43,10 @@ def prepare(*, debug: bool = False, stats: bool = False, replace: list[str] | No
     replace_factories()
     for name in replace or []:
         compat.install(name)
+    if patch:
+        from oneloop.green import monkey
+
+        monkey.patch_all()
     if stats:
         from oneloop.cli import stats as report
 

@@ -1,0 +1,66 @@
+"""Patches the standard library, so that code that blocks lets other green threads go on; gevent's names.
+
+    from oneloop.green import monkey
+    monkey.patch_all()
+
+before anything else is imported, or `oneloop run --patch script.py`, or `python -m oneloop.green.monkey script.py`.
+
+asyncio, multiprocessing, process pools and oneloop itself are left as they are: their threads are the interpreter's.
+`select.epoll` and `selectors.EpollSelector` stay, and block.
+"""
+
+from __future__ import annotations
+
+from oneloop.green.monkey.command import main
+from oneloop.green.monkey.patching import (
+    patch_all,
+    patch_builtins,
+    patch_contextvars,
+    patch_dns,
+    patch_module,
+    patch_os,
+    patch_queue,
+    patch_select,
+    patch_selectors,
+    patch_signal,
+    patch_socket,
+    patch_ssl,
+    patch_subprocess,
+    patch_sys,
+    patch_thread,
+    patch_time,
+)
+from oneloop.green.monkey.state import (
+    MonkeyPatchWarning,
+    get_original,
+    is_anything_patched,
+    is_module_patched,
+    is_object_patched,
+    patch_item,
+)
+
+__all__ = [
+    "MonkeyPatchWarning",
+    "get_original",
+    "is_anything_patched",
+    "is_module_patched",
+    "is_object_patched",
+    "main",
+    "patch_all",
+    "patch_builtins",
+    "patch_contextvars",
+    "patch_dns",
+    "patch_item",
+    "patch_module",
+    "patch_os",
+    "patch_queue",
+    "patch_select",
+    "patch_selectors",
+    "patch_signal",
+    "patch_socket",
+    "patch_ssl",
+    "patch_subprocess",
+    "patch_sys",
+    "patch_thread",
+    "patch_time",
+]

@@ -1,0 +1,50 @@
+"""`SimpleQueue` for patched programs, with the standard library's signatures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oneloop.green.hub import get_hub, is_in_green_thread
+from oneloop.green.queue import SimpleQueue as _SimpleQueue
+from oneloop.green.threadlock import let_others_go
+
+__implements__ = ["SimpleQueue"]
+__all__ = ["SimpleQueue"]
+
+
+class SimpleQueue(_SimpleQueue[Any]):
+    """See `queue.SimpleQueue`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Put an item in; never waits."""
+        super().put(item, False)
+
+    def put_nowait(self, item: Any) -> None:
+        """The same."""
+        super().put(item, False)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """An item, waited for for at most so many seconds.
+
+        Raises:
+            queue.Empty: there is none, and `block` is false or the time is up.
+            ValueError: the timeout is negative.
+            BlockingSwitchOutError: it would wait, in a coroutine.
+        """
+        if block and timeout is not None and timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
+        if block and not is_in_green_thread():
+            if self.empty():
+                raise get_hub()._parking_refused()
+            block = False
+        if not block and self.empty():
+            # Who has got nothing may be about to try again.
+            let_others_go()
+        return super().get(block, timeout)
+
+    def get_nowait(self) -> Any:
+        """An item, at once; as `get(block=False)`."""
+        return self.get(False)

@@ -1,0 +1,332 @@
+"""The realm of what must not be patched: asyncio, multiprocessing, process pools and oneloop itself.
+
+Their modules get copies of the patched ones from before: `threading` with the interpreter's threads, `socket` with its
+blocking sockets, and so on. Those that are imported already have their names rebound; a finder at the head of
+`sys.meta_path` gives the others an `__import__` of their own, which finds the copies.
+
+A copy is made in one of three ways:
+
+- of a module whose names are functions of C, by copying its dictionary, or by a view of it;
+- of one that is replaced by classes of ours beside its own (`socket`, `ssl`), by the same, with its own functions,
+  and the methods of the classes that are replaced, moved to the copy: what holds one of these classes goes on as
+  before, and a method that names its class (`super(SSLContext, SSLContext)`) does not find ours, which would call it
+  again;
+- of one whose own classes shall become green (`threading`), by executing it a second time.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from importlib import import_module
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from oneloop.green.monkey import state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["prepare", "real"]
+
+_SHALLOW = ("_thread", "time")
+_VIEWED = ("os", "select", "signal")
+_MOVED = {"socket": ("socket",), "ssl": ("SSLContext", "SSLSocket")}
+_EXECUTED = ("threading", "queue", "selectors", "subprocess")
+# Known to asyncio alone: its default executor has the interpreter's threads.
+_FUTURES = ("concurrent", "concurrent.futures")
+_GREEN = ("threading", "time", "socket", "queue", "executor", "select", "selectors", "ssl", "os", "signal")
+
+_PACKAGES = ("asyncio", "multiprocessing", "oneloop")
+_MODULES = ("concurrent.futures.process",)
+
+_copies: dict[str, Any] = {}
+# The identity of a module or of a name's value, as patched code knows it -> what the realm has instead.
+_counterparts: dict[int, Any] = {}
+# What the keys of `_counterparts` are the identities of.
+_kept: list[Any] = []
+
+
+def real(name: str) -> Any:
+    """The copy of a module from before patching."""
+    prepare()
+    return _copies[name]
+
+
+def belongs(name: str) -> bool:
+    """Whether a module is of the realm."""
+    return name in _MODULES or name.partition(".")[0] in _PACKAGES
+
+
+def prepare() -> None:
+    """Make the copies, and give them to those of the realm. Called before anything is replaced; does it once."""
+    if _copies:
+        return
+    for name in (*_SHALLOW, *_VIEWED, *_MOVED, *_EXECUTED, "concurrent.futures"):
+        import_module(name)
+    # They are to know the modules as they are.
+    for name in (*_GREEN, "subprocess"):
+        import_module(f"oneloop.green.{name}")
+    _have_native_code_look()
+    _make_copies()
+    for name, copy in _copies.items():
+        _note(sys.modules[name], copy)
+    for name, module in list(sys.modules.items()):
+        if belongs(name) and isinstance(module, ModuleType):
+            _rebind(module)
+    sys.meta_path.insert(0, _Finder())
+
+
+def _make_copies() -> None:
+    for name in _SHALLOW:
+        _copies[name] = _copied(sys.modules[name])
+    for name in _VIEWED:
+        _copies[name] = _viewed(sys.modules[name])
+    for name, classes in _MOVED.items():
+        _copies[name] = _moved(sys.modules[name], classes)
+    for name in _EXECUTED:
+        _copies[name] = _executed(sys.modules[name])
+    _share_outcomes()
+    _copy_futures()
+
+
+def _have_native_code_look() -> None:
+    """Native code keeps `socket.socket` and `ssl.SSLSocket` from their first use on: that is to be now."""
+    from oneloop.loop import Loop
+
+    loop, sock = Loop(), sys.modules["socket"].socket()
+    try:
+        sock.setblocking(False)
+        loop.sock_recv(sock, 1).close()
+    finally:
+        sock.close()
+        loop.close()
+
+
+# -- copies ------------------------------------------------------------------------------------------
+
+
+def _copied(module: ModuleType) -> ModuleType:
+    copy = ModuleType(module.__name__, module.__doc__)
+    copy.__dict__.update(module.__dict__)
+    return copy
+
+
+def _viewed(module: ModuleType) -> ModuleType:
+    """Finds what the module has at that time (a test may have replaced it), but for what patching has put there."""
+    copy = ModuleType(module.__name__, module.__doc__)
+    names = module.__dict__
+    replaced = state.replaced.setdefault(module.__name__, {})
+
+    def find(name: str) -> Any:
+        try:
+            value = names[name]
+        except KeyError:
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}") from None
+        return state.saved[module.__name__][name] if name in replaced and replaced[name] is value else value
+
+    copy.__dict__.update(__getattr__=find, __dir__=lambda: list(names), __file__=getattr(module, "__file__", None))
+    if "__all__" in names:
+        copy.__dict__["__all__"] = names["__all__"]
+    return copy
+
+
+def _moved(module: ModuleType, classes: Iterable[str]) -> ModuleType:
+    copy = _copied(module)
+    for name, value in module.__dict__.items():
+        if isinstance(value, FunctionType) and value.__globals__ is module.__dict__:
+            copy.__dict__[name] = _with_globals(value, copy.__dict__)
+    for name in classes:
+        _move_methods(getattr(module, name), module, copy)
+    copy.__dict__["__builtins__"] = _real_builtins()
+    return copy
+
+
+def _with_globals(function: FunctionType, names: dict[str, Any]) -> FunctionType:
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__ = function.__qualname__
+    copy.__doc__ = function.__doc__
+    copy.__module__ = function.__module__
+    copy.__dict__.update(function.__dict__)
+    return copy
+
+
+def _move_methods(kind: type, module: ModuleType, copy: ModuleType) -> None:
+    def moved(value: Any) -> Any:
+        if isinstance(value, FunctionType) and value.__globals__ is module.__dict__:
+            return _with_globals(value, copy.__dict__)
+        if isinstance(value, property):
+            return property(moved(value.fget), moved(value.fset), moved(value.fdel), value.__doc__)
+        if isinstance(value, (classmethod, staticmethod)):
+            return type(value)(moved(value.__func__))
+        return value
+
+    for name, value in list(kind.__dict__.items()):
+        if isinstance(value, (FunctionType, property, classmethod, staticmethod)):
+            setattr(kind, name, moved(value))
+
+
+def _executed(module: ModuleType) -> ModuleType:
+    spec = module.__spec__
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{module.__name__} cannot be copied: it has no loader", name=module.__name__)
+    copy = ModuleType(module.__name__, module.__doc__)
+    copy.__dict__.update(__spec__=spec, __file__=module.__file__, __package__=module.__package__)
+    copy.__dict__["__builtins__"] = _real_builtins()
+    spec.loader.exec_module(copy)
+    return copy
+
+
+def _share_outcomes() -> None:
+    """Exceptions, and what is raised or returned to the program, are the same classes in both."""
+    for name in _EXECUTED:
+        module, copy = sys.modules[name], _copies[name]
+        for item, value in list(copy.__dict__.items()):
+            original = module.__dict__.get(item)
+            is_ours = isinstance(original, type) and isinstance(value, type)
+            if is_ours and original is not value and _is_outcome(item, value):
+                copy.__dict__[item] = original
+    threads = _copies["threading"]
+    patched = sys.modules["threading"]
+    threads.excepthook = _asking(patched, "excepthook")
+    threads.Thread.run = _ending_hub(threads.Thread.run)
+
+
+def _asking(module: Any, name: str) -> Callable[..., object]:
+    """A function that calls what a module has under a name at that time."""
+
+    def ask(*args: object) -> object:
+        return getattr(module, name)(*args)
+
+    return ask
+
+
+def _is_outcome(name: str, value: type) -> bool:
+    return issubclass(value, BaseException) or name in ("CompletedProcess", "SelectorKey")
+
+
+def _ending_hub(run: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Patched code in an OS thread may have made a hub there."""
+
+    def run_and_end_hub(self: Any) -> None:
+        from oneloop.green.hub import end_own_hub
+
+        try:
+            run(self)
+        finally:
+            end_own_hub()
+
+    run_and_end_hub.__name__ = "run"
+    return run_and_end_hub
+
+
+def _copy_futures() -> None:
+    """`concurrent.futures` as asyncio has it; the module of its thread pool is executed when it is asked for."""
+    package = sys.modules["concurrent.futures"]
+    copy = _copied(package)
+    made: list[type] = []
+
+    def find(name: str) -> Any:
+        if name != "ThreadPoolExecutor":
+            return getattr(package, name)
+        if not made:
+            made.append(_make_executor(package))
+        return made[0]
+
+    copy.__dict__.pop("ThreadPoolExecutor", None)
+    copy.__dict__["__getattr__"] = find
+    top = _copied(sys.modules["concurrent"])
+    top.__dict__["futures"] = copy
+    _copies["concurrent"], _copies["concurrent.futures"] = top, copy
+
+
+def _make_executor(package: ModuleType) -> type:
+    """`ThreadPoolExecutor` with the interpreter's threads. Those of patched code count as instances."""
+    green = package.ThreadPoolExecutor
+    module = _executed(sys.modules["concurrent.futures.thread"])
+    module.__dict__["BrokenThreadPool"] = sys.modules["concurrent.futures.thread"].__dict__["BrokenThreadPool"]
+
+    class Kind(type(module.ThreadPoolExecutor)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, green) or super().__instancecheck__(instance)
+
+    executor: type = Kind("ThreadPoolExecutor", (module.ThreadPoolExecutor,), {"__doc__": green.__doc__})
+    executor.__module__ = green.__module__
+    return executor
+
+
+# -- giving them to modules --------------------------------------------------------------------------
+
+
+def _note(module: ModuleType, copy: ModuleType) -> None:
+    _kept.append(module)
+    _counterparts[id(module)] = copy
+    if module.__name__ in _FUTURES:
+        return
+    for name, value in module.__dict__.items():
+        other = copy.__dict__.get(name, value)
+        if other is not value and isinstance(value, (type, FunctionType)):
+            _kept.append(value)
+            _counterparts[id(value)] = other
+
+
+def _rebind(module: ModuleType) -> None:
+    is_asyncio = module.__name__.partition(".")[0] == "asyncio"
+    for name, value in list(module.__dict__.items()):
+        other = _counterparts.get(id(value))
+        if other is not None and (is_asyncio or getattr(other, "__name__", "") not in _FUTURES):
+            module.__dict__[name] = other
+
+
+def _import(
+    name: str,
+    globals: Any = None,  # noqa: A002 - the interpreter's names
+    locals: Any = None,  # noqa: A002
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+) -> Any:
+    """`__import__` for the modules of the realm."""
+    found = builtins.__import__(name, globals, locals, fromlist or (), level)
+    if level == 0:
+        wanted = name if fromlist else name.partition(".")[0]
+        copy = _copies.get(wanted)
+        if copy is not None and (wanted not in _FUTURES or _is_asyncio(globals)):
+            return copy
+    return found
+
+
+def _is_asyncio(names: dict[str, Any] | None) -> bool:
+    return bool(names) and str((names or {}).get("__name__")).partition(".")[0] == "asyncio"
+
+
+def _real_builtins() -> dict[str, Any]:
+    return {**builtins.__dict__, "__import__": _import}
+
+
+class _Finder:
+    """Finds nothing by itself: has the modules of the realm executed with the `__import__` above."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if not belongs(name):
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "get_code") and not isinstance(spec.loader, ExtensionFileLoader):
+                    _adapt_loader(spec.loader)
+                return spec
+        return None
+
+
+def _adapt_loader(loader: Any) -> None:
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        module.__dict__["__builtins__"] = _real_builtins()
+        execute(module)
+
+    loader.exec_module = exec_module

@@ -1,0 +1,77 @@
+"""What was patched: the originals of the names that were replaced."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+__all__ = [
+    "MonkeyPatchWarning",
+    "get_original",
+    "is_anything_patched",
+    "is_module_patched",
+    "is_object_patched",
+]
+
+saved: dict[str, dict[str, Any]] = {}
+"""Module name -> name -> what it stood for."""
+
+replaced: dict[str, dict[str, Any]] = {}
+"""Module name -> name -> what it stands for."""
+
+_MISSING: Any = object()
+
+
+class MonkeyPatchWarning(RuntimeWarning):
+    """Patching may not have the wanted effect: it is told what was too early, and where."""
+
+
+def is_anything_patched() -> bool:
+    """Whether any module was patched."""
+    return bool(saved)
+
+
+def is_module_patched(mod_name: str) -> bool:
+    """Whether any name of a module was replaced."""
+    return mod_name in saved
+
+
+def is_object_patched(mod_name: str, item_name: str) -> bool:
+    """Whether a name of a module was replaced."""
+    return item_name in saved.get(mod_name, {})
+
+
+def get_original(mod_name: str, item_name: str | list[str] | tuple[str, ...]) -> Any:
+    """What a name of a module stands for without patching; for a list of names, a list.
+
+    Raises:
+        ImportError: there is no such module.
+        AttributeError: it has no such name.
+    """
+    if isinstance(item_name, str):
+        return _original(mod_name, item_name)
+    return [_original(mod_name, name) for name in item_name]
+
+
+def _original(mod_name: str, item_name: str) -> Any:
+    found = saved.get(mod_name, {}).get(item_name, _MISSING)
+    if found is _MISSING:
+        return getattr(import_module(mod_name), item_name)
+    return found
+
+
+def patch_item(module: Any, name: str, item: object) -> None:
+    """Replace a name of a module; what it stood for first is kept."""
+    original = getattr(module, name, _MISSING)
+    if original is item:
+        return
+    if original is not _MISSING:
+        saved.setdefault(module.__name__, {}).setdefault(name, original)
+        replaced.setdefault(module.__name__, {})[name] = item
+    setattr(module, name, item)
+
+
+def loaded(name: str) -> Any:
+    """A module that was imported, or None."""
+    return sys.modules.get(name)

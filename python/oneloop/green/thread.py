@@ -1,0 +1,294 @@
+"""`_thread`: its functions and types, for which a thread is a green thread of the OS thread that starts it.
+
+A thread's identity is a number of its greenlet's. An OS thread's own greenlet, and the one that runs its loop, have the
+OS thread's identity.
+"""
+
+from __future__ import annotations
+
+import _thread as _stock
+import asyncio
+import os
+import sys
+import weakref
+from _thread import get_ident as _thread_ident
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from greenlet import GreenletExit, getcurrent
+from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
+
+from oneloop.green.greenlet import Greenlet
+from oneloop.green.local import local as _local  # noqa: F401 - `_thread`'s name for it
+from oneloop.green.threadlock import LockType, RLock
+from oneloop.green.workers import _all as _workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__implements__ = [
+    "LockType",
+    "RLock",
+    "_count",
+    "_local",
+    "allocate",
+    "allocate_lock",
+    "exit",
+    "exit_thread",
+    "get_ident",
+    "stack_size",
+    "start_new",
+    "start_new_thread",
+]
+if sys.version_info >= (3, 13):
+    __implements__ += ["_ThreadHandle", "_make_thread_handle", "lock", "start_joinable_thread"]
+else:
+    __implements__ += ["_set_sentinel"]
+
+__all__ = ["LockType", "RLock", "allocate_lock", "exit", "get_ident", "stack_size", "start_new_thread"]
+
+lock = allocate_lock = allocate = LockType
+
+
+def get_ident() -> int:
+    """The identity of the calling thread; see `_thread.get_ident`."""
+    current = getcurrent()
+    if current.parent is None or (type(current) is RawGreenlet and asyncio._get_running_loop() is not None):
+        return _thread_ident()
+    return id(current)
+
+
+def exit() -> NoReturn:  # noqa: A001 - the standard library's name
+    """End the calling thread: raises SystemExit."""
+    raise SystemExit
+
+
+exit_thread = exit
+
+
+def stack_size(size: int = 0, /) -> int:
+    """The size of the stack of OS threads; see `_thread.stack_size`. Green threads have no stack of their own."""
+    return _stock_stack_size(size)
+
+
+_stock_stack_size = _stock.stack_size
+
+
+class ThreadGreenlet(Greenlet):
+    """A thread that was started with `_thread`'s functions. What is in `_told` is called when it has ended."""
+
+    alive = 0
+    """How many there are that were started and have not ended."""
+
+    def __init__(
+        self, function: Callable[..., object], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(None, function, args, kwargs or {})
+        self._told: list[Callable[[], object]] = []
+        self._is_counted = False
+        # It may be killed before it begins.
+        self.rawlink(self._tell_end)
+
+    def _run(self, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            function(*args, **kwargs)
+        except (SystemExit, GreenletExit):
+            # It ends, and nobody has to know.
+            return
+        except BaseException as error:  # noqa: BLE001 - it is reported
+            # The traceback begins with the function, as that of an OS thread's.
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            _report_unraisable(error, f"Exception ignored in thread started by {function!r}")
+        finally:
+            self._tell_end()
+
+    def start(self) -> None:
+        """As `Greenlet.start`."""
+        if not self._is_counted:
+            self._is_counted = True
+            ThreadGreenlet.alive += 1
+        super().start()
+
+    def _tell_end(self, _: object = None) -> None:
+        if self._is_counted:
+            self._is_counted = False
+            ThreadGreenlet.alive -= 1
+        told, self._told = self._told, []
+        for tell in told:
+            tell()
+
+
+_stock_count = _stock._count
+
+
+def _count() -> int:
+    """How many threads there are beside the main one, without those of hubs' pools; see `_thread._count`."""
+    return ThreadGreenlet.alive + _stock_count() - sum(workers.threads for workers in list(_workers))
+
+
+def _report_unraisable(error: BaseException, text: str) -> None:
+    sys.unraisablehook(_unraisable_type()((type(error), error, error.__traceback__, text, None)))
+
+
+@cache
+def _unraisable_type() -> Any:
+    """The type of what `sys.unraisablehook` is called with, which has no name: the interpreter is made to call it."""
+    seen: list[Any] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda raised: seen.append(type(raised))
+    try:
+        _Failing()
+    finally:
+        sys.unraisablehook = hook
+    return seen[0]
+
+
+class _Failing:
+    def __del__(self) -> None:
+        raise ValueError
+
+
+def start_new_thread(
+    function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
+) -> int:
+    """Start a green thread that calls a function; its identity. See `_thread.start_new_thread`.
+
+    Raises:
+        TypeError: the function cannot be called, or its arguments are no tuple or dictionary.
+    """
+    if not callable(function):
+        raise TypeError("first arg must be callable")
+    if not isinstance(args, tuple):
+        raise TypeError("2nd arg must be a tuple")
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise TypeError("optional 3rd arg must be a dictionary")
+    sys.audit("_thread.start_new_thread", function, args, kwargs)
+    greenlet = ThreadGreenlet(function, args, kwargs)
+    greenlet.start()
+    return id(greenlet)
+
+
+start_new = start_new_thread
+
+
+def _release(sentinel: LockType) -> None:
+    if sentinel.locked():
+        sentinel.release()
+
+
+def make_sentinel(greenlet: Any) -> LockType:
+    """A lock that is released when a thread has ended."""
+    sentinel = LockType()
+    if isinstance(greenlet, ThreadGreenlet):
+        greenlet._told.append(lambda: _release(sentinel))
+    return sentinel
+
+
+def _set_sentinel() -> LockType:
+    """A lock that is released when the calling thread has ended; see `_thread._set_sentinel`, before Python 3.13."""
+    return make_sentinel(getcurrent())
+
+
+class _ThreadHandle:
+    """The state of a thread: not begun, running, done. See `_thread._ThreadHandle`, since Python 3.13."""
+
+    __slots__ = ("__weakref__", "_greenlet", "_is_done", "_is_started", "_life", "ident")
+
+    def __init__(self) -> None:
+        self.ident = 0
+        self._is_started = False
+        self._is_done = False
+        # Held while the thread lives.
+        self._life = LockType()
+        self._greenlet: weakref.ref[Any] | None = None
+        _handles.add(self)
+
+    def _begin(self, ident: int, greenlet: Any) -> None:
+        self.ident = ident
+        self._is_started = True
+        self._greenlet = weakref.ref(greenlet)
+        self._life.acquire()
+
+    def is_done(self) -> bool:
+        """Whether the thread has ended."""
+        return self._is_done
+
+    def _set_done(self) -> None:
+        if not self._is_started:
+            raise RuntimeError("thread not started")
+        if not self._is_done:
+            self._is_done = True
+            self._life.release()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until the thread has ended, for at most so many seconds.
+
+        Raises:
+            RuntimeError: it has not begun, or it is the calling one.
+        """
+        if not self._is_started:
+            raise RuntimeError("thread not started")
+        if self._is_done:
+            return
+        if self._greenlet is not None and self._greenlet() is getcurrent():
+            raise RuntimeError("Cannot join current thread")
+        if self._life.acquire(timeout=-1 if timeout is None or timeout < 0 else timeout):
+            self._life.release()
+
+    def _after_fork(self) -> None:
+        """In a forked child, where the calling thread alone goes on."""
+        self._life._at_fork_reinit()
+        if self._is_started and not self._is_done:
+            if self._greenlet is not None and self._greenlet() is getcurrent():
+                self._life.acquire()
+            else:
+                self._is_done = True
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} object: ident={self.ident}>"
+
+
+_handles: weakref.WeakSet[_ThreadHandle] = weakref.WeakSet()
+
+
+def _forget_threads() -> None:
+    for handle in list(_handles):
+        handle._after_fork()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+
+def _make_thread_handle(ident: int) -> _ThreadHandle:
+    """The handle of the calling thread, which runs already; see `_thread._make_thread_handle`."""
+    handle = _ThreadHandle()
+    handle._begin(ident, getcurrent())
+    return handle
+
+
+def start_joinable_thread(
+    function: Callable[[], object], handle: _ThreadHandle | None = None, daemon: bool = True
+) -> _ThreadHandle:
+    """Start a green thread that can be joined; see `_thread.start_joinable_thread`. `daemon` has no effect here.
+
+    Raises:
+        TypeError: the function cannot be called, or the handle is none.
+        RuntimeError: the handle has a thread already.
+    """
+    if not callable(function):
+        raise TypeError("thread function must be callable")
+    if handle is None:
+        handle = _ThreadHandle()
+    elif not isinstance(handle, _ThreadHandle):
+        raise TypeError("'handle' must be a _ThreadHandle")
+    if handle._is_started:
+        raise RuntimeError("thread already started")
+    sys.audit("_thread.start_joinable_thread", function, daemon, handle)
+    greenlet = ThreadGreenlet(function)
+    handle._begin(id(greenlet), greenlet)
+    greenlet._told.append(handle._set_done)
+    greenlet.start()
+    return handle
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_stock, name)

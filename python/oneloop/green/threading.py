@@ -1,0 +1,248 @@
+"""`threading`: what its module needs for its threads, locks, events and conditions to be those of green threads.
+
+The classes of the standard library stay what they are; they take locks, identities and threads from here. Those that
+the module has for the patched program are green as `oneloop.green.threading.Thread` and so on once it was patched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+import weakref
+from _thread import get_ident as _thread_ident
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent
+
+from oneloop.green import thread as _green
+from oneloop.green.exceptions import LoopExit
+from oneloop.green.greenlet import Greenlet
+from oneloop.green.hub import get_hub
+from oneloop.green.local import local
+from oneloop.green.thread import ThreadGreenlet, get_ident, make_sentinel
+from oneloop.green.threadlock import LockType, RLock
+
+__implements__ = [
+    "Lock",
+    "_CRLock",
+    "_DummyThread",
+    "_allocate_lock",
+    "_make_invoke_excepthook",
+    "_shutdown",
+    "_thread_local_info",
+    "get_ident",
+    "local",
+]
+if sys.version_info >= (3, 14):
+    # It would name the OS thread.
+    __implements__ += ["_set_name"]
+if sys.version_info >= (3, 13):
+    __implements__ += ["_LockType", "_ThreadHandle", "_make_thread_handle", "_start_joinable_thread"]
+else:
+    __implements__ += ["_set_sentinel", "_start_new_thread"]
+
+_allocate_lock = Lock = _LockType = LockType
+_CRLock = RLock
+_ThreadHandle = _green._ThreadHandle
+_make_thread_handle = _green._make_thread_handle
+_set_sentinel = _green._set_sentinel
+_set_name = None
+_thread_local_info = local()
+
+# The module that was patched, and the one that the interpreter's own threads go on with.
+_patched: Any = sys.modules["threading"]
+_real: Any = _patched
+
+
+def _note_begin(function: Any, ident: int) -> Any:
+    """The thread object whose `_bootstrap` is started: it knows its identity at once."""
+    thread = getattr(function, "__self__", None)
+    if not isinstance(thread, _patched.Thread):
+        return None
+    thread._ident = ident
+    if _patched._HAVE_THREAD_NATIVE_ID:
+        thread._set_native_id()
+    return thread
+
+
+def _start_joinable_thread(function: Callable[[], object], handle: Any = None, daemon: bool = True) -> Any:
+    handle = _green.start_joinable_thread(function, handle, daemon)
+    _note_begin(function, handle.ident)
+    return handle
+
+
+def _start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwargs: Any = None, /) -> int:
+    """Before Python 3.13: the lock that stands for the thread's life is there at once."""
+    greenlet = ThreadGreenlet(function, args, kwargs)
+    thread = _note_begin(function, id(greenlet))
+    if thread is not None:
+        thread._tstate_lock = make_sentinel(greenlet)
+        thread._tstate_lock.acquire()
+    greenlet.start()
+    return id(greenlet)
+
+
+class _Started:
+    """Stands for a thread's `_started` while a coroutine starts it, which cannot wait for that."""
+
+    def __init__(self, event: Any) -> None:
+        self._event = event
+
+    def is_set(self) -> bool:
+        return bool(self._event.is_set())
+
+    def wait(self) -> None:
+        self._event.set()
+
+
+def _make_invoke_excepthook() -> Callable[[Any], None]:
+    """What reports the exception that ends a thread."""
+    report = _make_report()
+
+    def invoke_excepthook(thread: Any) -> None:
+        error = sys.exception()
+        if isinstance(error, KeyboardInterrupt):
+            # It is meant for the main thread, in whose stead a green thread was running.
+            get_hub().handle_system_error(type(error), error, error.__traceback__)
+        elif not isinstance(error, GreenletExit):
+            report(thread)
+
+    return invoke_excepthook
+
+
+_make_report = _patched._make_invoke_excepthook
+
+
+def adapt(module: Any, real: Any) -> None:
+    """Have the classes of a patched `threading` do without the interpreter's threads.
+
+    Args:
+        module: the module whose names were replaced.
+        real: a copy of it from before.
+    """
+    global _patched, _real
+    _patched, _real = module, real
+    start = module.Thread.start
+
+    def start_in_coroutine_too(self: Any) -> None:
+        if asyncio._get_running_loop() is None or not self._initialized:
+            start(self)
+            return
+        event = self._started
+        self._started = _Started(event)
+        try:
+            start(self)
+        finally:
+            self._started = event
+
+    start_in_coroutine_too.__name__ = "start"
+    start_in_coroutine_too.__qualname__ = start.__qualname__
+    start_in_coroutine_too.__doc__ = start.__doc__
+    module.Thread.start = start_in_coroutine_too
+    if sys.version_info < (3, 13):
+        module.Thread._set_tstate_lock = _set_tstate_lock
+        module.Thread._stop = _stop
+    _adapt_main_thread(module)
+
+
+def _set_tstate_lock(self: Any) -> None:
+    if self._tstate_lock is None:
+        self._tstate_lock = _set_sentinel()
+        self._tstate_lock.acquire()
+
+
+def _stop(self: Any) -> None:
+    # The lock may have been handed over to another one who joins.
+    self._is_stopped = True
+    self._tstate_lock = None
+
+
+_HANDLE = "_os_thread_handle" if sys.version_info >= (3, 14) else "_handle"
+
+
+def _adapt_main_thread(module: Any) -> None:
+    """Green threads may join the main one, and its locks are ours."""
+    main = module._main_thread
+    if sys.version_info >= (3, 13):
+        handle = _green._ThreadHandle()
+        handle._begin(main.ident, _root_of_main(main.ident))
+        setattr(main, _HANDLE, handle)
+    else:
+        main._tstate_lock = LockType()
+        main._tstate_lock.acquire()
+
+
+def _root_of_main(ident: int) -> Any:
+    """The main greenlet of the main thread, where that calls."""
+    root = getcurrent()
+    while root.parent is not None:
+        root = root.parent
+    return root if ident == _thread_ident() else _Elsewhere()
+
+
+class _Elsewhere:
+    """Stands for the greenlet of a thread that does not call."""
+
+
+class _DummyThread(_patched._DummyThread):  # type: ignore[misc]
+    """A thread that `threading` has not started: a green thread of `spawn`, or an OS thread."""
+
+    def __new__(cls) -> Any:
+        # One of the interpreter's threads has an object already.
+        known = _real._active.get(get_ident()) if _real is not _patched else None
+        return object.__new__(cls) if known is None else known
+
+    def __init__(self) -> None:
+        super().__init__()
+        greenlet, ident = getcurrent(), self._ident
+        weakref.finalize(greenlet, _patched._active.pop, ident, None).atexit = False
+        if isinstance(greenlet, Greenlet):
+            greenlet.rawlink(lambda _: _patched._active.pop(ident, None))
+
+
+def _shutdown() -> None:
+    """At the end of the program: wait for the green threads that are no daemons, then for the other threads."""
+    main = _patched._main_thread
+    if _is_done(main):
+        _real._shutdown()
+        return
+    _patched._SHUTTING_DOWN = True
+    for call in reversed(_patched._threading_atexits):
+        call()
+    if main.ident == get_ident():
+        _mark_done(main)
+    while waited := [thread for thread in _patched._enumerate() if _is_waited_for(thread)]:
+        try:
+            waited[0].join()
+        except LoopExit:
+            # They wait for ever: real threads would keep the program from ending.
+            traceback.print_exc()
+            break
+    _real._shutdown()
+
+
+def _is_waited_for(thread: Any) -> bool:
+    is_other = thread is not _patched._main_thread and thread.ident != get_ident()
+    return is_other and not thread.daemon and thread.is_alive()
+
+
+def _is_done(thread: Any) -> bool:
+    if sys.version_info >= (3, 13):
+        is_done = getattr(thread, _HANDLE).is_done()
+    else:
+        is_done = thread._is_stopped
+    return bool(is_done)
+
+
+def _mark_done(thread: Any) -> None:
+    if sys.version_info >= (3, 13):
+        getattr(thread, _HANDLE)._set_done()
+    else:
+        thread._tstate_lock.release()
+        thread._stop()
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_patched, name)

@@ -1,0 +1,352 @@
+"""`LockType`: the lock of `_thread` for green threads, and `RLock`, its reentrant one.
+
+Who holds it may be a green thread of any OS thread, or an OS thread itself. A real lock underneath says whether it is
+held: without contention nothing else is touched. Who has to wait is, by what it is:
+
+- a green thread, or a script's main greenlet: parked, so that the others go on;
+- an OS thread that has no hub (of an executor, for instance): blocked, for there nobody could go on meanwhile;
+- a coroutine or a callback: blocked too if another OS thread holds the lock, which is as short as anywhere else. If a
+  green thread of the same OS thread holds it, which could never release it meanwhile, BlockingSwitchOutError is raised.
+
+A released lock goes to who has waited longest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import RLock as _RealRLock
+from _thread import allocate_lock as _allocate
+from _thread import get_ident as _thread_ident
+from collections import deque
+from threading import TIMEOUT_MAX
+from threading import main_thread as _main_thread
+from typing import TYPE_CHECKING, Any
+
+from greenlet import getcurrent
+
+from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, has_hub, is_in_green_thread, wait_for
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["LockType", "RLock", "let_others_go", "may_park"]
+
+_TAKEN: Any = object()
+_RLOCK_IS_STRICT = sys.version_info >= (3, 15)
+
+# Guards the waiters of all locks; entered again by a destructor or a signal's handler that runs in its midst.
+_guard = _RealRLock()
+
+
+def may_park() -> bool:
+    """Whether who blocks here parks on a hub, or is refused; if not, nobody else could go on in this OS thread."""
+    return has_hub() or _thread_ident() == _main_thread().ident
+
+
+# So many locks are taken without contention before others have their turn: who polls for something that another green
+# thread is to do (`queue.get(False)`, again and again) would wait for ever.
+_TURN = 1000
+_turns_left = [_TURN]
+
+
+def _note_turn() -> None:
+    _turns_left[0] -= 1
+    if _turns_left[0] <= 0:
+        _turns_left[0] = _TURN
+        if type(getcurrent()).__name__ == "ThreadGreenlet":
+            let_others_go()
+
+
+def let_others_go() -> None:
+    """Who has not got a lock may be about to try again."""
+    if is_in_green_thread() and has_hub():
+        get_hub().pause()
+
+
+class _Blocked:
+    """An OS thread that waits by itself; has the methods of a `Waiter`."""
+
+    __slots__ = ("_is_woken", "_lock", "_value")
+
+    def __init__(self) -> None:
+        self._lock = _allocate()
+        self._lock.acquire()
+        self._is_woken = False
+        self._value: Any = None
+
+    def wake(self, value: Any = None) -> bool:
+        if self._is_woken:
+            return False
+        self._is_woken, self._value = True, value
+        self._lock.release()
+        return True
+
+    def wait(self, timeout_s: float | None) -> Any:
+        if not self._lock.acquire(True, -1 if timeout_s is None else min(timeout_s, TIMEOUT_MAX)):
+            return TIMED_OUT
+        return self._value
+
+    def done(self) -> bool:
+        return self._is_woken
+
+    def get(self) -> Any:
+        return self._value
+
+
+class LockType:
+    """See `threading.Lock`. Any green thread, coroutine or OS thread may release it."""
+
+    __slots__ = ("__weakref__", "_owner", "_real", "_waiters")
+
+    blocks_loop = False
+    """Whether a coroutine that has to wait blocks the loop rather than to be refused, whoever holds it."""
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ != __name__:
+            raise TypeError("type 'LockType' is not an acceptable base type")
+
+    def __init__(self) -> None:
+        self._real = _allocate()
+        # The OS thread that holds it; 0: nobody, or it is being handed over.
+        self._owner = 0
+        self._waiters: deque[Any] | None = None
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock, waiting for it for at most so many seconds: whether that was possible.
+
+        Raises:
+            ValueError: the timeout is negative and not -1, or given without `blocking`.
+            OverflowError: the timeout is too great.
+            BlockingSwitchOutError: it would wait, in a coroutine, for a green thread of the same OS thread.
+        """
+        if timeout != -1 or not blocking:
+            _check_timeout(blocking, timeout)
+        _note_turn()
+        if self._real.acquire(False):
+            self._owner = _thread_ident()
+            return True
+        if not blocking or timeout == 0:
+            let_others_go()
+            return False
+        return self._wait(None if timeout == -1 else timeout)
+
+    acquire_lock = acquire
+
+    def __enter__(self) -> bool:
+        _note_turn()
+        if self._real.acquire(False):
+            self._owner = _thread_ident()
+            return True
+        return self._wait(None)
+
+    def release(self) -> None:
+        """Let go of it.
+
+        Raises:
+            RuntimeError: nobody holds it.
+        """
+        if not self._waiters:
+            self._real.release()
+            if not self._waiters:
+                return
+            # Somebody has come just now, and found it held.
+            with _guard:
+                if self._waiters and self._real.acquire(False):
+                    self._hand_over()
+            return
+        with _guard:
+            if not self._real.locked():
+                raise RuntimeError("release unlocked lock")
+            self._hand_over()
+
+    release_lock = release
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def locked(self) -> bool:
+        """Whether somebody holds it."""
+        return self._real.locked()
+
+    locked_lock = locked
+
+    def _hand_over(self) -> None:
+        """Under the guard, held by the caller: to the next one, or to nobody."""
+        waiters = self._waiters
+        while waiters:
+            if waiters.popleft().wake(_TAKEN):
+                return
+        self._real.release()
+
+    def _wait(self, timeout_s: float | None) -> bool:
+        hub = None
+        if is_in_green_thread():
+            if may_park():
+                hub = get_hub()
+        elif self._owner == _thread_ident() and not self.blocks_loop:
+            raise get_hub()._parking_refused()
+        waiter: Any = _Blocked() if hub is None else Waiter(hub)
+        with _guard:
+            if self._waiters is None:
+                self._waiters = deque()
+            self._waiters.append(waiter)
+            if self._real.acquire(False):
+                self._waiters.remove(waiter)
+                self._owner = _thread_ident()
+                return True
+        try:
+            woken = waiter.wait(timeout_s) if hub is None else wait_for(waiter, hub, timeout_s)
+        except BaseException:
+            if self._left(waiter):
+                self.release()
+            raise
+        if woken is TIMED_OUT and not self._left(waiter):
+            return False
+        self._owner = _thread_ident()
+        return True
+
+    def _left(self, waiter: Any) -> bool:
+        """Wait no more: whether the lock was handed over meanwhile."""
+        with _guard:
+            if self._waiters and waiter in self._waiters:
+                self._waiters.remove(waiter)
+                return False
+            return bool(waiter.done() and waiter.get() is _TAKEN)
+
+    def _at_fork_reinit(self) -> None:
+        self._real = _allocate()
+        self._owner = 0
+        self._waiters = None
+
+    def __repr__(self) -> str:
+        state = "locked" if self.locked() else "unlocked"
+        return f"<{state} {type(self).__module__}.{type(self).__qualname__} object at {id(self):#x}>"
+
+
+class ImportLock(LockType):
+    """For the import system: a coroutine that imports what another thread is importing waits for that."""
+
+    __slots__ = ()
+
+    blocks_loop = True
+
+
+def _check_timeout(blocking: bool, timeout: float) -> None:
+    if not isinstance(timeout, (int, float)):
+        raise TypeError(f"'{type(timeout).__name__}' object cannot be interpreted as a number of seconds")
+    if not blocking:
+        if timeout != -1:
+            raise ValueError("can't specify a timeout for a non-blocking call")
+    elif timeout < 0:
+        raise ValueError("timeout value must be a non-negative number")
+    elif timeout > TIMEOUT_MAX:
+        raise OverflowError("timeout value is too large")
+
+
+def _identity() -> int:
+    try:
+        return id(getcurrent())
+    except RuntimeError:
+        # The interpreter ends, and there are no greenlets any more.
+        return _thread_ident()
+
+
+class RLock:
+    """See `threading.RLock`. Its owner is a green thread; the coroutines of a loop count as one."""
+
+    __slots__ = ("__weakref__", "_block", "_count", "_owner")
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        if _RLOCK_IS_STRICT and (args or kwargs):
+            raise TypeError("RLock() takes no arguments")
+        self._block = self._make_block()
+        # The owner's identity; 0: nobody.
+        self._owner = 0
+        self._count = 0
+
+    def _make_block(self) -> LockType:
+        return LockType()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock, or once more; as `LockType.acquire`."""
+        me = _identity()
+        if self._owner == me:
+            if timeout != -1:
+                _check_timeout(blocking, timeout)
+            self._count += 1
+            return True
+        if not self._block.acquire(blocking, timeout):
+            return False
+        self._owner, self._count = me, 1
+        return True
+
+    __enter__ = acquire
+
+    def release(self) -> None:
+        """Let go of it once.
+
+        Raises:
+            RuntimeError: another one owns it, or nobody.
+        """
+        if self._owner != _identity():
+            raise RuntimeError("cannot release un-acquired lock")
+        self._count -= 1
+        if not self._count:
+            self._owner = 0
+            self._block.release()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def locked(self) -> bool:
+        """Whether somebody owns it."""
+        return self._block.locked()
+
+    # What threading.Condition and threading's fork handler ask of a lock.
+
+    def _acquire_restore(self, state: tuple[int, int]) -> None:
+        self._block.acquire()
+        self._count, self._owner = state
+
+    def _release_save(self) -> tuple[int, int]:
+        if not self._count:
+            raise RuntimeError("cannot release un-acquired lock")
+        state = self._count, self._owner
+        self._count, self._owner = 0, 0
+        self._block.release()
+        return state
+
+    def _is_owned(self) -> bool:
+        return self._owner == _identity()
+
+    def _recursion_count(self) -> int:
+        return self._count if self._is_owned() else 0
+
+    def _at_fork_reinit(self) -> None:
+        self._block._at_fork_reinit()
+        self._owner, self._count = 0, 0
+
+    def __repr__(self) -> str:
+        state = "locked" if self.locked() else "unlocked"
+        return (
+            f"<{state} {type(self).__module__}.{type(self).__qualname__} object owner={self._owner} "
+            f"count={self._count} at {id(self):#x}>"
+        )
+
+
+class ImportRLock(RLock):
+    """As `ImportLock`."""
+
+    __slots__ = ()
+
+    def _make_block(self) -> LockType:
+        return ImportLock()
+
+
+# In a forked child: another thread of the parent's may have held it.
+os.register_at_fork(after_in_child=_guard._at_fork_reinit)  # type: ignore[attr-defined]

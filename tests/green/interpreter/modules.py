@@ -1,0 +1,72 @@
+"""Which of the interpreter's test modules are run, and what is known of them."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tests.green.interpreter.run import Outcome
+
+__all__ = ["MODULES", "known", "regressions"]
+
+_ASYNCIO = (
+    *("test_streams", "test_events", "test_subprocess", "test_sock_lowlevel", "test_threads", "test_ssl"),
+    *("test_runners", "test_locks", "test_queues", "test_tasks", "test_server", "test_unix_events"),
+)
+_PARTS = ("thread_pool", "process_pool", "wait", "as_completed", "future", "shutdown", "init", "deadlock")
+# A package since Python 3.13.
+_FUTURES = (
+    [f"test_concurrent_futures.test_{name}" for name in _PARTS]
+    if find_spec("test.test_concurrent_futures.test_wait")
+    else ["test_concurrent_futures"]
+)
+
+MODULES = [
+    "test_thread",
+    "test_threading",
+    "test_threading_local",
+    "test_queue",
+    "test_socket",
+    "test_timeout",
+    "test_weakref",
+    "test_context",
+    "test_logging",
+    "test_ssl",
+    "test_select",
+    "test_selectors",
+    "test_subprocess",
+    "test_signal",
+    "test_socketserver",
+    "test_httplib",
+    "test_httpservers",
+    "test_urllib",
+    "test_urllib2",
+    "test_urllib2_localnet",
+    "test_smtplib",
+    "test_ftplib",
+    "test_wsgiref",
+    *_FUTURES,
+    *(f"test_asyncio.{name}" for name in _ASYNCIO),
+]
+
+
+@cache
+def known() -> dict[str, str]:
+    """Test -> why it fails patched, for this version of Python."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    listed: dict[str, Any] = tomllib.loads((Path(__file__).parent / "known.toml").read_text())
+    found = {}
+    for entry in listed.get("failure", []):
+        if version in entry.get("python", [version]):
+            for test in entry["tests"]:
+                found[test] = entry["reason"]
+    return found
+
+
+def regressions(plain: Outcome, patched: Outcome) -> list[str]:
+    """The tests that pass plain and do not patched."""
+    return [test for test, state in plain.states.items() if state == "passed" and patched.states.get(test) != state]
