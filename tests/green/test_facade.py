@@ -170,7 +170,7 @@ def test_streams_between_loops() -> None:
         with green.socket.create_connection(("127.0.0.1", ports.get())) as sock:
             for _ in range(5):
                 sock.sendall(b"%d\n" % number)
-                line = sock.recv(100)
+                line: bytes = sock.recv(100)
             return line
 
     server = green.spawn(green.run, serve())

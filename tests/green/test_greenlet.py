@@ -326,7 +326,7 @@ def test_idents_are_small_and_used_again() -> None:
 
 def test_who_has_spawned_it() -> None:
     def spawns() -> green.Greenlet:
-        green.getcurrent().spawn_tree_locals["shared"] = 1
+        parent.spawn_tree_locals["shared"] = 1
         return green.spawn(int)
 
     parent = green.spawn(spawns)

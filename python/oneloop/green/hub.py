@@ -75,8 +75,6 @@ class Hub(_native.HubCore, PublicHub):
 
     threadpool_size = 10
     """How many threads `threadpool` may have."""
-    resolver_class: Any = None
-    """Makes `resolver`, from the hub; None: what GEVENT_RESOLVER says, see `oneloop.green.resolver`."""
 
     def __new__(cls, loop: Loop) -> Self:
         return super().__new__(cls, loop)
@@ -89,7 +87,6 @@ class Hub(_native.HubCore, PublicHub):
         self._threadpool: ThreadPool | None = None
         self.ident_registry = Idents()
         """The numbers of its green threads."""
-        self._resolver: Any = None
         self._is_parents = False
         self.periodic_monitoring_thread: PeriodicMonitoringThread | None = None
         """What tells that the loop is blocked; None if nobody does."""
@@ -178,15 +175,6 @@ class Hub(_native.HubCore, PublicHub):
             idle_s = config.threadpool_idle_task_timeout
             self._threadpool = ThreadPool(self.threadpool_size, self, -1 if idle_s is None else idle_s)
         return self._threadpool
-
-    @property
-    def resolver(self) -> Any:
-        """Asks for the names and numbers of hosts; made at its first use."""
-        if self._resolver is None:
-            from oneloop.green.resolver import resolver_class
-
-            self._resolver = (self.resolver_class or resolver_class())(self)
-        return self._resolver
 
     def start_periodic_monitoring_thread(self) -> PeriodicMonitoringThread:
         """Start what tells that the loop is blocked, and by whom, if it does not run; see `oneloop.green.monitor`.

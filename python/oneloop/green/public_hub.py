@@ -36,6 +36,8 @@ class PublicHub:
     _green_loop: HubLoop | None = None
     _exception_stream: Any = ...
     _resolver: Any = None
+    resolver_class: Any = None
+    """Makes `resolver`, from the hub; None: what GEVENT_RESOLVER says, see `oneloop.green.resolver`."""
 
     @property
     def loop(self: Any) -> HubLoop:
@@ -94,7 +96,9 @@ class PublicHub:
     def resolver(self) -> Any:
         """What looks up the names for socket's functions; made at its first use, may be assigned."""
         if self._resolver is None:
-            self._resolver = self.resolver_class(hub=self)
+            from oneloop.green.resolver import resolver_class
+
+            self._resolver = (self.resolver_class or resolver_class())(self)
         return self._resolver
 
     @resolver.setter
@@ -104,13 +108,6 @@ class PublicHub:
     @resolver.deleter
     def resolver(self) -> None:
         self._resolver = None
-
-    @property
-    def resolver_class(self) -> type[Any]:
-        """What `resolver` is made of."""
-        from oneloop.green.resolver.thread import Resolver
-
-        return Resolver
 
     # -- waiting -------------------------------------------------------------------------------------
 

@@ -21,11 +21,11 @@ def __getattr__(name: str) -> Any:
     if name == "reinit":
         from oneloop.green import hub
 
-        return hub.reinit  # type: ignore[attr-defined]
+        return hub.reinit
     if name == "signal":
         from oneloop import green
 
-        return green.signal_handler  # type: ignore[attr-defined]
+        return green.signal_handler
     raise AttributeError(f"module 'gevent.hub' has no attribute {name!r}")
 
 
