@@ -258,6 +258,12 @@ if __name__ == "__main__":
     process = context.Process(target=child, args=(queue,))
     process.start()
     print(queue.get(), process.join(), process.exitcode)
+    with context.Manager() as manager:
+        shared, event, lock = manager.Queue(), manager.Event(), manager.Lock()
+        with lock:
+            shared.put(1)
+            event.set()
+        print(shared.get(), event.wait(), manager.dict(a=1)["a"])
     with context.Pool(2) as pool:
         print(pool.map(abs, [-1, -2]))
     with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -268,7 +274,7 @@ if __name__ == "__main__":
         [sys.executable, str(script)], cwd=programs.ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["3 None 0", "[1, 2]", "3"]
+    assert done.stdout.splitlines() == ["3 None 0", "1 True 1", "[1, 2]", "3"]
 
 
 def test_a_forked_child_has_green_threads_of_its_own() -> None:

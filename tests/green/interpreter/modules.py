@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import tomllib
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import test
 
 from tests.green.interpreter.run import Outcome
 
@@ -18,10 +19,10 @@ _ASYNCIO = (
     *("test_runners", "test_locks", "test_queues", "test_tasks", "test_server", "test_unix_events"),
 )
 _PARTS = ("thread_pool", "process_pool", "wait", "as_completed", "future", "shutdown", "init", "deadlock")
-# A package since Python 3.13.
+# A package since Python 3.12.
 _FUTURES = (
     [f"test_concurrent_futures.test_{name}" for name in _PARTS]
-    if find_spec("test.test_concurrent_futures.test_wait")
+    if (Path(test.__path__[0]) / "test_concurrent_futures").is_dir()
     else ["test_concurrent_futures"]
 )
 

@@ -173,6 +173,7 @@ def patch_thread(
         _patch("_threading_local", ["local"], "oneloop.green.local")
     if existing_locks or logging:
         existing.replace_locks(of_modules=existing_locks, of_logging=logging)
+    realm.serve_patched_classes()
     _tell()
 
 
