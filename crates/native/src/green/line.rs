@@ -47,7 +47,7 @@ pub fn wait<'py>(
     waited.map(|value| value.into_bound(py))
 }
 
-fn position(places: &VecDeque<Object>, place: &Bound<'_, PyAny>) -> Option<usize> {
+pub fn position(places: &VecDeque<Object>, place: &Bound<'_, PyAny>) -> Option<usize> {
     places.iter().position(|other| other.as_ref().is(place))
 }
 
