@@ -167,8 +167,11 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
     def _nothing_to_wait_for(self) -> None:
         """Called natively, on a hub's own loop."""
         from oneloop.green.hub import get_hub
+        from oneloop.green.workers import idle_threads
 
-        get_hub().refuse_to_sleep()
+        # All threads that the interpreter knows, this one among them.
+        if len(sys._current_exceptions()) - 1 <= idle_threads():
+            get_hub().refuse_to_sleep()
 
     def statistics(self) -> Statistics:
         """What the loop has done since it was made; cheap, always on."""

@@ -20,6 +20,7 @@ import traceback
 import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import GreenletExit, getcurrent
@@ -400,7 +401,7 @@ class Countdown:
     __slots__ = ("_end_s",)
 
     def __init__(self, timeout_s: float | None) -> None:
-        self._end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        self._end_s = None if timeout_s is None else time.monotonic() + float(timeout_s)
 
     def seconds(self) -> float | None:
         """So many are left; None: no end."""
@@ -409,9 +410,9 @@ class Countdown:
 
 def wait_for(waiter: Waiter, hub: Hub, timeout_s: float | None) -> Any:
     """What ends the wait; `TIMED_OUT` after so many seconds."""
-    if timeout_s is None:
+    if timeout_s is None or float(timeout_s) == inf:
         return waiter.get()
-    timer = hub.asyncio_loop.call_later(max(timeout_s, 0), waiter.wake, TIMED_OUT)
+    timer = hub.asyncio_loop.call_later(max(float(timeout_s), 0), waiter.wake, TIMED_OUT)
     try:
         return waiter.get()
     finally:

@@ -1,6 +1,7 @@
 """`LockType`: the lock of `_thread` for green threads, and `RLock`, its reentrant one.
 
-Who holds it may be a green thread of any OS thread, or an OS thread itself. Without contention it is native. Who has to wait is, by what it is:
+Who holds it may be a green thread of any OS thread, or an OS thread itself. Without contention it is native. Who has
+to wait is, by what it is:
 
 - a green thread, or a script's main greenlet: parked, so that the others go on;
 - an OS thread that has no hub (of an executor, for instance): blocked, for there nobody could go on meanwhile;
@@ -259,4 +260,3 @@ class ImportRLock(RLock):
 
     def _make_block(self) -> LockType:
         return ImportLock()
-
