@@ -61,6 +61,7 @@ TIMED_OUT: Any = _native.TIMED_OUT
 
 class _Threads(threading.local):
     hub: Hub | None = None
+    end: _ThreadEnd | None = None
 
 
 _threads = _Threads()
@@ -319,7 +320,21 @@ def find_hub() -> Hub:
         hub.asyncio_loop._serve_green_threads_only()
         if threading.current_thread() is threading.main_thread():
             atexit.register(_end, weakref.ref(hub))
+        else:
+            _threads.end = _ThreadEnd(hub)
     return hub
+
+
+class _ThreadEnd:
+    """Goes when its OS thread does, in that thread, and so does the hub: nobody could ever run it again."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __del__(self) -> None:
+        # At the program's end the main thread does away with those that are left.
+        if not sys.is_finalizing() and self._hub._thread_ident == _thread.get_ident():
+            _end(weakref.ref(self._hub))
 
 
 def _hub_of(loop: Loop) -> Hub:
