@@ -76,8 +76,8 @@ class Workers:
 
     @property
     def idle(self) -> int:
-        """How many threads have nothing to do, and nothing to tell."""
-        return max(0, self._threads - self._untold)
+        """How many threads have nothing to do, nothing to tell, and are not about to leave."""
+        return max(0, self.size - self._untold)
 
     def put(self, task: Task) -> None:
         """Have a task done by the next thread that is free, which is made if there may be more.

@@ -170,7 +170,12 @@ impl LoopCore {
                     // What is cancelled is nothing to wait for.
                     while self.sweep_when_idle(py)? {}
                 }
-                if has_only_green && self.would_sleep_for_ever(py) {
+                // Asked again: a thread may have called before it was found to have nothing to do.
+                if has_only_green
+                    && self.would_sleep_for_ever(py)
+                    && owner.call_method0(intern!(py, "_is_alone"))?.is_truthy()?
+                    && self.would_sleep_for_ever(py)
+                {
                     owner.call_method0(intern!(py, "_nothing_to_wait_for"))?;
                 }
                 self.poll(py)?;
