@@ -347,3 +347,15 @@ def test_who_waits_for_several_may_give_up() -> None:
         assert event.linkcount() == 1
     assert event.linkcount() == 0
     assert (thread.has_links(), Semaphore().linkcount()) == (False, 0)
+
+
+def test_a_socket_that_was_waited_for_and_closed_is_nothing_to_wait_for() -> None:
+    one, other = socket.socketpair()
+    reading = green.spawn(one.recv, 1)
+    green.sleep(0)
+    other.send(b"x")
+    assert reading.get() == b"x"
+    one.close()
+    other.close()
+    with pytest.raises(LoopExit):
+        Event().wait()
