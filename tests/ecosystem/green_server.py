@@ -39,6 +39,8 @@ class Server(http.server.ThreadingHTTPServer):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body in one segment: two would wait for an acknowledgement that is delayed.
+    wbufsize = -1
     server: Server
 
     def do_GET(self) -> None:  # noqa: N802 - the base class's

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from test.test_asyncio import utils as cpython
+from tests.ecosystem import mariadb
 from tests.ecosystem.green_server import Barriers, serving
+
+pytestmark = pytest.mark.time_limit(70)
 
 ROOT = Path(__file__).resolve().parents[2]
 WAYS = {"threads": [], "patched": ["-m", "oneloop", "run", "--patch"]}
@@ -39,11 +46,31 @@ def run_program(way: list[str], name: str, *arguments: object) -> None:
     assert done.stderr == "", done.stderr
 
 
-@pytest.mark.time_limit(70)
-def test_http(way: list[str]) -> None:
-    from test.test_asyncio import utils as cpython
+@pytest.fixture(scope="module")
+def mariadb_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    program = mariadb.server_program()
+    if program is None:
+        pytest.skip("needs MariaDB (Debian package mariadb-server-core)")
+    with mariadb.server(program, tmp_path_factory.mktemp("mariadb")) as port:
+        yield port
 
-    pytest.importorskip("requests")
+
+def test_http(way: list[str]) -> None:
     together = Barriers()
     with serving(False, together) as plain, serving(True, together) as secure:
-        run_program(way, "http", plain, secure, cpython.ONLYCERT)
+        run_program(way, "over_http", plain, secure, cpython.ONLYCERT)
+
+
+def test_redis(way: list[str]) -> None:
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("needs redis-server (Debian package redis-server)")
+    run_program(way, "on_redis", program, cpython.ONLYCERT, cpython.ONLYKEY)
+
+
+def test_mariadb(way: list[str], mariadb_port: int) -> None:
+    run_program(way, "on_mariadb", mariadb_port, cpython.ONLYCERT)
+
+
+def test_postgres(way: list[str], postgres: dict[str, Any]) -> None:
+    run_program(way, "on_postgres", postgres["port"], cpython.ONLYCERT)

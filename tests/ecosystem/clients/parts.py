@@ -9,6 +9,7 @@ import faulthandler
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -32,6 +33,7 @@ def run() -> None:
     wanted = os.environ.get("PARTS", "").split() or list(parts)
     failed = []
     for name in wanted:
+        began = time.monotonic()
         try:
             parts[name]()
         except Exception:
@@ -39,7 +41,7 @@ def run() -> None:
             traceback.print_exc()
             failed.append(name)
         else:
-            print(name, flush=True)
+            print(f"{name} {time.monotonic() - began:.2f}", flush=True)
     faulthandler.cancel_dump_traceback_later()
     sys.exit(1 if failed else 0)
 
