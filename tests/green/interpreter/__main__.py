@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import test
@@ -24,10 +24,10 @@ def main() -> None:
     report: dict[str, tuple[Outcome, Outcome]] = {}
     with ThreadPoolExecutor(options.j) as pool:
         # The longest come first.
-        runs = {module: pool.submit(compared, module) for module in sorted(options.modules, key=_length, reverse=True)}
-        for module in options.modules:
-            report[module] = runs[module].result()
-            _show(module, *report[module], options.v)
+        runs = {pool.submit(compared, module): module for module in sorted(options.modules, key=_length, reverse=True)}
+        for done in as_completed(runs):
+            report[runs[done]] = done.result()
+            _show(runs[done], *done.result(), options.v)
     if options.out:
         options.out.write_text(json.dumps({module: list(map(vars, each)) for module, each in report.items()}))
     sys.exit(_sum_up(report))
