@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 _DNS = ["getaddrinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex", "getnameinfo"]
-_SOCKET = ["SocketType", "create_connection", "fromfd", "getfqdn", "socket", "socketpair"]
+# The others of `socket` look its names up when they are called.
+_SOCKET = ["SocketType", "socket"]
 
 # The arguments of the calls of `patch_all` so far.
 _done: dict[str, bool] = {}
