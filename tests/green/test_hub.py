@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import threading
 import time
 from typing import Any
@@ -123,6 +124,19 @@ def test_no_loop_runs_for_green_threads() -> None:
         assert running is None
         assert asyncio.get_running_loop() is loop
         assert asyncio.current_task() is not None
+
+    oneloop.run(main())
+
+
+def test_the_refusal_names_the_call_alone_and_the_programs_line() -> None:
+    async def main() -> None:
+        with pytest.raises(BlockingSwitchOutError, match=r"^green\.sleep\(2\) would block"):
+            _ = [green.spawn(len, ""), green.sleep(2)]  # type: ignore[func-returns-value]
+        with pytest.raises(BlockingSwitchOutError, match=r"test_hub\.py:[0-9]+, in main"):
+            # The call itself is in the standard library.
+            heapq.nsmallest(1, [2], key=green.sleep)  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match="joinall"):
+            green.wait()
 
     oneloop.run(main())
 

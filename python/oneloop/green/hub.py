@@ -21,6 +21,7 @@ import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable
 from math import inf
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import GreenletExit, getcurrent
@@ -38,6 +39,7 @@ from oneloop.loop import Loop
 
 if TYPE_CHECKING:
     from asyncio import Handle, TimerHandle
+    from types import FrameType
 
     from oneloop.green.threadpool import ThreadPool
 
@@ -54,6 +56,9 @@ __all__ = [
     "sleep",
     "wait_for",
 ]
+
+_LIBRARY = os.__file__.removesuffix("os.py")
+_PACKAGES = f"{_LIBRARY}site-packages{os.sep}"
 
 TIMED_OUT: Any = _native.TIMED_OUT
 """What `wait_for` gives when the time is up."""
@@ -256,13 +261,13 @@ class Hub(_native.HubCore, PublicHub):
         called = frame
         while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oneloop.green"):
             called, frame = frame, frame.f_back
-        # A native function has no frame: the line that calls it tells.
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() or "a blocking call"
-        name = line if called is frame else f"{called.f_code.co_qualname}()"
+        name = _call_in(frame) if called is frame else f"{called.f_code.co_qualname}()"
+        frame = _program_frame(frame)
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
         return BlockingSwitchOutError(
             f"{name} would block the event loop itself ({place}): a coroutine or a callback cannot wait this way. "
-            "Call it in a green thread, await loop.run_green(function), or await what the object has for coroutines"
+            "Use `await loop.run_green(function, ...)`, or call it in a green thread; greenlets, events, queues and "
+            "semaphores can also be awaited themselves"
         )
 
     def refuse_to_sleep(self) -> None:
@@ -275,8 +280,31 @@ class Hub(_native.HubCore, PublicHub):
         told = "\n".join(waiting) or "  no green thread"
         raise LoopExit(
             "this operation would block forever: no timer, descriptor or thread is left that could wake what waits:\n"
-            f"{told}"
+            f"{told}\n"
+            "Something has to set, put or release what they wait for; a wait with a timeout ends by itself"
         )
+
+
+def _call_in(frame: FrameType) -> str:
+    """The call that a frame is in. A native function has no frame of its own: the text of its call names it."""
+    code, line_number = frame.f_code, frame.f_lineno
+    line = linecache.getline(code.co_filename, line_number)
+    first, last, begin, end = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    if first == last == line_number and begin is not None and end is not None:
+        # The interpreter counts bytes.
+        line = line.encode()[begin:end].decode(errors="replace")
+    return line.strip() or "a blocking call"
+
+
+def _program_frame(frame: FrameType) -> FrameType:
+    """The innermost frame that is the program's: not the standard library's, unless all are."""
+    outer: FrameType | None = frame
+    while outer is not None:
+        path = outer.f_code.co_filename
+        if not path.startswith(_LIBRARY) or path.startswith(_PACKAGES):
+            return outer if outer.f_globals.get("__name__", "").partition(".")[0] != "oneloop" else frame
+        outer = outer.f_back
+    return frame
 
 
 def _parked(hub: Hub) -> list[RawGreenlet]:
