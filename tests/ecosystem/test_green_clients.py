@@ -1,22 +1,21 @@
 """Blocking clients, many at once in threads that are green threads, on real servers.
 
-Each program of `clients` runs as it is, in the interpreter's threads, and patched. That calls are made at once is seen by
-their servers: each is answered when all have come.
+Each program of `clients` runs as it is, in the interpreter's threads, and patched. That calls are made at once is seen
+by their servers: each is answered when all have come.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
 from test.test_asyncio import utils as cpython
+
 from tests.ecosystem import mariadb
 from tests.ecosystem.green_server import Barriers, serving
 

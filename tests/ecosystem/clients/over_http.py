@@ -1,5 +1,6 @@
-"""HTTP clients: requests, urllib3, urllib.request and http.client. Arguments: the ports for HTTP and for HTTPS, and the
-file of the certificate that the latter shows.
+"""HTTP clients: requests, urllib3, urllib.request and http.client.
+
+Arguments: the ports for HTTP and for HTTPS, and the file of the certificate that the latter shows.
 """
 
 from __future__ import annotations
@@ -135,7 +136,9 @@ def a_pool_that_has_none_left() -> None:
         held = pool.request("GET", "/echo", preload_content=False)
         waiting = threading.Thread(target=pool.request, args=("GET", "/"))
         waiting.start()
-        at_once(10, lambda _: raises(urllib3.exceptions.EmptyPoolError, lambda: pool.request("GET", "/", pool_timeout=0.02)))
+        at_once(
+            10, lambda _: raises(urllib3.exceptions.EmptyPoolError, lambda: pool.request("GET", "/", pool_timeout=0.02))
+        )
         held.drain_conn()
         held.release_conn()
         waiting.join()
@@ -171,7 +174,7 @@ def a_server_of_the_program() -> None:
     together = threading.Barrier(MANY)
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the base class's
+        def do_GET(self) -> None:
             together.wait()
             self.send_response(200)
             self.send_header("Content-Length", "3")

@@ -173,7 +173,8 @@ impl LoopCore {
                 // Asked again: a thread may have called before it was found to have nothing to do.
                 if has_only_green
                     && self.would_sleep_for_ever(py)
-                    && owner.call_method0(intern!(py, "_is_alone"))?.is_truthy()?
+                    && (is_only_thread(py)
+                        || owner.call_method0(intern!(py, "_is_alone"))?.is_truthy()?)
                     && self.would_sleep_for_ever(py)
                 {
                     owner.call_method0(intern!(py, "_nothing_to_wait_for"))?;
