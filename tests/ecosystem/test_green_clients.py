@@ -74,3 +74,23 @@ def test_mariadb(way: list[str], mariadb_port: int) -> None:
 
 def test_postgres(way: list[str], postgres: dict[str, Any]) -> None:
     run_program(way, "on_postgres", postgres["port"], cpython.ONLYCERT)
+
+
+def test_sqlalchemy_on_mariadb(way: list[str], mariadb_port: int) -> None:
+    run_program(way, "on_sqlalchemy", mariadb_port, 0)
+
+
+def test_sqlalchemy_on_postgres(way: list[str], postgres: dict[str, Any]) -> None:
+    run_program(way, "on_sqlalchemy", 0, postgres["port"])
+
+
+def test_django(way: list[str], postgres: dict[str, Any]) -> None:
+    run_program(way, "on_django", postgres["port"])
+
+
+def test_mail_and_files(way: list[str]) -> None:
+    run_program(way, "mail_and_files")
+
+
+def test_what_programs_do_beside(way: list[str]) -> None:
+    run_program(way, "whole_program")

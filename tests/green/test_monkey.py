@@ -239,6 +239,52 @@ def test_thread_pools_of_the_program_are_green() -> None:
     assert out.splitlines() == ["[(3, True), (2, True), (1, True)]", "[1, 9]", "(1, True)"]
 
 
+def test_thread_pools_end_in_coroutines() -> None:
+    """Where nothing is left to be done; else the wait is refused, as any other."""
+    patched("""
+        import asyncio, threading
+        from concurrent.futures import ThreadPoolExecutor
+        from oneloop.green.exceptions import BlockingSwitchOutError
+
+        async def main():
+            loop, together = asyncio.get_running_loop(), threading.Barrier(3)
+            with ThreadPoolExecutor(3) as executor:
+                calls = [loop.run_in_executor(executor, together.wait) for _ in range(3)]
+                assert sorted(await asyncio.gather(*calls)) == [0, 1, 2]
+            try:
+                executor.submit(print)
+            except RuntimeError as error:
+                assert "after shutdown" in str(error)
+            else:
+                raise AssertionError
+            while threading.active_count() > 1:
+                await asyncio.sleep(0.001)
+
+            begun, go_on = threading.Event(), threading.Event()
+            executor = ThreadPoolExecutor(1)
+            busy = loop.run_in_executor(executor, lambda: (begun.set(), go_on.wait()))
+            waiting = executor.submit(print)
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
+            try:
+                executor.shutdown(cancel_futures=True)
+            except BlockingSwitchOutError:
+                assert waiting.cancelled()
+            else:
+                raise AssertionError
+            go_on.set()
+            await busy
+            executor.shutdown()
+
+        asyncio.run(main())
+        executor = ThreadPoolExecutor()
+        ended = []
+        executor.submit(lambda: (threading.Event().wait(0.01), ended.append(1)))
+        executor.shutdown()
+        assert ended == [1]
+    """)
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_works(method: str, tmp_path: Path) -> None:
     script = tmp_path / "program.py"
