@@ -53,13 +53,13 @@ class Load:
         return given
 
 
-def _default_start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
+def default_start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
     return server_argv(rival, serve), server_env(rival)
 
 
 @contextlib.contextmanager
 def running_server(
-    rival: str, serve: Serve, settings: Settings, start: StartServer = _default_start
+    rival: str, serve: Serve, settings: Settings, start: StartServer = default_start
 ) -> Iterator[tuple[Program, list[str]]]:
     """A fresh server; gives it with the generator's options that lead to it."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -102,7 +102,7 @@ def measure_server(
     serve: Serve,
     load: Load,
     settings: Settings,
-    start: StartServer = _default_start,
+    start: StartServer = default_start,
 ) -> Sample:
     """Raises RivalFailedError, RivalMissingError."""
     patience_s = 15.0 + 3 * load.patience_s + 3 * settings.duration_s + settings.warmup_s

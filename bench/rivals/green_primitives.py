@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import queue as stock_queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,12 +36,57 @@ class Threads(Protocol):
         """So many threads that wait for an event."""
 
 
-class Gevent:
-    def __init__(self) -> None:
-        import gevent
-        import gevent.event
+class Primitives(Threads, Protocol):
+    """And of those that have more."""
 
-        self.gevent, self.event = gevent, gevent.event
+    def lock(self, count: int) -> None:
+        """Acquires and releases a lock that nobody else wants."""
+
+    def handover(self, count: int) -> None:
+        """Hands items to another thread through a queue with room for one."""
+
+
+class Pooled(Primitives, Protocol):
+    """And of those that have pools of cheap threads."""
+
+    def pool(self, count: int) -> None:
+        """Starts threads of a pool with room for a hundred."""
+
+
+class Gevent:
+    package = "gevent"
+
+    def __init__(self) -> None:
+        self.gevent = importlib.import_module(self.package)
+        self.event, self.lock_module, self.queue, self.pool_module = (
+            importlib.import_module(f"{self.package}.{name}") for name in ("event", "lock", "queue", "pool")
+        )
+
+    def lock(self, count: int) -> None:
+        lock = self.lock_module.Semaphore()
+        acquire, release = lock.acquire, lock.release
+        for _ in range(count):
+            acquire()
+            release()
+
+    def handover(self, count: int) -> None:
+        queue = self.queue.Queue(1)
+
+        def produce() -> None:
+            for number in range(count):
+                queue.put(number)
+
+        def consume() -> None:
+            for _ in range(count):
+                queue.get()
+
+        self.gevent.joinall([self.gevent.spawn(consume), self.gevent.spawn(produce)])
+
+    def pool(self, count: int) -> None:
+        pool = self.pool_module.Pool(100)
+        for _ in range(count):
+            pool.spawn(int)
+        pool.join()
 
     def switch(self, count: int) -> None:
         def spin() -> None:
@@ -99,6 +145,26 @@ class Greenlet:
 
 
 class OsThreads:
+    def lock(self, count: int) -> None:
+        lock = threading.Semaphore()
+        acquire, release = lock.acquire, lock.release
+        for _ in range(count):
+            acquire()
+            release()
+
+    def handover(self, count: int) -> None:
+        queue = stock_queue.Queue[int](1)
+
+        def consume() -> None:
+            for _ in range(count):
+                queue.get()
+
+        thread = threading.Thread(target=consume)
+        thread.start()
+        for number in range(count):
+            queue.put(number)
+        thread.join()
+
     def switch(self, count: int) -> None:
         batons = [threading.Semaphore(0) for _ in range(10)]
         each = count // 10
@@ -136,9 +202,7 @@ class OsThreads:
 class Oneloop(Gevent):
     """oneloop.green."""
 
-    def __init__(self) -> None:
-        self.gevent = importlib.import_module("oneloop.green")
-        self.event = importlib.import_module("oneloop.green.event")
+    package = "oneloop.green"
 
 
 class Tasks:
@@ -146,6 +210,30 @@ class Tasks:
 
     def __init__(self, loop: str) -> None:
         self.loop = loops.factory(loop)()
+
+    def lock(self, count: int) -> None:
+        async def main() -> None:
+            lock = asyncio.Lock()
+            for _ in range(count):
+                await lock.acquire()
+                lock.release()
+
+        self.loop.run_until_complete(main())
+
+    def handover(self, count: int) -> None:
+        async def produce(queue: asyncio.Queue[int]) -> None:
+            for number in range(count):
+                await queue.put(number)
+
+        async def consume(queue: asyncio.Queue[int]) -> None:
+            for _ in range(count):
+                await queue.get()
+
+        async def main() -> None:
+            queue = asyncio.Queue[int](1)
+            await asyncio.gather(produce(queue), consume(queue))
+
+        self.loop.run_until_complete(main())
 
     def switch(self, count: int) -> None:
         async def spin() -> None:

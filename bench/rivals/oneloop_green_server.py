@@ -1,31 +1,37 @@
-"""oneloop's green threads serving as gevent's do: a green thread for each connection, code that looks blocking."""
+"""oneloop's green threads serving as gevent's do: StreamServer, a handler per connection, code that looks blocking."""
 
 from __future__ import annotations
 
 from bench.rivals import endpoint
 from bench.rivals.cpu_work import work
-from oneloop import green
 from oneloop.green import socket
+from oneloop.green.server import StreamServer
 
 READ = 102_400
 
 
-def echo(client: socket.socket, heavy: bool) -> None:
-    with client:
-        while data := client.recv(READ):
-            if heavy:
-                work()
-            client.sendall(data)
+def echo(client: socket.socket, address: object) -> None:
+    endpoint.no_delay(client)
+    while data := client.recv(READ):
+        client.sendall(data)
+
+
+def echo_work(client: socket.socket, address: object) -> None:
+    endpoint.no_delay(client)
+    while data := client.recv(READ):
+        work()
+        client.sendall(data)
 
 
 def main() -> None:
     where = endpoint.parse()
-    bound = endpoint.listen(where)
-    endpoint.announce(bound)
-    listener = socket.socket(bound.family, bound.type, bound.proto, fileno=bound.detach())
-    while True:
-        client, _ = listener.accept()
-        green.spawn(echo, client, where.form == "work")
+    listener = endpoint.listen(where)
+    port = endpoint.port_of(listener)
+    bound = socket.socket(listener.family, listener.type, listener.proto, fileno=listener.detach())
+    server = StreamServer(bound, echo_work if where.form == "work" else echo)
+    server.start()
+    endpoint.announce_port(port)
+    server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from bench.catalogue import FLOOR, SUBJECT, Serve, has_module, missing_reason, s
 from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.rivals.loops import MODULES as LOOPS
 from bench.served import Load, measure_server
-from bench.suites import http
+from bench.suites import http, idle
 from bench.suites.options import Options, size_text
 from bench.timed import measure_program, python_module
 
@@ -22,9 +22,19 @@ SERVERS = ("threads", "gevent", "tornado", "select", "asyncio", "uvloop", SUBJEC
 OPERATIONS = {
     "switch": ("switch", 300_000, "ns_per_op", "time per switch"),
     "spawn": ("spawn and join", 50_000, "ns_per_op", "time per thread"),
+    "lock": ("lock that nobody else wants", 500_000, "ns_per_op", "time to acquire and release"),
+    "handover": ("queue, room for one", 100_000, "ns_per_op", "time per item"),
+    "pool": ("pool", 50_000, "ns_per_op", "time per thread"),
     "parked": ("parked threads", 2_000, "bytes_per_item", "private memory per thread"),
 }
 PRIMITIVES = ("greenlet", "threads", "gevent", "tasks on asyncio", "tasks on uvloop", SUBJECT)
+WITHOUT = {
+    "lock": ("greenlet",),
+    "handover": ("greenlet",),
+    "pool": ("greenlet", "threads", "tasks on asyncio", "tasks on uvloop"),
+}
+"""Who does not have it."""
+ECHO = ("gevent", "asyncio", "uvloop", "go", SUBJECT)
 
 
 def subject_exists() -> bool:
@@ -70,6 +80,37 @@ def _talk_case(options: Options, form: str, connections: int, messages: int, nam
         rivals=options.pick_rivals(rivals),
         measure=measure,
         remark=_remark(f"total: seconds that {messages:,} messages would take"),
+        baseline="gevent",
+    )
+
+
+def _echo_case(options: Options, connections: int) -> Case:
+    def measure(rival: str, settings: Settings) -> Sample:
+        return measure_server(rival, Serve("protocol"), Load(size=1024, connections=connections), settings, start)
+
+    return Case(
+        suite="green",
+        name=f"echo: 1 KiB, {connections:,} connections",
+        params={"size": 1024, "connections": connections},
+        metric="server_cpu_ns",
+        unit="CPU per message",
+        rivals=options.pick_rivals((FLOOR, *ECHO)),
+        measure=measure,
+        remark=_remark("a StreamServer of green threads beside protocols on loops, and Go's goroutines"),
+        baseline="gevent",
+    )
+
+
+def _idle_case(options: Options, count: int) -> Case:
+    return Case(
+        suite="green",
+        name=f"{count:,} idle connections",
+        params={"connections": count},
+        metric="bytes_per_item",
+        unit="private memory per connection",
+        rivals=options.pick_rivals(ECHO),
+        measure=lambda rival, settings: idle.measure_idle(rival, count, settings, start),
+        remark=_remark("each has a green thread that waits for it"),
         baseline="gevent",
     )
 
@@ -121,7 +162,7 @@ def _primitive_case(options: Options, operation: str) -> Case:
         params={"operation": operation, "count": count},
         metric=metric,
         unit=unit,
-        rivals=options.pick_rivals(PRIMITIVES),
+        rivals=options.pick_rivals(tuple(r for r in PRIMITIVES if r not in WITHOUT.get(operation, ()))),
         measure=measure,
         remark=_remark("greenlet alone is the floor"),
         baseline="gevent",
@@ -134,6 +175,8 @@ def cases(options: Options) -> list[Case]:
     return [
         _talk_case(options, "protocol", 1000, 1_000_000, "talk 1: echo, 1000 connections"),
         _talk_case(options, "work", 2000, 100_000, "talk 2: CPU work, 2000 connections"),
+        *(_echo_case(options, count) for count in options.pick_connections(10, 100, 1000)),
+        _idle_case(options, 2000),
         *(_primitive_case(options, operation) for operation in OPERATIONS),
         *(_wsgi_case(options, 1024, count) for count in options.pick_connections(10, 300)),
     ]

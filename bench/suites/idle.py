@@ -8,14 +8,15 @@ from bench import measure
 from bench.catalogue import Serve
 from bench.model import Case, RivalFailedError, Sample, Settings
 from bench.process import Program, native
-from bench.served import Load, explain, read_event, running_server
+from bench.served import Load, StartServer, default_start, explain, read_event, running_server
 from bench.suites.options import SERVER_RIVALS, Options
 
 PATIENCE_S = 60.0
 
 
-def _measure(rival: str, count: int, settings: Settings) -> Sample:
-    with running_server(rival, Serve("idle"), settings) as (server, address):
+def measure_idle(rival: str, count: int, settings: Settings, start: StartServer = default_start) -> Sample:
+    """What so many connections cost that have had one message each."""
+    with running_server(rival, Serve("idle"), settings, start) as (server, address):
         # One connection first: what is made once is not the price of a connection.
         _hold(server, address, 1, settings)
         before = (measure.private_bytes(server.pid), measure.read_usage(server.pid))
@@ -48,7 +49,7 @@ def _hold(server: Program, address: list[str], count: int, settings: Settings) -
 
 
 def _measure_of(count: int) -> Callable[[str, Settings], Sample]:
-    return lambda rival, settings: _measure(rival, count, settings)
+    return lambda rival, settings: measure_idle(rival, count, settings)
 
 
 def cases(options: Options) -> list[Case]:

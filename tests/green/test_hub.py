@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from oneloop.green.event import Event
 from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
 from oneloop.green.hub import Waiter, get_hub
 from tests import programs
+from tests.descriptors import open_descriptors, opened_since
 
 
 def test_a_thread_has_one_hub() -> None:
@@ -121,6 +124,19 @@ def test_no_loop_runs_for_green_threads() -> None:
         assert running is None
         assert asyncio.get_running_loop() is loop
         assert asyncio.current_task() is not None
+
+    oneloop.run(main())
+
+
+def test_the_refusal_names_the_call_alone_and_the_programs_line() -> None:
+    async def main() -> None:
+        with pytest.raises(BlockingSwitchOutError, match=r"^green\.sleep\(2\) would block"):
+            _ = [green.spawn(len, ""), green.sleep(2)]  # type: ignore[func-returns-value]
+        with pytest.raises(BlockingSwitchOutError, match=r"test_hub\.py:[0-9]+, in main"):
+            # The call itself is in the standard library.
+            heapq.nsmallest(1, [2], key=green.sleep)  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match="joinall"):
+            green.wait()
 
     oneloop.run(main())
 
@@ -252,3 +268,27 @@ print("end")
 def test_a_script_ends_while_green_threads_wait() -> None:
     """Without an error and without a leak that the interpreter tells of."""
     assert programs.run_ok("oneloop", SCRIPT) == "end\nleft\nleft\nleft\n"
+
+
+def test_a_thread_that_ends_takes_its_hub_along() -> None:
+    ended: list[str] = []
+    before = open_descriptors()
+
+    def wait() -> None:
+        try:
+            green.sleep(100)
+        finally:
+            ended.append("killed")
+
+    def run() -> None:
+        green.spawn(wait)
+        green.sleep(0.001)
+
+    threads = [threading.Thread(target=run) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # A thread counts as ended a moment before it has cleaned up.
+    while len(ended) < 5 or opened_since(before):
+        time.sleep(0.001)

@@ -304,6 +304,12 @@ if __name__ == "__main__":
     process = context.Process(target=child, args=(queue,))
     process.start()
     print(queue.get(), process.join(), process.exitcode)
+    with context.Manager() as manager:
+        shared, event, lock = manager.Queue(), manager.Event(), manager.Lock()
+        with lock:
+            shared.put(1)
+            event.set()
+        print(shared.get(), event.wait(), manager.dict(a=1)["a"])
     with context.Pool(2) as pool:
         print(pool.map(abs, [-1, -2]))
     with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -314,7 +320,7 @@ if __name__ == "__main__":
         [sys.executable, str(script)], cwd=programs.ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["3 None 0", "[1, 2]", "3"]
+    assert done.stdout.splitlines() == ["3 None 0", "1 True 1", "[1, 2]", "3"]
 
 
 def test_a_forked_child_has_green_threads_of_its_own() -> None:
@@ -341,6 +347,19 @@ def test_a_forked_child_has_green_threads_of_its_own() -> None:
         print(found)
     """)
     assert out.splitlines() == ["7", "[7]"]
+
+
+def test_functions_of_socket_find_what_a_test_puts_there() -> None:
+    out = patched("""
+        import socket
+        from unittest import mock
+        with mock.patch("socket.getaddrinfo", side_effect=ZeroDivisionError) as asked:
+            try: socket.create_connection(("oneloop.invalid", 1))
+            except ZeroDivisionError: print(asked.call_count)
+        with mock.patch("socket.socket") as made:
+            print(socket.create_connection(("127.0.0.1", 1)) is made.return_value)
+    """)
+    assert out.split() == ["1", "True"]
 
 
 def test_names_that_modules_hold_already_are_mended(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Green threads: code that looks blocking, beside coroutines, on one event loop; gevent's names.
 
-Needs the greenlet package: `pip install oneloop[green]`. Under construction: primitives, pools, sockets and servers
-are here; TLS, patching and the other modules are not yet.
+Needs the greenlet package: `pip install 'oneloop[green]'`. The modules beside this one have the names of gevent's;
+docs/reference/green.md lists them, and what differs.
 """
 
 from __future__ import annotations

@@ -175,7 +175,10 @@ async def _wait(greenlet: Greenlet) -> None:
     """Until it has ended; each cancellation meanwhile is raised in it."""
     loop = asyncio.get_running_loop()
     if not is_on_hub(loop, greenlet.hub):
-        raise RuntimeError(f"{greenlet!r} belongs to another event loop")
+        raise RuntimeError(
+            f"{greenlet!r} belongs to another event loop than {loop!r}, which awaits it: spawn green threads while the "
+            "loop that awaits them runs; that has to be a oneloop loop (oneloop.run())"
+        )
     is_over = loop.create_future()
 
     def settle() -> None:

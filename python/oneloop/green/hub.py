@@ -20,6 +20,8 @@ import traceback
 import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable
+from math import inf
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import GreenletExit, getcurrent
@@ -37,6 +39,7 @@ from oneloop.loop import Loop
 
 if TYPE_CHECKING:
     from asyncio import Handle, TimerHandle
+    from types import FrameType
 
     from oneloop.green.threadpool import ThreadPool
 
@@ -54,12 +57,16 @@ __all__ = [
     "wait_for",
 ]
 
+_LIBRARY = os.__file__.removesuffix("os.py")
+_PACKAGES = f"{_LIBRARY}site-packages{os.sep}"
+
 TIMED_OUT: Any = _native.TIMED_OUT
 """What `wait_for` gives when the time is up."""
 
 
 class _Threads(threading.local):
     hub: Hub | None = None
+    end: _ThreadEnd | None = None
 
 
 _threads = _Threads()
@@ -254,13 +261,13 @@ class Hub(_native.HubCore, PublicHub):
         called = frame
         while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oneloop.green"):
             called, frame = frame, frame.f_back
-        # A native function has no frame: the line that calls it tells.
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() or "a blocking call"
-        name = line if called is frame else f"{called.f_code.co_qualname}()"
+        name = _call_in(frame) if called is frame else f"{called.f_code.co_qualname}()"
+        frame = _program_frame(frame)
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
         return BlockingSwitchOutError(
             f"{name} would block the event loop itself ({place}): a coroutine or a callback cannot wait this way. "
-            "Call it in a green thread, await loop.run_green(function), or await what the object has for coroutines"
+            "Use `await loop.run_green(function, ...)`, or call it in a green thread; greenlets, events, queues and "
+            "semaphores can also be awaited themselves"
         )
 
     def refuse_to_sleep(self) -> None:
@@ -273,8 +280,31 @@ class Hub(_native.HubCore, PublicHub):
         told = "\n".join(waiting) or "  no green thread"
         raise LoopExit(
             "this operation would block forever: no timer, descriptor or thread is left that could wake what waits:\n"
-            f"{told}"
+            f"{told}\n"
+            "Something has to set, put or release what they wait for; a wait with a timeout ends by itself"
         )
+
+
+def _call_in(frame: FrameType) -> str:
+    """The call that a frame is in. A native function has no frame of its own: the text of its call names it."""
+    code, line_number = frame.f_code, frame.f_lineno
+    line = linecache.getline(code.co_filename, line_number)
+    first, last, begin, end = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    if first == last == line_number and begin is not None and end is not None:
+        # The interpreter counts bytes.
+        line = line.encode()[begin:end].decode(errors="replace")
+    return line.strip() or "a blocking call"
+
+
+def _program_frame(frame: FrameType) -> FrameType:
+    """The innermost frame that is the program's: not the standard library's, unless all are."""
+    outer: FrameType | None = frame
+    while outer is not None:
+        path = outer.f_code.co_filename
+        if not path.startswith(_LIBRARY) or path.startswith(_PACKAGES):
+            return outer if outer.f_globals.get("__name__", "").partition(".")[0] != "oneloop" else frame
+        outer = outer.f_back
+    return frame
 
 
 def _parked(hub: Hub) -> list[RawGreenlet]:
@@ -318,7 +348,21 @@ def find_hub() -> Hub:
         hub.asyncio_loop._serve_green_threads_only()
         if threading.current_thread() is threading.main_thread():
             atexit.register(_end, weakref.ref(hub))
+        else:
+            _threads.end = _ThreadEnd(hub)
     return hub
+
+
+class _ThreadEnd:
+    """Goes when its OS thread does, in that thread, and so does the hub: nobody could ever run it again."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __del__(self) -> None:
+        # At the program's end the main thread does away with those that are left.
+        if not sys.is_finalizing() and self._hub._thread_ident == _thread.get_ident():
+            _end(weakref.ref(self._hub))
 
 
 def _hub_of(loop: Loop) -> Hub:
@@ -400,7 +444,7 @@ class Countdown:
     __slots__ = ("_end_s",)
 
     def __init__(self, timeout_s: float | None) -> None:
-        self._end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        self._end_s = None if timeout_s is None else time.monotonic() + float(timeout_s)
 
     def seconds(self) -> float | None:
         """So many are left; None: no end."""
@@ -409,9 +453,9 @@ class Countdown:
 
 def wait_for(waiter: Waiter, hub: Hub, timeout_s: float | None) -> Any:
     """What ends the wait; `TIMED_OUT` after so many seconds."""
-    if timeout_s is None:
+    if timeout_s is None or float(timeout_s) == inf:
         return waiter.get()
-    timer = hub.asyncio_loop.call_later(max(timeout_s, 0), waiter.wake, TIMED_OUT)
+    timer = hub.asyncio_loop.call_later(max(float(timeout_s), 0), waiter.wake, TIMED_OUT)
     try:
         return waiter.get()
     finally:

@@ -188,7 +188,10 @@ class PublicHub:
         if getcurrent() is not hub.main:
             raise AssertionError("only possible from the MAIN greenlet")
         if not hub.is_owner:
-            raise RuntimeError("a loop that the program runs itself ends when that says so")
+            raise RuntimeError(
+                "the program runs this loop itself (oneloop.run()), and it ends when that does: wait for green threads "
+                "by name, with joinall() or wait(objects)"
+            )
         waiter = Waiter(hub)
         timer = None if timeout is None else self.loop.timer(timeout, ref=False)
         if timer is not None:

@@ -98,7 +98,7 @@ class ThreadGreenlet(Greenlet):
         except BaseException as error:  # noqa: BLE001 - it is reported
             # The traceback begins with the function, as that of an OS thread's.
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-            _report_unraisable(error, f"Exception ignored in thread started by {function!r}")
+            _report_unraisable(error, function)
         finally:
             self._tell_end()
 
@@ -126,8 +126,11 @@ def _count() -> int:
     return ThreadGreenlet.alive + _stock_count() - sum(workers.threads for workers in list(_workers))
 
 
-def _report_unraisable(error: BaseException, text: str) -> None:
-    sys.unraisablehook(_unraisable_type()((type(error), error, error.__traceback__, text, None)))
+def _report_unraisable(error: BaseException, function: object) -> None:
+    text, source = "Exception ignored in thread started by", function
+    if sys.version_info >= (3, 13):
+        text, source = f"{text} {function!r}", None
+    sys.unraisablehook(_unraisable_type()((type(error), error, error.__traceback__, text, source)))
 
 
 @cache

@@ -5,23 +5,27 @@ from __future__ import annotations
 import sys
 import tomllib
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.green.interpreter.run import Outcome
+import test
 
-__all__ = ["MODULES", "known", "regressions"]
+from tests.green.interpreter.run import Outcome, run_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["MODULES", "compared", "known", "regressions"]
 
 _ASYNCIO = (
     *("test_streams", "test_events", "test_subprocess", "test_sock_lowlevel", "test_threads", "test_ssl"),
     *("test_runners", "test_locks", "test_queues", "test_tasks", "test_server", "test_unix_events"),
 )
 _PARTS = ("thread_pool", "process_pool", "wait", "as_completed", "future", "shutdown", "init", "deadlock")
-# A package since Python 3.13.
+# A package since Python 3.12.
 _FUTURES = (
     [f"test_concurrent_futures.test_{name}" for name in _PARTS]
-    if find_spec("test.test_concurrent_futures.test_wait")
+    if (Path(test.__path__[0]) / "test_concurrent_futures").is_dir()
     else ["test_concurrent_futures"]
 )
 
@@ -55,13 +59,13 @@ MODULES = [
 
 
 @cache
-def known() -> dict[str, str]:
-    """Test -> why it fails patched, for this version of Python."""
+def known(*, for_certain: bool = False) -> dict[str, str]:
+    """Test -> why it fails patched, for this version of Python; with `for_certain`, without those that do at times."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     listed: dict[str, Any] = tomllib.loads((Path(__file__).parent / "known.toml").read_text())
     found = {}
     for entry in listed.get("failure", []):
-        if version in entry.get("python", [version]):
+        if version in entry.get("python", [version]) and not (for_certain and entry.get("at_times")):
             for test in entry["tests"]:
                 found[test] = entry["reason"]
     return found
@@ -70,3 +74,15 @@ def known() -> dict[str, str]:
 def regressions(plain: Outcome, patched: Outcome) -> list[str]:
     """The tests that pass plain and do not patched."""
     return [test for test, state in plain.states.items() if state == "passed" and patched.states.get(test) != state]
+
+
+def compared(module: str, left_out: Iterable[str] = ()) -> tuple[Outcome, Outcome]:
+    """What becomes of a module's tests plain and patched.
+
+    A test that fails patched and is not known to is run again by itself, for machines with other work.
+    """
+    plain, patched = run_module(module, patched=False), run_module(module, patched=True, left_out=left_out)
+    failed = [test for test in regressions(plain, patched) if test not in known()]
+    if failed:
+        patched.update(run_module(module, patched=True, only=failed))
+    return plain, patched

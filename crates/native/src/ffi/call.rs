@@ -29,7 +29,7 @@ pub fn call_tuple<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let kwargs = kwargs.map_or(std::ptr::null_mut(), |kwargs| kwargs.as_ptr());
+    let kwargs = kwargs.map_or(std::ptr::null_mut(), Bound::as_ptr);
     // SAFETY: all are alive through the call; null stands for no keywords.
     let result = unsafe { ffi::PyObject_Call(callable.as_ptr(), args.as_ptr(), kwargs) };
     finish(callable.py(), result)

@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 _DNS = ["getaddrinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex", "getnameinfo"]
-_SOCKET = ["SocketType", "create_connection", "fromfd", "getfqdn", "socket", "socketpair"]
+# The others of `socket` look its names up when they are called.
+_SOCKET = ["SocketType", "socket"]
 
 # The arguments of the calls of `patch_all` so far.
 _done: dict[str, bool] = {}
@@ -174,6 +175,7 @@ def patch_thread(
         _patch("_threading_local", ["local"], "oneloop.green.local")
     if existing_locks or logging:
         existing.replace_locks(of_modules=existing_locks, of_logging=logging)
+    realm.serve_patched_classes()
     _tell()
 
 

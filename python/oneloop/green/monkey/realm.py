@@ -280,6 +280,24 @@ def _rebind(module: ModuleType) -> None:
             module.__dict__[name] = other
 
 
+_SERVED = ("Event", "Lock", "RLock", "Semaphore", "BoundedSemaphore", "Condition", "Barrier")
+
+
+def serve_patched_classes() -> None:
+    """What multiprocessing's managers make for others is named to them, by the names that the classes have now.
+
+    Locks of green threads serve the interpreter's threads as well.
+    """
+    managers = sys.modules.get("multiprocessing.managers")
+    if managers is None:
+        return
+    registry = managers.SyncManager._registry
+    queue, threading = sys.modules["queue"].Queue, sys.modules["threading"]
+    served = {"Queue": queue, "JoinableQueue": queue, **{name: getattr(threading, name) for name in _SERVED}}
+    for name, made in served.items():
+        registry[name] = (made, *registry[name][1:])
+
+
 def _import(
     name: str,
     globals: Any = None,  # noqa: A002 - the interpreter's names
@@ -328,5 +346,7 @@ def _adapt_loader(loader: Any) -> None:
     def exec_module(module: ModuleType) -> None:
         module.__dict__["__builtins__"] = _real_builtins()
         execute(module)
+        if module.__name__ == "multiprocessing.managers":
+            serve_patched_classes()
 
     loader.exec_module = exec_module
