@@ -18,7 +18,9 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 200
     daemon_threads = False
 
-    def __init__(self, together: collections.defaultdict[int, threading.Barrier], context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, together: collections.defaultdict[int, threading.Barrier], context: ssl.SSLContext | None
+    ) -> None:
         self.together = together
         self.asked: collections.Counter[str] = collections.Counter()
         super().__init__(("127.0.0.1", 0), Handler)
@@ -43,7 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     wbufsize = -1
     server: Server
 
-    def do_GET(self) -> None:  # noqa: N802 - the base class's
+    def do_GET(self) -> None:
         kind, _, rest = self.path[1:].partition("/")
         if kind == "together":
             self.wait_for(int(rest))
@@ -66,7 +68,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self.answer(b"hello")
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         if self.headers.get("Transfer-Encoding") == "chunked":
             pieces = []
             while size := int(self.rfile.readline(), 16):

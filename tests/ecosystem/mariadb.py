@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from test.test_asyncio import utils as cpython
+
 from tests.ecosystem.conftest import accepts, free_port, running
 
 # As mariadb-install-db does it, which needs programs of another package.

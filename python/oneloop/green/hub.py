@@ -20,8 +20,8 @@ import traceback
 import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable
-from math import inf
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import GreenletExit, getcurrent

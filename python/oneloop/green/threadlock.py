@@ -93,7 +93,7 @@ class LockType(_native.LockCore):
     acquire_lock = _native.LockCore.acquire
     release_lock = _native.LockCore.release
     locked_lock = _native.LockCore.locked
-    # What threading.Condition would ask by trying to take the lock, which lets others go: its owner must not park there.
+    # threading.Condition would ask by trying to take the lock, which lets others go: who owns it must not park there.
     _is_owned = _native.LockCore.locked
 
     # Called natively.
@@ -101,8 +101,8 @@ class LockType(_native.LockCore):
     def _give_turn(self) -> None:
         """Many locks were taken without contention.
 
-        Who polls for something that another green thread is to do would wait for ever. Others do not park here, for they
-        may hold a lock that a coroutine cannot wait for.
+        Who polls for something that another green thread is to do would wait for ever. Others do not park: they may
+        hold a lock for which a coroutine cannot wait.
         """
         if type(getcurrent()).__name__ == "ThreadGreenlet" and has_hub():
             ticks = get_hub().asyncio_loop._counters()["ticks"]

@@ -20,9 +20,6 @@ class Server(socketserver.ThreadingTCPServer):
     request_queue_size = 2 * MANY
     allow_reuse_address = True
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        raise
-
 
 @contextmanager
 def serving(handler: type[socketserver.StreamRequestHandler]) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Django's models on PostgreSQL, in many threads, and its check for code that blocks in a coroutine. Argument: the port."""
+"""Django's models on PostgreSQL in many threads, and its check for what blocks in a coroutine. Argument: the port."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import django
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
@@ -22,6 +23,7 @@ MANY = 40
 settings.configure(
     SECRET_KEY="of the test",
     ALLOWED_HOSTS=["*"],
+    USE_TZ=True,
     ROOT_URLCONF=__name__,
     DATABASES={
         "default": {
@@ -42,7 +44,7 @@ from django.db import connection, models, transaction  # noqa: E402
 class Counter(models.Model):
     number = models.IntegerField(default=0)
 
-    class Meta:
+    class Meta:  # noqa: D106 - Django's
         app_label = "green"
 
 
@@ -63,6 +65,11 @@ def make_table() -> None:
         if Counter._meta.db_table in connection.introspection.table_names():
             editor.delete_model(Counter)
         editor.create_model(Counter)
+
+
+def close_connection() -> None:
+    """That of the calling thread."""
+    connection.close()
 
 
 def close_after(function: Any) -> Any:
@@ -104,9 +111,10 @@ def blocking_is_allowed_where_no_loop_runs() -> None:
     async def coroutine() -> int:
         raises(SynchronousOnlyOperation, Counter.objects.count)
         begun.set()
-        count = await Counter.objects.acount()
+        count = int(await Counter.objects.acount())
         while not go_on.is_set():
             await asyncio.sleep(0.001)
+        await sync_to_async(close_connection)()
         return count
 
     counts: list[int] = []
@@ -126,7 +134,9 @@ def its_asynchronous_queries_in_many_threads() -> None:
 
     async def coroutine(number: int) -> int:
         made = await Counter.objects.acreate(number=number)
-        return (await Counter.objects.aget(pk=made.pk)).number
+        got = await Counter.objects.aget(pk=made.pk)
+        await sync_to_async(close_connection)()
+        return int(got.number)
 
     assert at_once(10, lambda number: asyncio.run(coroutine(number))) == list(range(10))
     connection.close()

@@ -136,7 +136,9 @@ def a_server_that_goes_away() -> None:
     with connect() as control:
 
         def end_them() -> None:
-            query = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User sleep' AND info LIKE '%%77%%'"
+            query = (
+                "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User sleep' AND info LIKE '%%77%%'"
+            )
             while ask(control, query) != ((20,),):
                 time.sleep(0.005)
             for connection in connections:

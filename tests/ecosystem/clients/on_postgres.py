@@ -162,7 +162,9 @@ def a_server_that_goes_away() -> None:
 
         def end_them() -> None:
             wait_for_sleepers(control, 20, 77)
-            ask(control, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(77)'")
+            ask(
+                control, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(77)'"
+            )
 
         ending = threading.Thread(target=end_them)
         ending.start()

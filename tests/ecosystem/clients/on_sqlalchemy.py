@@ -1,5 +1,6 @@
-"""SQLAlchemy with PyMySQL and psycopg: its pools, more threads than connections. Arguments: the servers' ports, 0 for one
-that is not there.
+"""SQLAlchemy with PyMySQL and psycopg: its pools, more threads than connections.
+
+Arguments: the servers' ports, 0 for one that is not there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine, String, create_engine, func, select, text
-from sqlalchemy.exc import DBAPIError, TimeoutError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
@@ -20,7 +22,10 @@ from tests.ecosystem.clients.parts import at_once, part, raises, run
 MARIADB, POSTGRES = int(sys.argv[1]), int(sys.argv[2])
 URLS = {}
 if MARIADB:
-    URLS[f"mysql+pymysql://root@localhost:{MARIADB}/mysql?ssl_disabled=true"] = ("SELECT SLEEP(0.02)", "KILL CONNECTION_ID()")
+    URLS[f"mysql+pymysql://root@localhost:{MARIADB}/mysql?ssl_disabled=true"] = (
+        "SELECT SLEEP(0.02)",
+        "KILL CONNECTION_ID()",
+    )
 if POSTGRES:
     URLS[f"postgresql+psycopg://tester@localhost:{POSTGRES}/postgres"] = (
         "SELECT pg_sleep(0.02)",
@@ -110,7 +115,7 @@ def sessions() -> None:
 def a_pool_that_has_none_left() -> None:
     for url in URLS:
         with engine(url, 1, 0.05) as made, made.connect():
-            at_once(10, lambda _, made=made: raises(TimeoutError, made.connect))  # type: ignore[misc]
+            at_once(10, lambda _, made=made: raises(PoolTimeoutError, made.connect))  # type: ignore[misc]
 
 
 @part

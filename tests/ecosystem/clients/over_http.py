@@ -1,5 +1,6 @@
-"""HTTP clients: requests, urllib3, urllib.request and http.client. Arguments: the ports for HTTP and for HTTPS, and the
-file of the certificate that the latter shows.
+"""HTTP clients: requests, urllib3, urllib.request and http.client.
+
+Arguments: the ports for HTTP and for HTTPS, and the file of the certificate that the latter shows.
 """
 
 from __future__ import annotations
@@ -76,7 +77,6 @@ def the_standard_library() -> None:
             return connection.getresponse().read()
 
     assert at_once(MANY // 2, by_connection) == [b"all"] * (MANY // 2)
-    # One server each: they count together in the test's server.
     assert at_once(MANY, by_url) == [b"all"] * MANY
 
 
@@ -115,18 +115,12 @@ def timeouts() -> None:
                     lambda: pools.request("GET", f"{PLAIN}/never", timeout=timeout),
                 )
             case _:
-                with raises_nothing_open(http.client.HTTPConnection("localhost", PORT, timeout=0.05)) as connection:
+                with contextlib.closing(http.client.HTTPConnection("localhost", PORT, timeout=0.05)) as connection:
                     connection.request("GET", "/never")
                     raises(TimeoutError, connection.getresponse)
 
     with pools:
         at_once(20, one)
-
-
-@contextlib.contextmanager
-def raises_nothing_open(connection: http.client.HTTPConnection) -> Iterator[http.client.HTTPConnection]:
-    with contextlib.closing(connection):
-        yield connection
 
 
 @part
@@ -135,7 +129,9 @@ def a_pool_that_has_none_left() -> None:
         held = pool.request("GET", "/echo", preload_content=False)
         waiting = threading.Thread(target=pool.request, args=("GET", "/"))
         waiting.start()
-        at_once(10, lambda _: raises(urllib3.exceptions.EmptyPoolError, lambda: pool.request("GET", "/", pool_timeout=0.02)))
+        at_once(
+            10, lambda _: raises(urllib3.exceptions.EmptyPoolError, lambda: pool.request("GET", "/", pool_timeout=0.02))
+        )
         held.drain_conn()
         held.release_conn()
         waiting.join()
@@ -171,7 +167,7 @@ def a_server_of_the_program() -> None:
     together = threading.Barrier(MANY)
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the base class's
+        def do_GET(self) -> None:
             together.wait()
             self.send_response(200)
             self.send_header("Content-Length", "3")

@@ -29,7 +29,7 @@ MANY = 50
 def logging_by_many() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log"
-        logger = logging.Logger("green")
+        logger = logging.getLogger("green")
         file = logging.FileHandler(path)
         file.setFormatter(logging.Formatter("%(threadName)s|%(thread)d|%(message)s"))
         records: queue.Queue[Any] = queue.Queue()
@@ -68,10 +68,16 @@ def a_handler_that_parks() -> None:
 
         serving = threading.Thread(target=serve)
         serving.start()
-        logger = logging.Logger("remote")
+        logger = logging.getLogger("remote")
         handler = logging.handlers.SocketHandler("127.0.0.1", listener.getsockname()[1])
         logger.addHandler(handler)
-        at_once(20, lambda number: [logger.warning("x" * 20_000) for _ in range(5)])
+
+        def one(_: int) -> None:
+            for _ in range(5):
+                logger.warning("x" * 20_000)
+
+        at_once(20, one)
+        logger.removeHandler(handler)
         handler.close()
         serving.join()
         assert received > 20 * 5 * 20_000
@@ -91,7 +97,12 @@ def pools_of_threads() -> None:
     assert len(done) == 1
     executor = concurrent.futures.ThreadPoolExecutor(1)
     begun, go_on = threading.Event(), threading.Event()
-    held = executor.submit(lambda: (begun.set(), go_on.wait()))
+
+    def hold() -> None:
+        begun.set()
+        go_on.wait()
+
+    held = executor.submit(hold)
     begun.wait()
     never = executor.submit(time.sleep, 30)
     executor.shutdown(wait=False, cancel_futures=True)
@@ -251,14 +262,18 @@ def multiprocessings_own() -> None:
 
 @part
 def programs_at_once() -> None:
+    command = [sys.executable, "-S", "-c"]
     source = "import sys; sys.stdout.write(sys.stdin.read().upper())"
 
     def one(number: int) -> str:
-        done = subprocess.run([sys.executable, "-S", "-c", source], input=f"a{number}", capture_output=True, text=True)
+        done = subprocess.run([*command, source], input=f"a{number}", capture_output=True, text=True, check=True)
         return done.stdout
 
     assert at_once(10, one) == [f"A{number}" for number in range(10)]
-    at_once(5, lambda _: raises(subprocess.TimeoutExpired, lambda: subprocess.run(["sleep", "30"], timeout=0.05)))
+    at_once(
+        5,
+        lambda _: raises(subprocess.TimeoutExpired, lambda: subprocess.run(["sleep", "30"], timeout=0.05, check=True)),
+    )
 
 
 @part

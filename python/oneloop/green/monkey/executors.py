@@ -21,13 +21,14 @@ __all__ = ["adapt"]
 
 def adapt() -> None:
     """Replace what gives a call to the executor, and its `shutdown`; once."""
-    submit, shutdown = ThreadPoolExecutor.submit, ThreadPoolExecutor.shutdown
+    pool: Any = ThreadPoolExecutor
+    submit, shutdown = pool.submit, pool.shutdown
     if hasattr(submit, "__wrapped__"):
         return
 
     @functools.wraps(submit)
     def submit_noted(self: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future = submit(self, fn, *args, **kwargs)
+        future: Future[Any] = submit(self, fn, *args, **kwargs)
         unfinished: set[Future[Any]] = self.__dict__.setdefault("_unfinished", set())
         unfinished.add(future)
         future.add_done_callback(unfinished.discard)
@@ -40,5 +41,4 @@ def adapt() -> None:
             wait = bool(self.__dict__.get("_unfinished"))
         shutdown(self, wait, cancel_futures=cancel_futures)
 
-    ThreadPoolExecutor.submit = submit_noted  # type: ignore[method-assign]
-    ThreadPoolExecutor.shutdown = shutdown_somewhere  # type: ignore[method-assign]
+    pool.submit, pool.shutdown = submit_noted, shutdown_somewhere
