@@ -1,7 +1,7 @@
 """Blocking clients, many at once in threads that are green threads, on real servers.
 
-Each program of `clients` runs as it is, in the interpreter's threads, and patched. That calls are made at once is seen
-by their servers: each is answered when all have come.
+The programs of `clients` are ordinary ones with threads, which run without patching as well. That calls are made at
+once is seen by their servers: each is answered when all have come.
 """
 
 from __future__ import annotations
@@ -22,18 +22,13 @@ from tests.ecosystem.green_server import Barriers, serving
 pytestmark = pytest.mark.time_limit(70)
 
 ROOT = Path(__file__).resolve().parents[2]
-WAYS = {"threads": [], "patched": ["-m", "oneloop", "run", "--patch"]}
 
 
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest) -> list[str]:
-    return WAYS[request.param]
-
-
-def run_program(way: list[str], name: str, *arguments: object) -> None:
-    """Every part of the program passes, and it ends without a word on stderr."""
+def run_program(name: str, *arguments: object) -> None:
+    """Every part of the program passes, patched, and it ends without a word on stderr."""
+    patched = ["-W", "error", "-m", "oneloop", "run", "--patch"]
     done = subprocess.run(
-        [sys.executable, "-W", "error", *way, "-m", f"tests.ecosystem.clients.{name}", *map(str, arguments)],
+        [sys.executable, *patched, "-m", f"tests.ecosystem.clients.{name}", *map(str, arguments)],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -54,22 +49,42 @@ def mariadb_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
-def test_http(way: list[str]) -> None:
+def test_http() -> None:
     together = Barriers()
     with serving(False, together) as plain, serving(True, together) as secure:
-        run_program(way, "over_http", plain, secure, cpython.ONLYCERT)
+        run_program("over_http", plain, secure, cpython.ONLYCERT)
 
 
-def test_redis(way: list[str]) -> None:
+def test_redis() -> None:
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("needs redis-server (Debian package redis-server)")
-    run_program(way, "on_redis", program, cpython.ONLYCERT, cpython.ONLYKEY)
+    run_program("on_redis", program, cpython.ONLYCERT, cpython.ONLYKEY)
 
 
-def test_mariadb(way: list[str], mariadb_port: int) -> None:
-    run_program(way, "on_mariadb", mariadb_port, cpython.ONLYCERT)
+def test_mariadb(mariadb_port: int) -> None:
+    run_program("on_mariadb", mariadb_port, cpython.ONLYCERT)
 
 
-def test_postgres(way: list[str], postgres: dict[str, Any]) -> None:
-    run_program(way, "on_postgres", postgres["port"], cpython.ONLYCERT)
+def test_postgres(postgres: dict[str, Any]) -> None:
+    run_program("on_postgres", postgres["port"], cpython.ONLYCERT)
+
+
+def test_sqlalchemy_on_mariadb(mariadb_port: int) -> None:
+    run_program("on_sqlalchemy", mariadb_port, 0)
+
+
+def test_sqlalchemy_on_postgres(postgres: dict[str, Any]) -> None:
+    run_program("on_sqlalchemy", 0, postgres["port"])
+
+
+def test_django(postgres: dict[str, Any]) -> None:
+    run_program("on_django", postgres["port"])
+
+
+def test_mail_and_files() -> None:
+    run_program("mail_and_files")
+
+
+def test_what_programs_do_beside() -> None:
+    run_program("whole_program")

@@ -239,6 +239,127 @@ def test_thread_pools_of_the_program_are_green() -> None:
     assert out.splitlines() == ["[(3, True), (2, True), (1, True)]", "[1, 9]", "(1, True)"]
 
 
+def test_a_coroutine_sets_what_threads_wait_for() -> None:
+    """Who begins to wait for an event or a condition does not park while it holds the lock of that."""
+    patched("""
+        import asyncio, threading
+        for make in (threading.Event, lambda: threading.Condition(threading.Lock())):
+            for ticks in range(3):
+                one = make()
+
+                async def main():
+                    for _ in range(ticks):
+                        await asyncio.sleep(0)
+                    if isinstance(one, threading.Event):
+                        one.set()
+                    else:
+                        waited = False
+                        while not waited:
+                            with one:
+                                waited = bool(one._waiters)
+                                one.notify()
+                            await asyncio.sleep(0)
+
+                thread = threading.Thread(target=lambda: asyncio.run(main()))
+                thread.start()
+                if isinstance(one, threading.Event):
+                    one.wait()
+                else:
+                    with one:
+                        one.wait()
+                thread.join()
+    """)
+
+
+def test_who_takes_many_locks_does_not_park_while_others_go_on_anyway() -> None:
+    """A coroutine could not wait for the lock that it holds then. Who polls does park."""
+    patched("""
+        import threading, time
+
+        outer, inner, seen = threading.Lock(), threading.Lock(), []
+
+        def busy():
+            for _ in range(20):
+                for _ in range(200):
+                    with outer, inner:
+                        pass
+                time.sleep(0)
+
+        def look():
+            while thread.is_alive():
+                seen.append(outer.locked())
+                time.sleep(0)
+
+        thread = threading.Thread(target=busy)
+        looking = threading.Thread(target=look)
+        thread.start()
+        looking.start()
+        thread.join()
+        looking.join()
+        assert seen and not any(seen), seen
+
+        told = []
+
+        def poll():
+            while True:
+                with inner:
+                    if told:
+                        return
+
+        polling = threading.Thread(target=poll)
+        polling.start()
+        time.sleep(0)
+        told.append(1)
+        polling.join()
+    """)
+
+
+def test_thread_pools_end_in_coroutines() -> None:
+    """Where nothing is left to be done; else the wait is refused, as any other."""
+    patched("""
+        import asyncio, threading
+        from concurrent.futures import ThreadPoolExecutor
+        from oneloop.green.exceptions import BlockingSwitchOutError
+
+        async def main():
+            loop, together = asyncio.get_running_loop(), threading.Barrier(3)
+            with ThreadPoolExecutor(3) as executor:
+                calls = [loop.run_in_executor(executor, together.wait) for _ in range(3)]
+                assert sorted(await asyncio.gather(*calls)) == [0, 1, 2]
+            try:
+                executor.submit(print)
+            except RuntimeError as error:
+                assert "after shutdown" in str(error)
+            else:
+                raise AssertionError
+            while threading.active_count() > 1:
+                await asyncio.sleep(0.001)
+
+            begun, go_on = threading.Event(), threading.Event()
+            executor = ThreadPoolExecutor(1)
+            busy = loop.run_in_executor(executor, lambda: (begun.set(), go_on.wait()))
+            waiting = executor.submit(print)
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
+            try:
+                executor.shutdown(cancel_futures=True)
+            except BlockingSwitchOutError:
+                assert waiting.cancelled()
+            else:
+                raise AssertionError
+            go_on.set()
+            await busy
+            executor.shutdown()
+
+        asyncio.run(main())
+        executor = ThreadPoolExecutor()
+        ended = []
+        executor.submit(lambda: (threading.Event().wait(0.01), ended.append(1)))
+        executor.shutdown()
+        assert ended == [1]
+    """)
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_works(method: str, tmp_path: Path) -> None:
     script = tmp_path / "program.py"

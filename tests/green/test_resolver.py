@@ -92,6 +92,19 @@ def test_others_go_on_meanwhile() -> None:
     assert "ThreadPool" in repr(get_hub().resolver)
 
 
+def test_what_is_not_found_is_the_callers_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """The hub reports what fails in its pool's threads; who asks for a name that is unknown gets an exception."""
+    get_hub()
+    for ask in (
+        lambda: socket.getaddrinfo("localhost", "no such service"),
+        lambda: socket.gethostbyname("no-such-name.invalid"),
+        lambda: socket.getaddrinfo("x" * 70 + ".example", 80),
+    ):
+        with pytest.raises((stock.gaierror, UnicodeError)):
+            ask()
+    assert capsys.readouterr().err == ""
+
+
 def test_a_thread_without_a_hub_needs_none() -> None:
     assert not has_hub()
     assert socket.gethostbyname("localhost") == stock.gethostbyname("localhost")

@@ -14,6 +14,7 @@ A released lock goes to who has waited longest.
 from __future__ import annotations
 
 import sys
+from _thread import _local
 from _thread import allocate_lock as _allocate
 from _thread import get_ident as _thread_ident
 from threading import TIMEOUT_MAX
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["LockType", "RLock", "let_others_go", "may_park"]
+
+# Of an OS thread: the tick of its loop in which many locks had been taken the last time.
+_last_turn = _local()
 
 _RLOCK_IS_STRICT = sys.version_info >= (3, 15)
 
@@ -89,13 +93,22 @@ class LockType(_native.LockCore):
     acquire_lock = _native.LockCore.acquire
     release_lock = _native.LockCore.release
     locked_lock = _native.LockCore.locked
+    # threading.Condition would ask by trying to take the lock, which lets others go: who owns it must not park there.
+    _is_owned = _native.LockCore.locked
 
     # Called natively.
 
     def _give_turn(self) -> None:
-        """Many locks were taken without contention."""
-        if type(getcurrent()).__name__ == "ThreadGreenlet":
-            let_others_go()
+        """Many locks were taken without contention.
+
+        Who polls for something that another green thread is to do would wait for ever. Others do not park: they may
+        hold a lock for which a coroutine cannot wait.
+        """
+        if type(getcurrent()).__name__ == "ThreadGreenlet" and has_hub():
+            ticks = get_hub().asyncio_loop._counters()["ticks"]
+            if getattr(_last_turn, "ticks", None) == ticks:
+                let_others_go()
+            _last_turn.ticks = ticks
 
     def _checked(self, blocking: Any, timeout: Any) -> float | None:
         """How long `acquire` may wait; 0: not at all; None: for ever."""

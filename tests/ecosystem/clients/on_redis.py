@@ -21,6 +21,7 @@ from tests.ecosystem.clients.parts import at_once, part, raises, run
 
 PROGRAM, CERTIFICATE, KEY = sys.argv[1:4]
 MANY = 50
+make_pool: Any = redis.BlockingConnectionPool
 ONCE: Any = {"retry": Retry(NoBackoff(), 0)}
 
 
@@ -78,15 +79,14 @@ def over_tls() -> None:
             redis.Redis("localhost", port, ssl=True, ssl_ca_certs=CERTIFICATE) as client,
             redis.Redis(unix_socket_path=path) as control,
         ):
-            pop_at_once(client, control)
+            # Each connection loads the system's certificates, which takes long.
+            pop_at_once(client, control, 10)
 
 
 @part
 def more_threads_than_connections() -> None:
     with serving() as (path, _):
-        pool: Any = redis.BlockingConnectionPool(
-            connection_class=redis.UnixDomainSocketConnection, path=path, max_connections=5, timeout=30
-        )
+        pool = make_pool(connection_class=redis.UnixDomainSocketConnection, path=path, max_connections=5, timeout=30)
         with redis.Redis(connection_pool=pool) as client:
             at_once(MANY, lambda _: [client.incr("counter") for _ in range(20)])
             assert client.get("counter") == b"1000"
@@ -97,9 +97,7 @@ def more_threads_than_connections() -> None:
 @part
 def a_pool_that_has_none_left() -> None:
     with serving() as (path, _), redis.Redis(unix_socket_path=path) as control:
-        pool: Any = redis.BlockingConnectionPool(
-            connection_class=redis.UnixDomainSocketConnection, path=path, max_connections=1, timeout=0.05
-        )
+        pool = make_pool(connection_class=redis.UnixDomainSocketConnection, path=path, max_connections=1, timeout=0.05)
         with redis.Redis(connection_pool=pool) as client:
             popping = threading.Thread(target=client.blpop, args=(["queue"], 30))
             popping.start()

@@ -77,7 +77,6 @@ def the_standard_library() -> None:
             return connection.getresponse().read()
 
     assert at_once(MANY // 2, by_connection) == [b"all"] * (MANY // 2)
-    # One server each: they count together in the test's server.
     assert at_once(MANY, by_url) == [b"all"] * MANY
 
 
@@ -116,18 +115,12 @@ def timeouts() -> None:
                     lambda: pools.request("GET", f"{PLAIN}/never", timeout=timeout),
                 )
             case _:
-                with raises_nothing_open(http.client.HTTPConnection("localhost", PORT, timeout=0.05)) as connection:
+                with contextlib.closing(http.client.HTTPConnection("localhost", PORT, timeout=0.05)) as connection:
                     connection.request("GET", "/never")
                     raises(TimeoutError, connection.getresponse)
 
     with pools:
         at_once(20, one)
-
-
-@contextlib.contextmanager
-def raises_nothing_open(connection: http.client.HTTPConnection) -> Iterator[http.client.HTTPConnection]:
-    with contextlib.closing(connection):
-        yield connection
 
 
 @part

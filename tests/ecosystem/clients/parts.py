@@ -1,6 +1,7 @@
 """What the programs of this folder share: their parts, run one after the other, and calls in many threads at once.
 
-The programs are ordinary ones with threads; the tests run them as they are, and patched.
+The programs are ordinary ones with threads. Without patching, they run as `python -m tests.ecosystem.clients.NAME`;
+PARTS in the environment names the parts that are wanted.
 """
 
 from __future__ import annotations

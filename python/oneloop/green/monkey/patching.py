@@ -173,6 +173,7 @@ def patch_thread(
         module._active_limbo_lock = module.RLock()  # type: ignore[attr-defined]
         if sys.version_info < (3, 13):
             module._shutdown_locks_lock = module.Lock()  # type: ignore[attr-defined]
+        import_module("oneloop.green.monkey.executors").adapt()
     if _threading_local:
         _patch("_threading_local", ["local"], "oneloop.green.local")
     if existing_locks or logging:

@@ -21,4 +21,18 @@ class Resolver(AbstractResolver):
 
     def call(self, function: Any, *args: Any) -> Any:
         """The function's result, or its exception; a thread of the pool calls it."""
-        return self.pool.apply(function, args)
+        value, error = self.pool.apply(_outcome, (function, args))
+        if error is None:
+            return value
+        try:
+            raise error
+        finally:
+            del error
+
+
+def _outcome(function: Any, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
+    """What a call returns or raises. The pool would report an exception; here it is the caller's alone."""
+    try:
+        return function(*args), None
+    except Exception as error:  # noqa: BLE001 - `call` raises it
+        return None, error

@@ -1,0 +1,44 @@
+"""`concurrent.futures.ThreadPoolExecutor` in coroutines of a patched program.
+
+    with ThreadPoolExecutor() as executor:
+        await loop.run_in_executor(executor, function)
+
+ends with `shutdown()`, which joins threads that have nothing to do any more. They are green threads, which end when the
+coroutine waits the next time: where it cannot wait for them, and no call is left to be waited for, it need not.
+"""
+
+from __future__ import annotations
+
+import functools
+from concurrent.futures import Future
+from concurrent.futures.thread import ThreadPoolExecutor
+from typing import Any
+
+from oneloop.green.hub import is_in_green_thread
+
+__all__ = ["adapt"]
+
+
+def adapt() -> None:
+    """Replace what gives a call to the executor, and its `shutdown`; once."""
+    pool: Any = ThreadPoolExecutor
+    submit, shutdown = pool.submit, pool.shutdown
+    if hasattr(submit, "__wrapped__"):
+        return
+
+    @functools.wraps(submit)
+    def submit_noted(self: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = submit(self, fn, *args, **kwargs)
+        unfinished: set[Future[Any]] = self.__dict__.setdefault("_unfinished", set())
+        unfinished.add(future)
+        future.add_done_callback(unfinished.discard)
+        return future
+
+    @functools.wraps(shutdown)
+    def shutdown_somewhere(self: Any, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if wait and not is_in_green_thread():
+            shutdown(self, False, cancel_futures=cancel_futures)
+            wait = bool(self.__dict__.get("_unfinished"))
+        shutdown(self, wait, cancel_futures=cancel_futures)
+
+    pool.submit, pool.shutdown = submit_noted, shutdown_somewhere
