@@ -18,7 +18,7 @@ from tests.docs.examples import ROOT, documents
 GREEN = ["", *sorted(name for name in TARGETS if TARGETS[name] == f"oneloop.green.{name}" and "." not in name)]
 
 # These have all names of the standard library's modules.
-STANDARD = {"os", "select", "selectors", "signal", "socket", "ssl", "subprocess", "time"}
+STANDARD = {"os", "select", "selectors", "signal", "socket", "ssl", "subprocess", "threading", "time"}
 
 _LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
 _PATH = re.compile(r"`((?:crates|python|tests|docs|scripts)/[\w./-]+)`")
