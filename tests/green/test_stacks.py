@@ -61,7 +61,7 @@ def test_stack_chunks_of_several_threads() -> None:
         try:
             for _ in range(5):
                 waves(50, 40)
-        except BaseException as error:  # noqa: BLE001 - told below
+        except BaseException as error:
             failed.append(error)
         finally:
             green.get_hub().destroy()
