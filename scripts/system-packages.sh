@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# system-packages.sh: installs the Debian packages that the tests start (PostgreSQL, redis-server, strace) or load
+# system-packages.sh: installs the Debian packages that the tests start (PostgreSQL, MariaDB, redis-server, strace) or load
 # (libfuse3), where missing.
 # Without root or without apt-get it says which tests are left out and why; those tests then skip, naming the component.
 set -euo pipefail
@@ -16,6 +16,7 @@ need() { # need PROGRAM PACKAGE WHAT-USES-IT
 }
 
 need redis-server redis-server "tests/ecosystem/test_redis.py"
+need mariadbd mariadb-server-core "tests/ecosystem/test_green_databases.py"
 need strace strace "tests/loop/test_system_calls.py"
 need openssl openssl "tests/ecosystem (certificates)"
 # The library is what is loaded; the package brings it under each of its names (libfuse3-3, libfuse3-4).

@@ -164,8 +164,19 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
 
         return run_green(function, *args, **kwargs)
 
+    # Called natively, on a hub's own loop.
+
+    def _is_alone(self) -> bool:
+        """Whether none of the other threads might call."""
+        from oneloop.green.workers import idle_threads
+
+        if sys.version_info < (3, 12):
+            # One that is about to begin is counted with the one that has made it.
+            return False
+        # All threads that the interpreter knows, this one among them.
+        return len(sys._current_exceptions()) - 1 <= idle_threads()
+
     def _nothing_to_wait_for(self) -> None:
-        """Called natively, on a hub's own loop."""
         from oneloop.green.hub import get_hub
 
         get_hub().refuse_to_sleep()

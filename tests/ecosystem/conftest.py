@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from test.test_asyncio import utils as cpython
 
 
 def free_port() -> int:
@@ -96,9 +97,14 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, obj
         cwd=directory,
         **options,  # type: ignore[call-overload]
     )
+    for name, source in {"server.crt": cpython.ONLYCERT, "server.key": cpython.ONLYKEY}.items():
+        shutil.copyfile(source, data / name)
+        (data / name).chmod(0o600)
+        if os.getuid() == 0:
+            os.chown(data / name, user.pw_uid, user.pw_gid)
     port = free_port()
     command = [server, "-D", str(data), "-p", str(port), "-c", "listen_addresses=127.0.0.1"]
-    command += ["-c", f"unix_socket_directories={directory}", "-F"]
+    command += ["-c", f"unix_socket_directories={directory}", "-F", "-c", "ssl=on"]
     with running(command, directory / "log", lambda: accepts(("127.0.0.1", port)), cwd=directory, **options):
         wait_until_queries(port)
         yield {"host": "127.0.0.1", "port": port, "user": "tester", "database": "postgres", "ssl": False}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +16,10 @@ import oneloop
 from oneloop import green
 from oneloop.green import Timeout, socket
 from oneloop.green.event import AsyncResult, Event
-from oneloop.green.exceptions import BlockingSwitchOutError
+from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
 from oneloop.green.hub import get_hub
 from oneloop.green.lock import Semaphore
-from oneloop.green.queue import Channel, Full, LifoQueue, Queue, ShutDown
+from oneloop.green.queue import Channel, Empty, Full, LifoQueue, Queue, ShutDown
 from tests import programs
 
 
@@ -299,3 +300,70 @@ def test_a_link_to_a_result_that_another_thread_sets() -> None:
     thread.join()
     green.sleep(0.001)
     assert told == [result]
+
+
+def test_a_cancelled_timer_is_nothing_to_wait_for() -> None:
+    green.get_hub().call_later(60, print).cancel()
+    with pytest.raises(LoopExit):
+        Queue().get()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 does not tell of a thread that is about to begin")
+def test_an_idle_thread_is_nothing_to_wait_for() -> None:
+    assert green.get_hub().threadpool.apply(int) == 0
+    with pytest.raises(LoopExit):
+        Queue().get()
+
+
+def test_a_thread_that_works_is_something_to_wait_for() -> None:
+    hub = green.get_hub()
+    result: AsyncResult[int] = AsyncResult()
+    lock = threading.Lock()
+
+    def work() -> None:
+        with lock:
+            result.set(7)
+
+    with lock:
+        working = hub.threadpool.spawn(work)
+        green.sleep(0.001)
+    assert result.get() == 7
+    working.get()
+
+
+def test_a_timeout_is_a_timeout() -> None:
+    soon: Any = Timeout(0.001)
+    never: Any = Timeout(None)
+    with pytest.raises(Empty):
+        Queue().get(timeout=soon)
+    assert Event().wait(soon) is False
+    assert Queue(items=[1]).get(timeout=never) == 1
+    assert Semaphore(0).acquire(timeout=soon) is False
+
+
+def test_a_green_thread_without_a_function() -> None:
+    greenlet = green.Greenlet()
+    greenlet.start()
+    assert greenlet.get() is None
+
+
+def test_who_waits_for_several_may_give_up() -> None:
+    event = Event()
+    thread = green.spawn(int)
+    with green.iwait([event, thread]) as ready:
+        assert next(ready) is thread
+        assert event.linkcount() == 1
+    assert event.linkcount() == 0
+    assert (thread.has_links(), Semaphore().linkcount()) == (False, 0)
+
+
+def test_a_socket_that_was_waited_for_and_closed_is_nothing_to_wait_for() -> None:
+    one, other = socket.socketpair()
+    reading = green.spawn(one.recv, 1)
+    green.sleep(0)
+    other.send(b"x")
+    assert reading.get() == b"x"
+    one.close()
+    other.close()
+    with pytest.raises(LoopExit):
+        Event().wait()

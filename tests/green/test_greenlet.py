@@ -62,8 +62,6 @@ def test_they_run_in_the_order_of_their_starts_and_beside_each_other() -> None:
 def test_what_cannot_be_called() -> None:
     with pytest.raises(TypeError, match="must be callable"):
         Greenlet(7)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="must be callable"):
-        Greenlet()
 
 
 def test_a_subclass_with_its_own_run() -> None:

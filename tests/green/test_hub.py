@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from oneloop.green.event import Event
 from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
 from oneloop.green.hub import Waiter, get_hub
 from tests import programs
+from tests.descriptors import open_descriptors, opened_since
 
 
 def test_a_thread_has_one_hub() -> None:
@@ -266,3 +268,27 @@ print("end")
 def test_a_script_ends_while_green_threads_wait() -> None:
     """Without an error and without a leak that the interpreter tells of."""
     assert programs.run_ok("oneloop", SCRIPT) == "end\nleft\nleft\nleft\n"
+
+
+def test_a_thread_that_ends_takes_its_hub_along() -> None:
+    ended: list[str] = []
+    before = open_descriptors()
+
+    def wait() -> None:
+        try:
+            green.sleep(100)
+        finally:
+            ended.append("killed")
+
+    def run() -> None:
+        green.spawn(wait)
+        green.sleep(0.001)
+
+    threads = [threading.Thread(target=run) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # A thread counts as ended a moment before it has cleaned up.
+    while len(ended) < 5 or opened_since(before):
+        time.sleep(0.001)

@@ -283,3 +283,23 @@ def test_many_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert sorted(done) == [0, 1, 2, 3]
+
+
+def test_what_refers_to_itself_by_its_attributes_is_collected() -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.data = local()
+            self.data.holder = self
+
+    def use(data: local) -> None:
+        data.own = [data]
+        green.sleep(3600)
+
+    holder = Holder()
+    other = green.spawn(use, holder.data)
+    green.sleep(0)
+    gone = weakref.ref(holder.data)
+    other.kill()
+    del holder, other
+    gc.collect()
+    assert gone() is None

@@ -303,6 +303,19 @@ def test_a_forked_child_has_green_threads_of_its_own() -> None:
     assert out.splitlines() == ["7", "[7]"]
 
 
+def test_functions_of_socket_find_what_a_test_puts_there() -> None:
+    out = patched("""
+        import socket
+        from unittest import mock
+        with mock.patch("socket.getaddrinfo", side_effect=ZeroDivisionError) as asked:
+            try: socket.create_connection(("oneloop.invalid", 1))
+            except ZeroDivisionError: print(asked.call_count)
+        with mock.patch("socket.socket") as made:
+            print(socket.create_connection(("127.0.0.1", 1)) is made.return_value)
+    """)
+    assert out.split() == ["1", "True"]
+
+
 def test_names_that_modules_hold_already_are_mended(tmp_path: Path) -> None:
     (tmp_path / "early.py").write_text(
         "from ssl import SSLContext\nfrom time import sleep\nfrom threading import Lock, Thread\n"

@@ -386,6 +386,18 @@ def test_beside_coroutines() -> None:
     oneloop.run(main())
 
 
+def test_a_coroutine_connects_to_the_same_machine() -> None:
+    async def main() -> bytes:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+            accepted, _ = server.accept()
+            with accepted:
+                client.sendall(b"here")
+                data: bytes = accepted.recv(4)
+        return data
+
+    assert oneloop.run(main()) == b"here"
+
+
 def test_names_of_the_standard_library() -> None:
     assert socket.AF_INET is stock.AF_INET
     assert socket.gaierror is stock.gaierror

@@ -85,6 +85,7 @@ BASES = (
     "SemaphoreCore",
     "RLockCore",
     "QueueCore",
+    "LockCore",
     "AioRequest",
     "FastFile",
     "FileHandle",

@@ -49,6 +49,10 @@ class _Linked:
         """Call `callback` no more."""
         unlink(self._links, callback)
 
+    def linkcount(self) -> int:
+        """How many callbacks there are, and waiters."""
+        return len(self._links) + len(self._line)
+
     def _notify(self) -> None:
         for _ in range(len(self._links)):
             if not self._links or not self.ready():

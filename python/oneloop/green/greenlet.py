@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -56,8 +57,8 @@ class Greenlet(RawGreenlet):
 
     @property
     def _run(self) -> Any:
-        """What it calls; None when it has ended."""
-        return self._life.function
+        """What it calls: nothing, unless a function was given, or when it has ended."""
+        return self._life.function or _do_nothing
 
     @_run.setter
     def _run(self, function: Callable[..., Any] | None) -> None:
@@ -210,6 +211,10 @@ class Greenlet(RawGreenlet):
         while self._life.pop_link() is not None:
             pass
 
+    def has_links(self) -> bool:
+        """Whether somebody is told of its end."""
+        return bool(self._life.links)
+
     # -- waiting for it ------------------------------------------------------------------------------
 
     def join(self, timeout: float | None = None) -> None:
@@ -344,6 +349,11 @@ class Greenlet(RawGreenlet):
 
 _native.set_greenlet_class(Greenlet)
 
+
+def _do_nothing(*args: Any, **kwargs: Any) -> None:
+    """For a green thread without a function."""
+
+
 _spawn_callbacks: list[Callable[[Greenlet], object]] = []
 
 
@@ -426,9 +436,26 @@ def joinall(
     return done
 
 
-def iwait(objects: Iterable[Any], timeout: float | None = None, count: int | None = None) -> Generator[Any, None, None]:
-    """The objects (green threads, events, results: what has `rawlink`) as they become ready, for at most so long."""
-    waited = list(objects)
+class iwait(Iterator[Any]):  # noqa: N801 - gevent's name
+    """The objects (green threads, events, results: what has `rawlink`) as they become ready, for at most so long.
+
+    It is over when all, or `count` of them, were given, or the time is up; a `with` block ends it too.
+    """
+
+    def __init__(self, objects: Iterable[Any], timeout: float | None = None, count: int | None = None) -> None:
+        self._left = _each(list(objects), timeout, count)
+
+    def __next__(self) -> Any:
+        return next(self._left)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._left.close()
+
+
+def _each(waited: list[Any], timeout: float | None, count: int | None) -> Generator[Any, None, None]:
     left = len(waited) if count is None else min(count, len(waited))
     hub = get_hub()
     ready: deque[Any] = deque()

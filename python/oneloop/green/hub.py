@@ -21,6 +21,7 @@ import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import GreenletExit, getcurrent
@@ -65,6 +66,7 @@ TIMED_OUT: Any = _native.TIMED_OUT
 
 class _Threads(threading.local):
     hub: Hub | None = None
+    end: _ThreadEnd | None = None
 
 
 _threads = _Threads()
@@ -346,7 +348,21 @@ def find_hub() -> Hub:
         hub.asyncio_loop._serve_green_threads_only()
         if threading.current_thread() is threading.main_thread():
             atexit.register(_end, weakref.ref(hub))
+        else:
+            _threads.end = _ThreadEnd(hub)
     return hub
+
+
+class _ThreadEnd:
+    """Goes when its OS thread does, in that thread, and so does the hub: nobody could ever run it again."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __del__(self) -> None:
+        # At the program's end the main thread does away with those that are left.
+        if not sys.is_finalizing() and self._hub._thread_ident == _thread.get_ident():
+            _end(weakref.ref(self._hub))
 
 
 def _hub_of(loop: Loop) -> Hub:
@@ -428,7 +444,7 @@ class Countdown:
     __slots__ = ("_end_s",)
 
     def __init__(self, timeout_s: float | None) -> None:
-        self._end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        self._end_s = None if timeout_s is None else time.monotonic() + float(timeout_s)
 
     def seconds(self) -> float | None:
         """So many are left; None: no end."""
@@ -437,9 +453,9 @@ class Countdown:
 
 def wait_for(waiter: Waiter, hub: Hub, timeout_s: float | None) -> Any:
     """What ends the wait; `TIMED_OUT` after so many seconds."""
-    if timeout_s is None:
+    if timeout_s is None or float(timeout_s) == inf:
         return waiter.get()
-    timer = hub.asyncio_loop.call_later(max(timeout_s, 0), waiter.wake, TIMED_OUT)
+    timer = hub.asyncio_loop.call_later(max(float(timeout_s), 0), waiter.wake, TIMED_OUT)
     try:
         return waiter.get()
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from _thread import RLock as _RLock  # the interpreter's own, whatever is patched later
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
@@ -90,7 +91,8 @@ async def wait_at(
 
     If it is cancelled after it was woken, `given_back` gets the value.
     """
-    timer = None if timeout_s is None else place.loop.call_later(max(timeout_s, 0), place.wake, TIMED_OUT)
+    ends = timeout_s is not None and float(timeout_s) != inf
+    timer = place.loop.call_later(max(float(timeout_s), 0), place.wake, TIMED_OUT) if ends else None  # type: ignore[arg-type]
     try:
         value = await place.future
     except BaseException:

@@ -1,17 +1,21 @@
 """`local`: an object whose attributes each greenlet has for itself.
 
-The attributes of a greenlet are kept in the greenlet, by the identity of the object they belong to. They go with
-whichever goes first; with a `Greenlet`, when it ends, even if it is kept.
+The attributes are kept in the object, by the identity of the greenlet they belong to, so that the collector sees an
+object that refers to itself by them. They go with whichever goes first; with a `Greenlet`, when it ends, even if it is
+kept.
 """
 
 from __future__ import annotations
 
 import weakref
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import getcurrent
 
 from oneloop.green.greenlet import Greenlet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["local"]
 
@@ -19,12 +23,12 @@ _KEPT = "_oneloop_locals"
 
 
 class _Kept:
-    """The attributes that a greenlet has of all objects."""
+    """Which objects a greenlet has attributes of; these go with it."""
 
-    __slots__ = ("__weakref__", "attributes", "references")
+    __slots__ = ("__weakref__", "_key", "references")
 
-    def __init__(self) -> None:
-        self.attributes: dict[int, dict[str, Any]] = {}
+    def __init__(self, greenlet: object) -> None:
+        self._key = id(greenlet)
         self.references: dict[int, weakref.ref[local]] = {}
 
     def add(self, owner: local) -> dict[str, Any]:
@@ -36,15 +40,21 @@ class _Kept:
         def forget(_: weakref.ref[local]) -> None:
             kept = here()
             if kept is not None:
-                kept.forget(key)
+                kept.references.pop(key, None)
 
         self.references[key] = weakref.ref(owner, forget)
-        self.attributes[key] = attributes
+        _tables(owner)[self._key] = attributes
         return attributes
 
-    def forget(self, key: int) -> None:
-        self.references.pop(key, None)
-        self.attributes.pop(key, None)
+    def forget(self, owner: local) -> None:
+        self.references.pop(id(owner), None)
+        _tables(owner).pop(self._key, None)
+
+    def __del__(self) -> None:
+        for reference in list(self.references.values()):
+            owner = reference()
+            if owner is not None:
+                _tables(owner).pop(self._key, None)
 
 
 class local:  # noqa: N801 - threading's and gevent's name
@@ -54,13 +64,14 @@ class local:  # noqa: N801 - threading's and gevent's name
     made with. If it raises, it is called again at the next use there. Attributes in `__slots__` are shared.
     """
 
-    __slots__ = ("__weakref__", "_local__arguments")
+    __slots__ = ("__weakref__", "_local__arguments", "_local__tables")
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if (args or kwargs) and cls.__init__ is object.__init__:
             raise TypeError("Initialization arguments are not supported", args, kwargs)
         made = object.__new__(cls)
         object.__setattr__(made, "_local__arguments", (args, kwargs))
+        object.__setattr__(made, "_local__tables", {})
         # Python calls __init__ here.
         _kept().add(made)
         return made
@@ -105,12 +116,15 @@ class local:  # noqa: N801 - threading's and gevent's name
         return copied
 
 
+_tables: Callable[[local], dict[int, dict[str, Any]]] = local.__dict__["_local__tables"].__get__
+
+
 def _kept() -> _Kept:
     """What the current greenlet has."""
     greenlet = getcurrent()
     kept: _Kept | None = greenlet.__dict__.get(_KEPT)
     if kept is None:
-        kept = greenlet.__dict__[_KEPT] = _Kept()
+        kept = greenlet.__dict__[_KEPT] = _Kept(greenlet)
         if isinstance(greenlet, Greenlet):
             greenlet.rawlink(_forget)
     return kept
@@ -126,16 +140,16 @@ def attributes_of(greenlet: Any) -> list[tuple[local, dict[str, Any]]]:
     kept: _Kept | None = greenlet.__dict__.get(_KEPT)
     if kept is None:
         return []
-    owners = [(kept.references[key](), attributes) for key, attributes in kept.attributes.items()]
-    return [(owner, dict(attributes)) for owner, attributes in owners if owner is not None]
+    owners = [reference() for reference in list(kept.references.values())]
+    return [(owner, dict(_tables(owner)[id(greenlet)])) for owner in owners if owner is not None]
 
 
 def _attributes(owner: local) -> dict[str, Any]:
     """Those of the current greenlet; made, and initialized, at the first use there."""
-    kept = _kept()
-    attributes = kept.attributes.get(id(owner))
+    attributes = _tables(owner).get(id(getcurrent()))
     if attributes is not None:
         return attributes
+    kept = _kept()
     attributes = kept.add(owner)
     kind = type(owner)
     if kind.__init__ is not object.__init__:
@@ -143,7 +157,7 @@ def _attributes(owner: local) -> dict[str, Any]:
         try:
             kind.__init__(owner, *args, **kwargs)
         except BaseException:
-            kept.forget(id(owner))
+            kept.forget(owner)
             raise
     return attributes
 

@@ -71,6 +71,10 @@ class Semaphore(_native.SemaphoreCore):
             links.remove(callback)
         self._watch(bool(links))
 
+    def linkcount(self) -> int:
+        """How many callbacks there are, and waiters."""
+        return len(self.__dict__.get("_links", ())) + self.waiting
+
     def _notify_soon(self) -> None:
         self._hub.run_callback_threadsafe(self._notify)
 

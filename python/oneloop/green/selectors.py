@@ -41,8 +41,8 @@ SelectorKey = _stock.SelectorKey
 _select_now = _stock.EpollSelector.select
 
 
-class GreenSelector(_stock.EpollSelector):
-    """See `selectors.DefaultSelector`.
+class EpollSelector(_stock.EpollSelector):
+    """See `selectors.EpollSelector`.
 
     An event loop that is not oneloop's may wait with it as well: green threads go on while that loop has nothing to do.
     """
@@ -77,18 +77,18 @@ class PollSelector(_stock.PollSelector):
     _selector_cls = poll
 
 
-DefaultSelector = EpollSelector = GeventSelector = GreenSelector
+DefaultSelector = GeventSelector = GreenSelector = EpollSelector
 
 __patched_attributes__ = [
     (_stock.SelectSelector, "_select", staticmethod(select)),
     (_stock.PollSelector, "_selector_cls", poll),
-    (_stock.EpollSelector, "select", GreenSelector.select),
+    (_stock.EpollSelector, "select", EpollSelector.select),
 ]
 """What patching replaces inside of the standard library's classes, for those that have imported them before."""
 
 
 @contextmanager
-def _as_green_thread(selector: GreenSelector) -> Iterator[bool]:
+def _as_green_thread(selector: EpollSelector) -> Iterator[bool]:
     """If a loop waits with its own selector, it is no coroutine that calls: the loop is hidden meanwhile."""
     loop = asyncio._get_running_loop()
     is_a_loop = getattr(loop, "_selector", None) is selector

@@ -214,10 +214,10 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
             error = super().connect_ex(address)
         if error != EINPROGRESS or self._timeout_s == 0.0:
             return error
-        while True:
+        # One of the same machine is connected already, and a coroutine may connect to it.
+        while not _is_ready(self, _select.POLLOUT):
             _native.green_wait(self, True, left.seconds())
-            if _is_ready(self, _select.POLLOUT):
-                return self.getsockopt(_stock.SOL_SOCKET, _stock.SO_ERROR)
+        return self.getsockopt(_stock.SOL_SOCKET, _stock.SO_ERROR)
 
     def _resolved(self, address: Any) -> Any:
         """The address with a number for the host's name, which is asked for without blocking the others."""

@@ -1,7 +1,7 @@
 """`LockType`: the lock of `_thread` for green threads, and `RLock`, its reentrant one.
 
-Who holds it may be a green thread of any OS thread, or an OS thread itself. A real lock underneath says whether it is
-held: without contention nothing else is touched. Who has to wait is, by what it is:
+Who holds it may be a green thread of any OS thread, or an OS thread itself. Without contention it is native. Who has
+to wait is, by what it is:
 
 - a green thread, or a script's main greenlet: parked, so that the others go on;
 - an OS thread that has no hub (of an executor, for instance): blocked, for there nobody could go on meanwhile;
@@ -13,18 +13,16 @@ A released lock goes to who has waited longest.
 
 from __future__ import annotations
 
-import os
 import sys
-from _thread import RLock as _RealRLock
 from _thread import allocate_lock as _allocate
 from _thread import get_ident as _thread_ident
-from collections import deque
 from threading import TIMEOUT_MAX
 from threading import main_thread as _main_thread
 from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent
 
+from oneloop import _native
 from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, has_hub, is_in_green_thread, wait_for
 
 if TYPE_CHECKING:
@@ -32,30 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LockType", "RLock", "let_others_go", "may_park"]
 
-_TAKEN: Any = object()
 _RLOCK_IS_STRICT = sys.version_info >= (3, 15)
-
-# Guards the waiters of all locks; entered again by a destructor or a signal's handler that runs in its midst.
-_guard = _RealRLock()
 
 
 def may_park() -> bool:
     """Whether who blocks here parks on a hub, or is refused; if not, nobody else could go on in this OS thread."""
     return has_hub() or _thread_ident() == _main_thread().ident
-
-
-# So many locks are taken without contention before others have their turn: who polls for something that another green
-# thread is to do (`queue.get(False)`, again and again) would wait for ever.
-_TURN = 1000
-_turns_left = [_TURN]
-
-
-def _note_turn() -> None:
-    _turns_left[0] -= 1
-    if _turns_left[0] <= 0:
-        _turns_left[0] = _TURN
-        if type(getcurrent()).__name__ == "ThreadGreenlet":
-            let_others_go()
 
 
 def let_others_go() -> None:
@@ -94,10 +74,10 @@ class _Blocked:
         return self._value
 
 
-class LockType:
+class LockType(_native.LockCore):
     """See `threading.Lock`. Any green thread, coroutine or OS thread may release it."""
 
-    __slots__ = ("__weakref__", "_owner", "_real", "_waiters")
+    __slots__ = ()
 
     blocks_loop = False
     """Whether a coroutine that has to wait blocks the loop rather than to be refused, whoever holds it."""
@@ -106,120 +86,54 @@ class LockType:
         if cls.__module__ != __name__:
             raise TypeError("type 'LockType' is not an acceptable base type")
 
-    def __init__(self) -> None:
-        self._real = _allocate()
-        # The OS thread that holds it; 0: nobody, or it is being handed over.
-        self._owner = 0
-        self._waiters: deque[Any] | None = None
+    acquire_lock = _native.LockCore.acquire
+    release_lock = _native.LockCore.release
+    locked_lock = _native.LockCore.locked
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock, waiting for it for at most so many seconds: whether that was possible.
+    # Called natively.
 
-        Raises:
-            ValueError: the timeout is negative and not -1, or given without `blocking`.
-            OverflowError: the timeout is too great.
-            BlockingSwitchOutError: it would wait, in a coroutine, for a green thread of the same OS thread.
-        """
+    def _give_turn(self) -> None:
+        """Many locks were taken without contention."""
+        if type(getcurrent()).__name__ == "ThreadGreenlet":
+            let_others_go()
+
+    def _checked(self, blocking: Any, timeout: Any) -> float | None:
+        """How long `acquire` may wait; 0: not at all; None: for ever."""
+        blocking = blocking is None or bool(blocking)
+        timeout = -1 if timeout is None else timeout
         if timeout != -1 or not blocking:
             _check_timeout(blocking, timeout)
-        _note_turn()
-        if self._real.acquire(False):
-            self._owner = _thread_ident()
-            return True
-        if not blocking or timeout == 0:
-            let_others_go()
-            return False
-        return self._wait(None if timeout == -1 else timeout)
-
-    acquire_lock = acquire
-
-    def __enter__(self) -> bool:
-        _note_turn()
-        if self._real.acquire(False):
-            self._owner = _thread_ident()
-            return True
-        return self._wait(None)
-
-    def release(self) -> None:
-        """Let go of it.
-
-        Raises:
-            RuntimeError: nobody holds it.
-        """
-        if not self._waiters:
-            self._real.release()
-            if not self._waiters:
-                return
-            # Somebody has come just now, and found it held.
-            with _guard:
-                if self._waiters and self._real.acquire(False):
-                    self._hand_over()
-            return
-        with _guard:
-            if not self._real.locked():
-                raise RuntimeError("release unlocked lock")
-            self._hand_over()
-
-    release_lock = release
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-    def locked(self) -> bool:
-        """Whether somebody holds it."""
-        return self._real.locked()
-
-    locked_lock = locked
-
-    def _hand_over(self) -> None:
-        """Under the guard, held by the caller: to the next one, or to nobody."""
-        waiters = self._waiters
-        while waiters:
-            if waiters.popleft().wake(_TAKEN):
-                return
-        self._real.release()
+        if not blocking:
+            return 0
+        return None if timeout == -1 else timeout
 
     def _wait(self, timeout_s: float | None) -> bool:
+        if timeout_s == 0:
+            let_others_go()
+            return False
         hub = None
         if is_in_green_thread():
             if may_park():
                 hub = get_hub()
         elif self._owner == _thread_ident() and not self.blocks_loop:
             raise get_hub()._parking_refused()
-        waiter: Any = _Blocked() if hub is None else Waiter(hub)
-        with _guard:
-            if self._waiters is None:
-                self._waiters = deque()
-            self._waiters.append(waiter)
-            if self._real.acquire(False):
-                self._waiters.remove(waiter)
-                self._owner = _thread_ident()
-                return True
+        place: Any = _Blocked() if hub is None else Waiter(hub)
+        if self._take_or_enter(place):
+            return True
         try:
-            woken = waiter.wait(timeout_s) if hub is None else wait_for(waiter, hub, timeout_s)
+            woken = place.wait(timeout_s) if hub is None else wait_for(place, hub, timeout_s)
         except BaseException:
-            if self._left(waiter):
+            if self._was_handed_over(place):
                 self.release()
             raise
-        if woken is TIMED_OUT and not self._left(waiter):
+        if woken is TIMED_OUT and not self._was_handed_over(place):
             return False
-        self._owner = _thread_ident()
+        self._own()
         return True
 
-    def _left(self, waiter: Any) -> bool:
-        """Wait no more: whether the lock was handed over meanwhile."""
-        with _guard:
-            if self._waiters and waiter in self._waiters:
-                self._waiters.remove(waiter)
-                return False
-            return bool(waiter.done() and waiter.get() is _TAKEN)
-
-    def _at_fork_reinit(self) -> None:
-        self._real = _allocate()
-        self._owner = 0
-        self._waiters = None
+    def _was_handed_over(self, place: Any) -> bool:
+        """To a place that is left."""
+        return not self._forget(place) and bool(place.done() and place.get() is True)
 
     def __repr__(self) -> str:
         state = "locked" if self.locked() else "unlocked"
@@ -346,7 +260,3 @@ class ImportRLock(RLock):
 
     def _make_block(self) -> LockType:
         return ImportLock()
-
-
-# In a forked child: another thread of the parent's may have held it.
-os.register_at_fork(after_in_child=_guard._at_fork_reinit)  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from greenlet import getcurrent
@@ -46,6 +47,10 @@ class Timeout(BaseException):
         self._ref = ref
         self._timer: TimerHandle | Alarm | None = None
         self._thrown: Waiter | None = None
+
+    def __float__(self) -> float:
+        """Its seconds, where an object is taken for the `timeout` of a wait; infinite: never."""
+        return inf if self.seconds is None or self.seconds < 0 else float(self.seconds)
 
     def start(self) -> None:
         """Start the time.

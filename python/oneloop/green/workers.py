@@ -61,6 +61,8 @@ class Workers:
         self._threads = 0
         self._leaving = 0
         self._unfinished = 0
+        # And of those that are done, some have not told the outcome yet.
+        self._untold = 0
 
     @property
     def size(self) -> int:
@@ -72,6 +74,11 @@ class Workers:
         """How many threads there are."""
         return self._threads
 
+    @property
+    def idle(self) -> int:
+        """How many threads have nothing to do, nothing to tell, and are not about to leave."""
+        return max(0, self.size - self._untold)
+
     def put(self, task: Task) -> None:
         """Have a task done by the next thread that is free, which is made if there may be more.
 
@@ -80,6 +87,7 @@ class Workers:
         """
         with self._lock:
             self._unfinished += 1
+            self._untold += 1
             self._tasks.put(task)
             if self._unfinished <= self.size or self.size >= self.maxsize:
                 return
@@ -118,6 +126,7 @@ class Workers:
                 else:
                     drained.append(task)
             self._unfinished -= len(drained)
+            self._untold -= len(drained)
             for _ in range(told):
                 self._tasks.put(None)
         return drained
@@ -159,6 +168,8 @@ class Workers:
             with self._lock:
                 self._unfinished -= 1
             tell()
+            with self._lock:
+                self._untold -= 1
             del tell
 
     def _next_task(self) -> Task | None:
@@ -173,6 +184,11 @@ class Workers:
 
 
 _all: weakref.WeakSet[Workers] = weakref.WeakSet()
+
+
+def idle_threads() -> int:
+    """How many threads of all workers nothing comes from by itself."""
+    return sum(workers.idle for workers in list(_all))
 
 
 def _leave_thread() -> None:

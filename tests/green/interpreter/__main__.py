@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from tests.green.interpreter.modules import MODULES, known, regressions
-from tests.green.interpreter.run import Outcome, run_module
+import test
+
+from tests.green.interpreter.modules import MODULES, compared, known, regressions
+from tests.green.interpreter.run import Outcome
 
 
 def main() -> None:
@@ -19,38 +21,50 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a file for the outcomes, as JSON")
     parser.add_argument("-v", action="store_true", help="show tracebacks")
     options = parser.parse_args()
-    report: dict[str, dict[str, Outcome]] = {}
+    report: dict[str, tuple[Outcome, Outcome]] = {}
     with ThreadPoolExecutor(options.j) as pool:
-        runs = [
-            (module, is_patched, pool.submit(run_module, module, patched=is_patched))
-            for module in options.modules
-            for is_patched in (False, True)
-        ]
-        for module, is_patched, future in runs:
-            report.setdefault(module, {})["patched" if is_patched else "plain"] = future.result()
-            if is_patched:
-                _show(module, report[module], options.v)
-    failing = {module: regressions(each["plain"], each["patched"]) for module, each in report.items()}
-    total = sum(len(each["plain"].states) for each in report.values())
-    count = sum(map(len, failing.values()))
-    print(f"{total} tests, {count} pass plain and not patched")
+        # The longest come first.
+        runs = {pool.submit(compared, module): module for module in sorted(options.modules, key=_length, reverse=True)}
+        for done in as_completed(runs):
+            report[runs[done]] = done.result()
+            _show(runs[done], *done.result(), options.v)
     if options.out:
-        options.out.write_text(json.dumps({m: {k: vars(o) for k, o in each.items()} for m, each in report.items()}))
-    unknown = [test for module, tests in failing.items() for test in tests if test not in known()]
-    for test in unknown:
-        print("not listed in known.toml:", test)
-    sys.exit(bool(unknown))
+        options.out.write_text(json.dumps({module: list(map(vars, each)) for module, each in report.items()}))
+    sys.exit(_sum_up(report))
 
 
-def _show(module: str, each: dict[str, Outcome], is_verbose: bool) -> None:
-    plain, patched = each["plain"], each["patched"]
+def _length(module: str) -> int:
+    path = Path(test.__path__[0]) / module.replace(".", "/")
+    return path.with_suffix(".py").stat().st_size if path.with_suffix(".py").exists() else 0
+
+
+def _sum_up(report: dict[str, tuple[Outcome, Outcome]]) -> bool:
+    """Whether there are failures that are not listed."""
+    failing = {
+        name: patched.states.get(name, "missing")
+        for plain, patched in report.values()
+        for name in regressions(plain, patched)
+    }
+    run = {name for plain, _ in report.values() for name in plain.states}
+    passed = sum(state == "passed" for plain, _ in report.values() for state in plain.states.values())
+    hung = sum(state == "hung" for state in failing.values())
+    print(f"{len(run)} tests, {passed} pass plain; {len(failing)} of these do not pass patched, {hung} by hanging")
+    for name in sorted(run & known(for_certain=True).keys() - failing.keys()):
+        print("listed, and not failing:", name)
+    unknown = sorted(failing.keys() - known().keys())
+    for name in unknown:
+        print(f"not listed in known.toml: {name} ({failing[name]})")
+    return bool(unknown)
+
+
+def _show(module: str, plain: Outcome, patched: Outcome, is_verbose: bool) -> None:
     found = regressions(plain, patched)
     took = f"plain {plain.seconds} s, patched {patched.seconds} s"
     print(f"{module}: {len(plain.states)} tests, {len(found)} regress; {took}", flush=True)
-    for test in found:
-        print(f"  {patched.states.get(test, 'missing')} {test}")
+    for name in found:
+        print(f"  {patched.states.get(name, 'missing')} {name}")
         if is_verbose:
-            print("\n".join("    " + line for line in patched.details.get(test, "").splitlines()[-14:]))
+            print("\n".join("    " + line for line in patched.details.get(name, "").splitlines()[-14:]))
 
 
 if __name__ == "__main__":

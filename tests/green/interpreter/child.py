@@ -1,7 +1,8 @@
 """Runs one module of the interpreter's tests in this process; what becomes of each test is a line of JSON.
 
-    python child.py MODULE OUT PATCHED SKIPPED
-OUT is the file for the lines; PATCHED is "patched" or "plain"; SKIPPED is a file with the names of tests to leave out.
+    python child.py MODULE OUT PATCHED CHOSEN
+OUT is the file for the lines; PATCHED is "patched" or "plain"; CHOSEN is a file with the names of tests to leave out,
+and of those to run, if not all.
 """
 
 from __future__ import annotations
@@ -81,16 +82,16 @@ def tests_of(suite: Any) -> list[unittest.TestCase]:
 
 
 def main() -> None:
-    module, out, _, skipped = sys.argv[1:]
-    with open(skipped) as file:
-        left_out = set(json.load(file))
+    module, out, _, chosen = sys.argv[1:]
+    with open(chosen) as file:
+        choice = json.load(file)
     from test import support
 
     support.verbose = 0
     suite = unittest.TestSuite(
         test
         for test in tests_of(unittest.defaultTestLoader.loadTestsFromName(f"test.{module}"))
-        if test.id() not in left_out
+        if test.id() not in choice["left_out"] and (choice["only"] is None or test.id() in choice["only"])
     )
     result = Lines(out)
     suite.run(result)

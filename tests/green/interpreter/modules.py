@@ -6,13 +6,16 @@ import sys
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import test
 
-from tests.green.interpreter.run import Outcome
+from tests.green.interpreter.run import Outcome, run_module
 
-__all__ = ["MODULES", "known", "regressions"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["MODULES", "compared", "known", "regressions"]
 
 _ASYNCIO = (
     *("test_streams", "test_events", "test_subprocess", "test_sock_lowlevel", "test_threads", "test_ssl"),
@@ -56,13 +59,13 @@ MODULES = [
 
 
 @cache
-def known() -> dict[str, str]:
-    """Test -> why it fails patched, for this version of Python."""
+def known(*, for_certain: bool = False) -> dict[str, str]:
+    """Test -> why it fails patched, for this version of Python; with `for_certain`, without those that do at times."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     listed: dict[str, Any] = tomllib.loads((Path(__file__).parent / "known.toml").read_text())
     found = {}
     for entry in listed.get("failure", []):
-        if version in entry.get("python", [version]):
+        if version in entry.get("python", [version]) and not (for_certain and entry.get("at_times")):
             for test in entry["tests"]:
                 found[test] = entry["reason"]
     return found
@@ -71,3 +74,15 @@ def known() -> dict[str, str]:
 def regressions(plain: Outcome, patched: Outcome) -> list[str]:
     """The tests that pass plain and do not patched."""
     return [test for test, state in plain.states.items() if state == "passed" and patched.states.get(test) != state]
+
+
+def compared(module: str, left_out: Iterable[str] = ()) -> tuple[Outcome, Outcome]:
+    """What becomes of a module's tests plain and patched.
+
+    A test that fails patched and is not known to is run again by itself, for machines with other work.
+    """
+    plain, patched = run_module(module, patched=False), run_module(module, patched=True, left_out=left_out)
+    failed = [test for test in regressions(plain, patched) if test not in known()]
+    if failed:
+        patched.update(run_module(module, patched=True, only=failed))
+    return plain, patched

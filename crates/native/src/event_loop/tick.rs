@@ -53,14 +53,13 @@ impl LoopCore {
         deadline.map(|deadline| deadline.saturating_sub(self.now_ns(py)))
     }
 
-    /// Nothing is ready or will be: no timer, no descriptor, no other thread that might call.
+    /// Nothing is ready or will be: no timer, no descriptor. Other threads might call.
     fn would_sleep_for_ever(&self, py: Python<'_>) -> bool {
         self.timeout_ns(py).is_none()
             && self.sources.with(py, |sources| {
                 let signals = usize::try_from(self.signal_fd.load(Ordering::Relaxed));
                 sources.iter().enumerate().all(|(fd, source)| source.is_none() || Ok(fd) == signals)
             })
-            && is_only_thread(py)
     }
 
     fn poll(&self, py: Python<'_>) -> PyResult<()> {
@@ -166,7 +165,18 @@ impl LoopCore {
                 .with_poller(py, |poller| poller.has_pending())
                 .map_err(|e| errors::os_error("epoll_wait", &e))?;
             if !pending {
-                if self.has_only_green.load(Ordering::Relaxed) && self.would_sleep_for_ever(py) {
+                let has_only_green = self.has_only_green.load(Ordering::Relaxed);
+                if has_only_green && self.ready.with(py, |ready| ready.is_empty()) {
+                    // What is cancelled is nothing to wait for.
+                    while self.sweep_when_idle(py)? {}
+                }
+                // Asked again: a thread may have called before it was found to have nothing to do.
+                if has_only_green
+                    && self.would_sleep_for_ever(py)
+                    && (is_only_thread(py)
+                        || owner.call_method0(intern!(py, "_is_alone"))?.is_truthy()?)
+                    && self.would_sleep_for_ever(py)
+                {
                     owner.call_method0(intern!(py, "_nothing_to_wait_for"))?;
                 }
                 self.poll(py)?;

@@ -254,9 +254,8 @@ fn green_wait(sock: &Bound<'_, PyAny>, for_writing: bool, timeout: Option<f64>) 
 fn green_cancel_wait(sock: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = sock.py();
     let hub = HubCore::here(py)?;
-    let Some(watch) = Watch::existing(hub.get().owner(py), socket_object::fileno(sock)?) else {
-        return Ok(());
-    };
+    let (owner, fd) = (hub.get().owner(py), socket_object::fileno(sock)?);
+    let Some(watch) = Watch::existing(owner, fd) else { return Ok(()) };
     for side in [Side::Read, Side::Write] {
         for object in watch.get().waiting(py, side) {
             if let Ok(waiter) = object.bind(py).cast::<Waiter>() {
@@ -264,7 +263,7 @@ fn green_cancel_wait(sock: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyRes
             }
         }
     }
-    Ok(())
+    Watch::abandon(&watch, owner, fd)
 }
 
 pub fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {

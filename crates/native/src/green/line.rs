@@ -35,7 +35,7 @@ pub fn wait<'py>(
     timeout_s: Option<f64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = waiter.py();
-    let Some(timeout_s) = timeout_s else {
+    let Some(timeout_s) = timeout_s.filter(|timeout_s| timeout_s.is_finite()) else {
         return Waiter::get(waiter).map(|value| value.into_bound(py));
     };
     let wake = waiter.getattr(intern!(py, "wake"))?;
@@ -47,7 +47,7 @@ pub fn wait<'py>(
     waited.map(|value| value.into_bound(py))
 }
 
-fn position(places: &VecDeque<Object>, place: &Bound<'_, PyAny>) -> Option<usize> {
+pub fn position(places: &VecDeque<Object>, place: &Bound<'_, PyAny>) -> Option<usize> {
     places.iter().position(|other| other.as_ref().is(place))
 }
 

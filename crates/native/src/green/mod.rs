@@ -6,6 +6,7 @@ mod life;
 mod line;
 mod queue;
 mod rlock;
+mod thread_lock;
 mod waiter;
 
 pub use hub::HubCore;
@@ -21,5 +22,6 @@ pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     line::add_to(module)?;
     module.add_class::<queue::QueueCore>()?;
     module.add_class::<rlock::RLockCore>()?;
+    module.add_class::<thread_lock::LockCore>()?;
     io::add_functions(module)
 }

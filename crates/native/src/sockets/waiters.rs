@@ -220,6 +220,17 @@ impl Watch {
         });
     }
 
+    /// Nobody waits for the socket any more, which is being closed, or leaves the program's hands: the loop does not listen
+    /// to it, unless for callbacks.
+    pub fn abandon(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, fd: RawFd) -> PyResult<()> {
+        let old = slf.get().with(owner.py(), |s| {
+            s.waiters.is_drained = false;
+            s.waiters.socket.take()
+        });
+        drop(old);
+        Self::update(slf, owner, fd).map_err(|e| errors::os_error("epoll_ctl", &e))
+    }
+
     /// Those who wait.
     pub fn waiting(&self, py: Python<'_>, side: Side) -> Vec<Py<PyAny>> {
         self.with(py, |s| s.waiters.on(side).iter().map(|w| w.object.clone_ref(py)).collect())

@@ -1,0 +1,189 @@
+//! `LockCore`: `_thread`'s lock for green threads, as far as nobody has to wait; see `oneloop.green.threadlock`.
+
+use super::line::{position, wake};
+use crate::ffi::{LoopCell, Object};
+use oneloop_engine::sys::thread;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit, intern};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// So many locks are taken without contention before others have their turn: who polls for something that another green
+/// thread is to do (`queue.get(False)`, again and again) would wait for ever.
+const TURN: u32 = 1000;
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Default)]
+struct State {
+    is_held: bool,
+    /// The OS thread that holds it; 0: nobody, or it is being handed over.
+    owner: u64,
+    places: VecDeque<Object>,
+}
+
+/// Base class of `oneloop.green.threadlock.LockType`.
+#[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
+pub struct LockCore(LoopCell<State>);
+
+impl LockCore {
+    fn take(&self, py: Python<'_>) -> bool {
+        self.0.with(py, |state| {
+            let is_free = !state.is_held;
+            if is_free {
+                state.is_held = true;
+                state.owner = thread::ident();
+            }
+            is_free
+        })
+    }
+
+    fn acquire_blocking<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        Self::note_turn(slf)?;
+        if slf.get().take(py) {
+            return Ok(true.into_pyobject(py)?.to_owned().into_any());
+        }
+        slf.call_method1(intern!(py, "_wait"), (py.None(),))
+    }
+
+    fn note_turn(slf: &Bound<'_, Self>) -> PyResult<()> {
+        if TAKEN.fetch_add(1, Ordering::Relaxed) >= TURN {
+            TAKEN.store(0, Ordering::Relaxed);
+            slf.call_method0(intern!(slf.py(), "_give_turn"))?;
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl LockCore {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self(LoopCell::default())
+    }
+
+    /// Take the lock, waiting for it for at most so many seconds: whether that was possible.
+    ///
+    /// Raises:
+    ///     ValueError: the timeout is negative and not -1, or given without `blocking`.
+    ///     OverflowError: the timeout is too great.
+    ///     BlockingSwitchOutError: it would wait, in a coroutine, for a green thread of the same OS thread.
+    #[pyo3(signature = (blocking = None, timeout = None))]
+    fn acquire<'py>(
+        slf: &Bound<'py, Self>,
+        blocking: Option<&Bound<'py, PyAny>>,
+        timeout: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let is_default =
+            |timeout: &Bound<'py, PyAny>| timeout.extract::<f64>().is_ok_and(|t| t == -1.0);
+        let blocks = |blocking: &Bound<'py, PyAny>| blocking.is_truthy().unwrap_or(false);
+        if timeout.is_none_or(is_default) && blocking.is_none_or(blocks) {
+            return Self::acquire_blocking(slf);
+        }
+        let checked = (blocking, timeout);
+        let patience = slf.call_method1(intern!(py, "_checked"), checked)?;
+        Self::note_turn(slf)?;
+        if slf.get().take(py) {
+            return Ok(true.into_pyobject(py)?.to_owned().into_any());
+        }
+        slf.call_method1(intern!(py, "_wait"), (patience,))
+    }
+
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Self::acquire_blocking(slf)
+    }
+
+    /// Let go of it: who has waited longest has it, or nobody.
+    ///
+    /// Raises:
+    ///     RuntimeError: nobody holds it.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        let value = true.into_pyobject(py)?.to_owned().into_any();
+        loop {
+            let place = self.0.with(py, |state| {
+                if !state.is_held {
+                    return None;
+                }
+                state.owner = 0;
+                let place = state.places.pop_front();
+                state.is_held = place.is_some();
+                Some(place)
+            });
+            match place {
+                None => return Err(PyRuntimeError::new_err("release unlocked lock")),
+                Some(None) => return Ok(()),
+                Some(Some(place)) if wake(place.bind(py), &value)? => return Ok(()),
+                Some(Some(_)) => {}
+            }
+        }
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.release(py)
+    }
+
+    /// Whether somebody holds it.
+    fn locked(&self, py: Python<'_>) -> bool {
+        self.0.with(py, |state| state.is_held)
+    }
+
+    /// The OS thread that holds it; 0: nobody, or it is being handed over.
+    #[getter]
+    fn _owner(&self, py: Python<'_>) -> u64 {
+        self.0.with(py, |state| state.owner)
+    }
+
+    /// It was handed over to the OS thread that calls.
+    fn _own(&self, py: Python<'_>) {
+        self.0.with(py, |state| state.owner = thread::ident());
+    }
+
+    /// Take the lock, or have this place at the end of the line: whether it was taken. The place is woken with True.
+    fn _take_or_enter(&self, place: Bound<'_, PyAny>) -> bool {
+        let py = place.py();
+        let place = Object::new(place);
+        let unused = self.0.with(py, |state| {
+            if state.is_held {
+                state.places.push_back(place);
+                return None;
+            }
+            state.is_held = true;
+            state.owner = thread::ident();
+            Some(place)
+        });
+        unused.is_some()
+    }
+
+    /// Take a place out of the line: whether it stood there.
+    fn _forget(&self, place: &Bound<'_, PyAny>) -> bool {
+        let left = self.0.with(place.py(), |state| {
+            position(&state.places, place).and_then(|index| state.places.remove(index))
+        });
+        left.is_some()
+    }
+
+    /// In a forked child: nobody holds it.
+    fn _at_fork_reinit(&self, py: Python<'_>) {
+        drop(self.0.take(py));
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let visited =
+            self.0.peek(|state| state.places.iter().try_for_each(|one| one.visit(&visit)));
+        visited.unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.0.take(py));
+    }
+}
