@@ -450,6 +450,7 @@ fn notify(_: &Bound<'_, LoopCore>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> 
 /// `Greenlet`, and what its subclasses may have in its place.
 struct Plain {
     class: Py<PyType>,
+    new: Py<PyAny>,
     init: Py<PyAny>,
     start: Py<PyAny>,
 }
@@ -463,8 +464,10 @@ static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 #[pyo3(signature = (greenlet, /))]
 fn set_greenlet_class(greenlet: &Bound<'_, PyType>) -> PyResult<()> {
     let py = greenlet.py();
+    greenlet::load(py)?;
     let plain = Plain {
         class: greenlet.clone().unbind(),
+        new: greenlet.getattr(intern!(py, "__new__"))?.unbind(),
         init: greenlet.getattr(intern!(py, "__init__"))?.unbind(),
         start: greenlet.getattr(intern!(py, "start"))?.unbind(),
     };
@@ -502,7 +505,8 @@ fn spawn_green<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let is_plain = |plain: &Plain| -> PyResult<bool> {
-        Ok(class.getattr(intern!(py, "__init__"))?.is(&plain.init)
+        Ok(class.getattr(intern!(py, "__new__"))?.is(&plain.new)
+            && class.getattr(intern!(py, "__init__"))?.is(&plain.init)
             && class.getattr(intern!(py, "start"))?.is(&plain.start))
     };
     let is_watched = IS_WATCHED.load(Ordering::Relaxed);
