@@ -201,6 +201,8 @@ class Greenlet(RawGreenlet):
     def unlink(self, callback: Callable[[Any], object]) -> None:
         """Call `callback` no more."""
         life = self._life
+        if life.remove_link(callback):
+            return
         for link in life.links:
             if link == callback and life.remove_link(link):
                 return
@@ -354,11 +356,14 @@ def _call_all(greenlet: Greenlet) -> None:
 
 def unlink(links: deque[Any], callback: Callable[[Any], object]) -> None:
     """Remove a link, which other threads may do at the same time."""
-    for link in list(links):
-        if link == callback:
-            with contextlib.suppress(ValueError, IndexError):
-                links.remove(link)
-            return
+    while True:
+        try:
+            links.remove(callback)
+        except IndexError:
+            continue  # somebody else has changed it meanwhile
+        except ValueError:
+            pass
+        return
 
 
 class _Link:
