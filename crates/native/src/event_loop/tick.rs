@@ -63,9 +63,14 @@ impl LoopCore {
             && is_only_thread(py)
     }
 
-    fn poll(&self, py: Python<'_>) -> PyResult<()> {
+    fn poll(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
+        let py = owner.py();
         let idle = self.ready.with(py, |ready| ready.is_empty());
         let more = idle && self.sweep_when_idle(py)?;
+        // Timers that were cancelled have been left behind: nobody waits for those.
+        if !more && self.has_only_green.load(Ordering::Relaxed) && self.would_sleep_for_ever(py) {
+            owner.call_method0(intern!(py, "_nothing_to_wait_for"))?;
+        }
         let timeout_ns = if more { Some(0) } else { self.timeout_ns(py) };
         self.meter.with(py, |meter| meter.polls += 1);
         let result = match timeout_ns {
@@ -166,10 +171,7 @@ impl LoopCore {
                 .with_poller(py, |poller| poller.has_pending())
                 .map_err(|e| errors::os_error("epoll_wait", &e))?;
             if !pending {
-                if self.has_only_green.load(Ordering::Relaxed) && self.would_sleep_for_ever(py) {
-                    owner.call_method0(intern!(py, "_nothing_to_wait_for"))?;
-                }
-                self.poll(py)?;
+                self.poll(owner)?;
             }
             burst.ticks_left = BURST_TICKS;
             self.has_sent.store(false, Ordering::Relaxed);

@@ -513,7 +513,8 @@ fn spawn_green<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let is_plain = |plain: &Plain| -> PyResult<bool> {
-        Ok(class.getattr(intern!(py, "__init__"))?.is(&plain.init)
+        Ok(class::same_new(class, plain.class.bind(py))
+            && class.getattr(intern!(py, "__init__"))?.is(&plain.init)
             && class.getattr(intern!(py, "start"))?.is(&plain.start))
     };
     let is_watched = IS_WATCHED.load(Ordering::Relaxed);
