@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from oneloop import _native
@@ -59,7 +60,7 @@ class Semaphore(_native.SemaphoreCore):
             raise TypeError(f"Expected callable: {callback!r}")
         if self._hub is None:
             self._hub = get_hub()
-        self.__dict__.setdefault("_links", []).append(callback)
+        self.__dict__.setdefault("_links", deque()).append(callback)
         self._watch(True)
         if self.ready():
             self._notify_soon()
@@ -81,7 +82,7 @@ class Semaphore(_native.SemaphoreCore):
     def _notify(self) -> None:
         links = self.__dict__.get("_links", [])
         while links and self.ready():
-            link = links.pop(0)
+            link = links.popleft()
             try:
                 link(self)
             except BaseException as error:  # noqa: BLE001 - it is reported

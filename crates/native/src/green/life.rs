@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, intern};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is to be called.
@@ -32,7 +33,7 @@ struct State {
     /// The exception that has ended it.
     raised: Option<Object>,
     /// Called, or woken if they are waiters, when it has ended.
-    links: Vec<Object>,
+    links: VecDeque<Object>,
     is_ready: bool,
     /// The hub will call the links.
     is_notifying: bool,
@@ -144,7 +145,7 @@ impl Life {
     }
 
     fn first_link(&self, py: Python<'_>) -> Option<Object> {
-        self.state.with(py, |state| (!state.links.is_empty()).then(|| state.links.remove(0)))
+        self.state.with(py, |state| state.links.pop_front())
     }
 
     /// What is to be called; None if it has ended.
@@ -255,7 +256,17 @@ impl Life {
         }
         let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
         let link = Object::new(waiter.clone().into_any());
-        this.state.with(py, |state| state.links.push(link));
+        // It may have ended in another thread meanwhile.
+        let unused = this.state.with(py, |state| {
+            if state.is_ready {
+                return Some(link);
+            }
+            state.links.push_back(link);
+            None
+        });
+        if unused.is_some() {
+            return Ok(());
+        }
         let waited = Waiter::get(&waiter);
         if waited.is_err() {
             this.remove_link(waiter.as_any());
@@ -380,14 +391,14 @@ impl Life {
     fn add_link(&self, link: Bound<'_, PyAny>) {
         let py = link.py();
         let link = Object::new(link);
-        self.state.with(py, |state| state.links.push(link));
+        self.state.with(py, |state| state.links.push_back(link));
     }
 
     /// Remove this very object, at its first place. Whether it was there.
     fn remove_link(&self, link: &Bound<'_, PyAny>) -> bool {
         let removed = self.state.with(link.py(), |state| {
             let place = state.links.iter().position(|other| other.as_ref().is(link))?;
-            Some(state.links.remove(place))
+            state.links.remove(place)
         });
         removed.is_some()
     }
@@ -450,7 +461,6 @@ fn notify(_: &Bound<'_, LoopCore>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> 
 /// `Greenlet`, and what its subclasses may have in its place.
 struct Plain {
     class: Py<PyType>,
-    new: Py<PyAny>,
     init: Py<PyAny>,
     start: Py<PyAny>,
 }
@@ -467,7 +477,6 @@ fn set_greenlet_class(greenlet: &Bound<'_, PyType>) -> PyResult<()> {
     greenlet::load(py)?;
     let plain = Plain {
         class: greenlet.clone().unbind(),
-        new: greenlet.getattr(intern!(py, "__new__"))?.unbind(),
         init: greenlet.getattr(intern!(py, "__init__"))?.unbind(),
         start: greenlet.getattr(intern!(py, "start"))?.unbind(),
     };
@@ -505,7 +514,7 @@ fn spawn_green<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let is_plain = |plain: &Plain| -> PyResult<bool> {
-        Ok(class.getattr(intern!(py, "__new__"))?.is(&plain.new)
+        Ok(class::same_new(class, plain.class.bind(py))
             && class.getattr(intern!(py, "__init__"))?.is(&plain.init)
             && class.getattr(intern!(py, "start"))?.is(&plain.start))
     };
