@@ -309,7 +309,7 @@ def _program_frame(frame: FrameType) -> FrameType:
 
 def _parked(hub: Hub) -> list[RawGreenlet]:
     """The greenlets of the thread that wait."""
-    # Not isinstance(): that asks the object, which may be the proxy of something that is gone, or make what it stands for.
+    # Not isinstance(): that asks the object, which may be a proxy of what is gone, or make what it stands for.
     known = {id(one): one for one in gc.get_objects() if issubclass(type(one), RawGreenlet)}
     known[id(hub.main)] = hub.main
     return [one for one in known.values() if one.gr_frame is not None and one is not hub.greenlet and not one.dead]

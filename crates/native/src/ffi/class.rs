@@ -14,8 +14,10 @@ pub fn version(class: &Bound<'_, PyType>) -> Option<u32> {
 
 /// Whether instances of both are made by the same `__new__`.
 pub fn same_new(class: &Bound<'_, PyType>, other: &Bound<'_, PyType>) -> bool {
-    // SAFETY: both are alive, and complete.
-    let (one, two) = unsafe { ((*class.as_type_ptr()).tp_new, (*other.as_type_ptr()).tp_new) };
+    // SAFETY: the class is alive, and complete.
+    let one = unsafe { (*class.as_type_ptr()).tp_new };
+    // SAFETY: as above.
+    let two = unsafe { (*other.as_type_ptr()).tp_new };
     one.map(|new| new as usize) == two.map(|new| new as usize)
 }
 
