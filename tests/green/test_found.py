@@ -14,11 +14,11 @@ import pytest
 
 import oneloop
 from oneloop import green
-from oneloop.green import Timeout, socket
+from oneloop.green import Timeout, socket, threadlock
 from oneloop.green.event import AsyncResult, Event
 from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
 from oneloop.green.hub import get_hub
-from oneloop.green.lock import Semaphore
+from oneloop.green.lock import RLock, Semaphore
 from oneloop.green.queue import Channel, Empty, Full, LifoQueue, Queue, ShutDown
 from tests import programs
 
@@ -366,4 +366,33 @@ def test_a_socket_that_was_waited_for_and_closed_is_nothing_to_wait_for() -> Non
     one.close()
     other.close()
     with pytest.raises(LoopExit):
+        Event().wait()
+
+
+@pytest.mark.parametrize("kind", [RLock, threadlock.RLock])
+def test_a_killed_wait_for_a_condition_has_its_lock_again(kind: Any) -> None:
+    """Else the lock's end would hide what has killed it."""
+    lock = kind()
+
+    def waits() -> None:
+        # As `threading.Condition.wait` does.
+        with lock:
+            state = lock._release_save()
+            green.sleep(0)
+            lock._acquire_restore(state)
+
+    waiting = green.spawn(waits)
+    green.sleep(0)
+    with lock:
+        green.sleep(0.001)
+        waiting.kill(KeyError("mine"), block=False)
+        green.sleep(0.001)
+        assert not waiting.ready()
+    waiting.join()
+    assert isinstance(waiting.exception, KeyError)
+    assert not lock.locked()
+
+
+def test_a_negative_time_is_over_at_once() -> None:
+    with pytest.raises(Timeout), Timeout(-1):
         Event().wait()

@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from oneloop import _native
+from oneloop.green.exceptions import BlockingSwitchOutError
 from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.line import TIMED_OUT, Coroutine, wait_at
 
@@ -17,6 +18,24 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
+
+
+def acquire_at_last(lock: Any) -> BaseException | None:
+    """Take a lock that the caller has to have, also if it is killed meanwhile: with what it was killed.
+
+    Raises:
+        BlockingSwitchOutError: it would wait, in a coroutine.
+    """
+    ended = None
+    while True:
+        try:
+            lock.acquire()
+        except BlockingSwitchOutError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            ended = error
+        else:
+            return ended
 
 
 class Semaphore(_native.SemaphoreCore):
@@ -166,9 +185,11 @@ class RLock(_native.RLockCore):
     def _acquire_restore(self, state: tuple[int, object]) -> None:
         if not is_in_green_thread():
             get_hub().pause()
-        self._block.acquire()
+        ended = acquire_at_last(self._block)
         count, owner = state
         self._set_owner(owner, count)
+        if ended is not None:
+            raise ended
 
     def _release_save(self) -> tuple[int, object]:
         state = self._disown()
