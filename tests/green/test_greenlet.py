@@ -354,10 +354,12 @@ def test_spawn_callbacks() -> None:
 
 def test_a_subclass_with_its_own_new() -> None:
     class Looks(Greenlet):
+        looked: Any
+
         def __new__(cls, function: Any, *args: Any) -> Any:
             made = super().__new__(cls)
             made.looked = (function, *args)
             return made
 
     greenlet = Looks.spawn(len, "abc")
-    assert (greenlet.get(), greenlet.looked) == (3, (len, "abc"))  # type: ignore[attr-defined]
+    assert (greenlet.get(), greenlet.looked) == (3, (len, "abc"))
