@@ -115,6 +115,10 @@ def reported() -> Reported:
     return Reported()
 
 
+ENDS_IN_S = 5
+"""A thread that is about to end has so long for it; one that is not is an error anyway."""
+
+
 @pytest.fixture(autouse=True)
 def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     """Nothing that the test opened or started outlives it."""
@@ -127,6 +131,9 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     left = descriptors.opened_since(before)
     if request.node.get_closest_marker("allows_open_fds") is None:
         assert not left, f"descriptors left open: {left}"
+    for thread in [thread for thread in threading.enumerate() if thread not in threads]:
+        # asyncio's own, which waits for a child, ends a moment after the child's end was told.
+        thread.join(ENDS_IN_S)
     started = [thread for thread in threading.enumerate() if thread not in threads and thread.is_alive()]
     assert not started, f"threads left running: {started}"
     ended = children.end_since(processes)
