@@ -167,9 +167,12 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
     # Called natively, on a hub's own loop.
 
     def _is_alone(self) -> bool:
-        """Whether no other thread might call."""
+        """Whether none of the other threads might call."""
         from oneloop.green.workers import idle_threads
 
+        if sys.version_info < (3, 12):
+            # One that is about to begin is counted with the one that has made it.
+            return False
         # All threads that the interpreter knows, this one among them.
         return len(sys._current_exceptions()) - 1 <= idle_threads()
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import oneloop
+from oneloop.compat.gevent.modules import TARGETS
+from oneloop.green import config
 from tests.docs.examples import ROOT, documents
+
+# The modules that are gevent's, by their names there.
+GREEN = ["", *sorted(name for name in TARGETS if TARGETS[name] == f"oneloop.green.{name}" and "." not in name)]
+
+# These have all names of the standard library's modules.
+STANDARD = {"os", "select", "selectors", "signal", "socket", "ssl", "subprocess", "threading", "time"}
 
 _LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
 _PATH = re.compile(r"`((?:crates|python|tests|docs|scripts)/[\w./-]+)`")
@@ -34,6 +43,24 @@ def test_every_counter_is_in_the_reference() -> None:
     text = (ROOT / "docs/reference/statistics.md").read_text(encoding="utf-8")
     for field in fields(oneloop.Statistics):
         assert f"`{field.name}`" in text
+
+
+@pytest.mark.parametrize("module", GREEN)
+def test_every_name_of_green_threads_is_in_the_reference(module: str) -> None:
+    text = (ROOT / "docs/reference/green.md").read_text(encoding="utf-8")
+    ours = import_module(f"oneloop.green.{module}" if module else "oneloop.green")
+    names = {name for name in ours.__all__ if not re.match(r"IGevent|I[A-Z][a-z]+[A-Z]", name)}
+    if module in STANDARD:
+        names -= set(dir(import_module(module)))
+    assert f"`{module}`" in text or not module
+    for name in sorted(names):
+        assert re.search(rf"`(?:await )?(?:\w+\.)?{name}\b", text), name
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    text = (ROOT / "docs/reference/green.md").read_text(encoding="utf-8")
+    for name, setting in config.settings.items():
+        assert f"| `{name}` | `{setting.environment_key}` |" in text
 
 
 def test_every_invariant_is_in_safety() -> None:

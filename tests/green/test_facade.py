@@ -15,7 +15,7 @@ import pytest
 
 import oneloop
 from oneloop import green
-from oneloop.green import GreenletExit, facade
+from oneloop.green import GreenletExit, event, facade
 from oneloop.green.exceptions import BlockingSwitchOutError
 from oneloop.green.queue import Queue
 from oneloop.green.socket import socketpair
@@ -135,8 +135,8 @@ def test_beside_a_running_loop() -> None:
 
 def test_streams_between_loops() -> None:
     """A server on one loop, its clients on others, and a blocking client in a green thread."""
-    ports = green.event.AsyncResult[int]()
-    ends = green.event.Event()
+    ports = event.AsyncResult[int]()
+    ends = event.Event()
 
     async def serve() -> int:
         served = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +14,11 @@ import pytest
 
 import oneloop
 from oneloop import green
-from oneloop.green import Timeout, socket
+from oneloop.green import Timeout, socket, threadlock
 from oneloop.green.event import AsyncResult, Event
 from oneloop.green.exceptions import BlockingSwitchOutError, LoopExit
 from oneloop.green.hub import get_hub
-from oneloop.green.lock import Semaphore
+from oneloop.green.lock import RLock, Semaphore
 from oneloop.green.queue import Channel, Empty, Full, LifoQueue, Queue, ShutDown
 from tests import programs
 
@@ -301,10 +302,15 @@ def test_a_link_to_a_result_that_another_thread_sets() -> None:
     assert told == [result]
 
 
-def test_a_cancelled_timer_and_an_idle_thread_are_nothing_to_wait_for() -> None:
-    hub = green.get_hub()
-    assert hub.threadpool.apply(int) == 0
-    hub.call_later(60, print).cancel()
+def test_a_cancelled_timer_is_nothing_to_wait_for() -> None:
+    green.get_hub().call_later(60, print).cancel()
+    with pytest.raises(LoopExit):
+        Queue().get()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 does not tell of a thread that is about to begin")
+def test_an_idle_thread_is_nothing_to_wait_for() -> None:
+    assert green.get_hub().threadpool.apply(int) == 0
     with pytest.raises(LoopExit):
         Queue().get()
 
@@ -326,11 +332,13 @@ def test_a_thread_that_works_is_something_to_wait_for() -> None:
 
 
 def test_a_timeout_is_a_timeout() -> None:
+    soon: Any = Timeout(0.001)
+    never: Any = Timeout(None)
     with pytest.raises(Empty):
-        Queue().get(timeout=Timeout(0.001))
-    assert Event().wait(Timeout(0.001)) is False
-    assert Queue(items=[1]).get(timeout=Timeout(None)) == 1
-    assert Semaphore(0).acquire(timeout=Timeout(0.001)) is False
+        Queue().get(timeout=soon)
+    assert Event().wait(soon) is False
+    assert Queue(items=[1]).get(timeout=never) == 1
+    assert Semaphore(0).acquire(timeout=soon) is False
 
 
 def test_a_green_thread_without_a_function() -> None:
@@ -358,4 +366,33 @@ def test_a_socket_that_was_waited_for_and_closed_is_nothing_to_wait_for() -> Non
     one.close()
     other.close()
     with pytest.raises(LoopExit):
+        Event().wait()
+
+
+@pytest.mark.parametrize("kind", [RLock, threadlock.RLock])
+def test_a_killed_wait_for_a_condition_has_its_lock_again(kind: Any) -> None:
+    """Else the lock's end would hide what has killed it."""
+    lock = kind()
+
+    def waits() -> None:
+        # As `threading.Condition.wait` does.
+        with lock:
+            state = lock._release_save()
+            green.sleep(0)
+            lock._acquire_restore(state)
+
+    waiting = green.spawn(waits)
+    green.sleep(0)
+    with lock:
+        green.sleep(0.001)
+        waiting.kill(KeyError("mine"), block=False)
+        green.sleep(0.001)
+        assert not waiting.ready()
+    waiting.join()
+    assert isinstance(waiting.exception, KeyError)
+    assert not lock.locked()
+
+
+def test_a_negative_time_is_over_at_once() -> None:
+    with pytest.raises(Timeout), Timeout(-1):
         Event().wait()

@@ -350,3 +350,16 @@ def test_spawn_callbacks() -> None:
         green.Greenlet.remove_spawn_callback(started.append)
     green.joinall([*spawned, made, green.spawn(int)])
     assert len(started) == 3
+
+
+def test_a_subclass_with_its_own_new() -> None:
+    class Looks(Greenlet):
+        looked: Any
+
+        def __new__(cls, function: Any, *args: Any) -> Any:
+            made = super().__new__(cls)
+            made.looked = (function, *args)
+            return made
+
+    greenlet = Looks.spawn(len, "abc")
+    assert (greenlet.get(), greenlet.looked) == (3, (len, "abc"))

@@ -458,6 +458,26 @@ def test_functions_of_socket_find_what_a_test_puts_there() -> None:
     assert out.split() == ["1", "True"]
 
 
+def test_asyncio_finds_what_a_test_puts_into_subprocess_and_ssl() -> None:
+    out = patched("""
+        import asyncio, ssl, subprocess, sys
+        from unittest import mock
+        async def main():
+            with mock.patch("subprocess.Popen", side_effect=ZeroDivisionError) as made:
+                try: await asyncio.create_subprocess_exec(sys.executable)
+                except ZeroDivisionError: print(made.call_count)
+            with mock.patch("ssl.create_default_context", side_effect=ZeroDivisionError) as made:
+                try: await asyncio.open_connection(*server.getsockname(), ssl=True)
+                except ZeroDivisionError: print(made.call_count)
+            child = await asyncio.create_subprocess_exec(sys.executable, "-c", "print(3)", stdout=subprocess.PIPE)
+            print((await child.communicate())[0].decode())
+        import socket
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            asyncio.run(main())
+    """)
+    assert out.split() == ["1", "1", "3"]
+
+
 def test_names_that_modules_hold_already_are_mended(tmp_path: Path) -> None:
     (tmp_path / "early.py").write_text(
         "from ssl import SSLContext\nfrom time import sleep\nfrom threading import Lock, Thread\n"

@@ -41,7 +41,7 @@ class Greenlet(RawGreenlet):
 
     _life: _native.Life
 
-    def __init__(self, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, /, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
         # Its parent is the hub from its begin on.
         RawGreenlet.__init__(self)
         self._life = _native.Life(get_hub(), run, args, kwargs or None)
@@ -102,7 +102,7 @@ class Greenlet(RawGreenlet):
         spawn = classmethod(_native.spawn_green)
 
     @classmethod
-    def spawn_later(cls, seconds: float, *args: Any, **kwargs: Any) -> Self:
+    def spawn_later(cls, /, seconds: float, *args: Any, **kwargs: Any) -> Self:
         """One that starts after so many seconds."""
         greenlet = cls(*args, **kwargs)
         greenlet.start_later(seconds)
@@ -202,6 +202,8 @@ class Greenlet(RawGreenlet):
     def unlink(self, callback: Callable[[Any], object]) -> None:
         """Call `callback` no more."""
         life = self._life
+        if life.remove_link(callback):
+            return
         for link in life.links:
             if link == callback and life.remove_link(link):
                 return
@@ -229,6 +231,10 @@ class Greenlet(RawGreenlet):
         hub = get_hub()
         waiter = Waiter(hub)
         self._life.add_link(waiter)
+        if self._life.is_ready:
+            # In another thread, meanwhile.
+            self._life.remove_link(waiter)
+            return
         try:
             wait_for(waiter, hub, timeout)
         finally:
@@ -342,7 +348,9 @@ class Greenlet(RawGreenlet):
 
     def __repr__(self) -> str:
         life = getattr(self, "_life", None)
-        run = life and life.function
+        if life is None:
+            return object.__repr__(self)
+        run = life.function
         what = "" if run is None else f": {getattr(run, '__qualname__', run)}"
         return f"<{type(self).__name__} {self.name!r} at {hex(id(self))}{what}>"
 
@@ -364,11 +372,14 @@ def _call_all(greenlet: Greenlet) -> None:
 
 def unlink(links: deque[Any], callback: Callable[[Any], object]) -> None:
     """Remove a link, which other threads may do at the same time."""
-    for link in list(links):
-        if link == callback:
-            with contextlib.suppress(ValueError, IndexError):
-                links.remove(link)
-            return
+    while True:
+        try:
+            links.remove(callback)
+        except IndexError:
+            continue  # somebody else has changed it meanwhile
+        except ValueError:
+            pass
+        return
 
 
 class _Link:

@@ -276,7 +276,7 @@ class Hub(_native.HubCore, PublicHub):
         Raises:
             LoopExit: it leaves the loop, and is raised in the main greenlet, which waits as well.
         """
-        waiting = [f"  {greenlet!r} in {_place(greenlet)}" for greenlet in _parked(self)]
+        waiting = [f"  {self._described(greenlet)} in {_place(greenlet)}" for greenlet in _parked(self)]
         told = "\n".join(waiting) or "  no green thread"
         raise LoopExit(
             "this operation would block forever: no timer, descriptor or thread is left that could wake what waits:\n"
@@ -309,7 +309,8 @@ def _program_frame(frame: FrameType) -> FrameType:
 
 def _parked(hub: Hub) -> list[RawGreenlet]:
     """The greenlets of the thread that wait."""
-    known = {id(one): one for one in gc.get_objects() if isinstance(one, RawGreenlet)}
+    # Not isinstance(): that asks the object, which may be a proxy of what is gone, or make what it stands for.
+    known = {id(one): one for one in gc.get_objects() if issubclass(type(one), RawGreenlet)}
     known[id(hub.main)] = hub.main
     return [one for one in known.values() if one.gr_frame is not None and one is not hub.greenlet and not one.dead]
 

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from oneloop import _native
+from oneloop.green.exceptions import BlockingSwitchOutError
 from oneloop.green.hub import get_hub, is_in_green_thread
 from oneloop.green.line import TIMED_OUT, Coroutine, wait_at
 
@@ -16,6 +18,24 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
+
+
+def acquire_at_last(lock: Any) -> BaseException | None:
+    """Take a lock that the caller has to have, also if it is killed meanwhile: with what it was killed.
+
+    Raises:
+        BlockingSwitchOutError: it would wait, in a coroutine.
+    """
+    ended = None
+    while True:
+        try:
+            lock.acquire()
+        except BlockingSwitchOutError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            ended = error
+        else:
+            return ended
 
 
 class Semaphore(_native.SemaphoreCore):
@@ -59,7 +79,7 @@ class Semaphore(_native.SemaphoreCore):
             raise TypeError(f"Expected callable: {callback!r}")
         if self._hub is None:
             self._hub = get_hub()
-        self.__dict__.setdefault("_links", []).append(callback)
+        self.__dict__.setdefault("_links", deque()).append(callback)
         self._watch(True)
         if self.ready():
             self._notify_soon()
@@ -81,7 +101,7 @@ class Semaphore(_native.SemaphoreCore):
     def _notify(self) -> None:
         links = self.__dict__.get("_links", [])
         while links and self.ready():
-            link = links.pop(0)
+            link = links.popleft()
             try:
                 link(self)
             except BaseException as error:  # noqa: BLE001 - it is reported
@@ -165,9 +185,11 @@ class RLock(_native.RLockCore):
     def _acquire_restore(self, state: tuple[int, object]) -> None:
         if not is_in_green_thread():
             get_hub().pause()
-        self._block.acquire()
+        ended = acquire_at_last(self._block)
         count, owner = state
         self._set_owner(owner, count)
+        if ended is not None:
+            raise ended
 
     def _release_save(self) -> tuple[int, object]:
         state = self._disown()

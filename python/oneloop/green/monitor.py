@@ -234,7 +234,7 @@ def _running_greenlet(hub: Hub) -> Any:
     top = hub.greenlet
     while top is not None and top.parent is not None:
         top = top.parent
-    for one in [one for one in gc.get_objects() if isinstance(one, RawGreenlet)]:
+    for one in [one for one in gc.get_objects() if issubclass(type(one), RawGreenlet)]:
         if one and one.gr_frame is None and not one.dead and _root(one) is top:
             return one
     return top if top is not None and top.gr_frame is None else None

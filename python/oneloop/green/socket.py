@@ -6,6 +6,7 @@ here are those of the standard library's module.
 
 from __future__ import annotations
 
+import builtins
 import operator
 import os
 import select as _select
@@ -248,10 +249,20 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         return super().detach()
 
 
+def _import(name: str, *args: Any) -> Any:
+    return _selectors if name == "selectors" else __import__(name, *args)
+
+
+_green = {
+    **_originals,
+    "selectors": _selectors,
+    # Python 3.14 and later import it right there.
+    "__builtins__": {**vars(builtins), "__import__": _import},
+}
 for _name in ("_sendfile_use_sendfile", "_sendfile_zerocopy"):
     # As every version has them, but their selectors let others go on.
     if hasattr(_stock.socket, _name):
-        setattr(socket, _name, rebound(getattr(_stock.socket, _name), {**_originals, "selectors": _selectors}))
+        setattr(socket, _name, rebound(getattr(_stock.socket, _name), _green))
 
 
 # -- waiting -----------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from greenlet import getcurrent
 
 from oneloop import _native
 from oneloop.green.hub import TIMED_OUT, Waiter, get_hub, has_hub, is_in_green_thread, wait_for
+from oneloop.green.lock import acquire_at_last
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -237,8 +238,10 @@ class RLock:
     # What threading.Condition and threading's fork handler ask of a lock.
 
     def _acquire_restore(self, state: tuple[int, int]) -> None:
-        self._block.acquire()
+        ended = acquire_at_last(self._block)
         self._count, self._owner = state
+        if ended is not None:
+            raise ended
 
     def _release_save(self) -> tuple[int, int]:
         if not self._count:

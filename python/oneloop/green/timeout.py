@@ -28,7 +28,7 @@ class Timeout(BaseException):
     """Raise an exception in the current green thread after so many seconds; itself, unless another one is given.
 
     Args:
-        seconds: None or less than 0: never.
+        seconds: None: never. 0 or less: as soon as it waits.
         exception: an exception or its class; True or None: this object, and so is anything else, which its text then
             shows. False: this object, which ends its `with` block silently.
         ref: it counts as something to wait for.
@@ -50,7 +50,7 @@ class Timeout(BaseException):
 
     def __float__(self) -> float:
         """Its seconds, where an object is taken for the `timeout` of a wait; infinite: never."""
-        return inf if self.seconds is None or self.seconds < 0 else float(self.seconds)
+        return inf if self.seconds is None else float(self.seconds)
 
     def start(self) -> None:
         """Start the time.
@@ -60,15 +60,15 @@ class Timeout(BaseException):
         """
         if self.pending:
             raise AssertionError(f"{self!r} is already started; to restart it, cancel it first")
-        if self.seconds is None or self.seconds < 0:
+        if self.seconds is None:
             return
         if not is_in_green_thread():
             raise BlockingSwitchOutError("a Timeout is for green threads: in a coroutine, use asyncio.timeout()")
         hub = get_hub()
         if self._ref:
-            self._timer = hub.asyncio_loop.call_later(self.seconds, self._expire, hub, getcurrent())
+            self._timer = hub.asyncio_loop.call_later(max(self.seconds, 0), self._expire, hub, getcurrent())
         else:
-            self._timer = hub.loop.quiet_alarm(self.seconds, partial(self._expire, hub, getcurrent()))
+            self._timer = hub.loop.quiet_alarm(max(self.seconds, 0), partial(self._expire, hub, getcurrent()))
 
     def _expire(self, hub: Any, greenlet: Any) -> None:
         self._timer = None

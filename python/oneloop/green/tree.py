@@ -51,7 +51,7 @@ class GreenletTree:
     def forest(cls) -> list[Self]:
         """The trees of all threads; their roots are the threads' main greenlets. That of the calling thread first."""
         current = getcurrent()
-        greenlets = {id(one): one for one in gc.get_objects() if isinstance(one, RawGreenlet)}
+        greenlets = {id(one): one for one in gc.get_objects() if issubclass(type(one), RawGreenlet)}
         for one in list(greenlets.values()):
             top = one
             while (above := _above(top)) is not None:

@@ -159,8 +159,7 @@ fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::
 /// told.
 pub fn is_stream(fd: RawFd) -> bool {
     kind(fd).is_ok_and(|(family, kind, _)| {
-        kind == libc::SOCK_STREAM
-            && [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX].contains(&family)
+        kind == libc::SOCK_STREAM && [libc::AF_INET, libc::AF_INET6].contains(&family)
     })
 }
 

@@ -62,9 +62,20 @@ impl LoopCore {
             })
     }
 
-    fn poll(&self, py: Python<'_>) -> PyResult<()> {
+    fn poll(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
+        let py = owner.py();
         let idle = self.ready.with(py, |ready| ready.is_empty());
         let more = idle && self.sweep_when_idle(py)?;
+        // Timers that were cancelled have been left behind: nobody waits for those.
+        // Asked again: a thread may have called before it was found to have nothing to do.
+        if !more
+            && self.has_only_green.load(Ordering::Relaxed)
+            && self.would_sleep_for_ever(py)
+            && (is_only_thread(py) || owner.call_method0(intern!(py, "_is_alone"))?.is_truthy()?)
+            && self.would_sleep_for_ever(py)
+        {
+            owner.call_method0(intern!(py, "_nothing_to_wait_for"))?;
+        }
         let timeout_ns = if more { Some(0) } else { self.timeout_ns(py) };
         self.meter.with(py, |meter| meter.polls += 1);
         let result = match timeout_ns {
@@ -165,20 +176,7 @@ impl LoopCore {
                 .with_poller(py, |poller| poller.has_pending())
                 .map_err(|e| errors::os_error("epoll_wait", &e))?;
             if !pending {
-                let has_only_green = self.has_only_green.load(Ordering::Relaxed);
-                if has_only_green && self.ready.with(py, |ready| ready.is_empty()) {
-                    // What is cancelled is nothing to wait for.
-                    while self.sweep_when_idle(py)? {}
-                }
-                // Asked again: a thread may have called before it was found to have nothing to do.
-                if has_only_green
-                    && self.would_sleep_for_ever(py)
-                    && owner.call_method0(intern!(py, "_is_alone"))?.is_truthy()?
-                    && self.would_sleep_for_ever(py)
-                {
-                    owner.call_method0(intern!(py, "_nothing_to_wait_for"))?;
-                }
-                self.poll(py)?;
+                self.poll(owner)?;
             }
             burst.ticks_left = BURST_TICKS;
             self.has_sent.store(false, Ordering::Relaxed);

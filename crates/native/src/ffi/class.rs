@@ -12,6 +12,15 @@ pub fn version(class: &Bound<'_, PyType>) -> Option<u32> {
     Some(version).filter(|version| *version != 0)
 }
 
+/// Whether instances of both are made by the same `__new__`.
+pub fn same_new(class: &Bound<'_, PyType>, other: &Bound<'_, PyType>) -> bool {
+    // SAFETY: the class is alive, and complete.
+    let one = unsafe { (*class.as_type_ptr()).tp_new };
+    // SAFETY: as above.
+    let two = unsafe { (*other.as_type_ptr()).tp_new };
+    one.map(|new| new as usize) == two.map(|new| new as usize)
+}
+
 /// A new instance of the class as its `__new__` makes it without arguments; `__init__` is not called.
 pub fn new_instance<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();

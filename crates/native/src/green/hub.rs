@@ -75,13 +75,19 @@ impl HubCore {
         self.owner.get().run_green_soon(py, waiter.clone().into_any().unbind(), waiter::run);
     }
 
-    /// RuntimeError for the hub: who would go on meanwhile?
-    pub fn check_may_park(slf: &Bound<'_, Self>) -> PyResult<()> {
+    /// Whether the greenlet that calls may wait.
+    pub fn may_park(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
         let this = slf.get();
         // Where any loop runs, a coroutine or a callback calls. A greenlet that was begun by one is no green thread either.
         let runs = !call::call0(&imports::running_loop(py)?)?.is_none();
-        if runs || (this.owner.get().is_running() && !this.is_away.get(py)) {
+        Ok(!runs && (!this.owner.get().is_running() || this.is_away.get(py)))
+    }
+
+    /// RuntimeError for the hub: who would go on meanwhile?
+    pub fn check_may_park(slf: &Bound<'_, Self>) -> PyResult<()> {
+        if !Self::may_park(slf)? {
+            let py = slf.py();
             return Err(slf
                 .call_method0(intern!(py, "_parking_refused"))
                 .map_or_else(|error| error, PyErr::from_value));

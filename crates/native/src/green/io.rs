@@ -13,6 +13,7 @@ use oneloop_engine::sys::socket;
 use pyo3::exceptions::{PyBufferError, PyTimeoutError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ impl Patience {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 }
+
+/// Who has less time tries at once: it might be over before the wait has begun, and there may be data.
+const WORTH_A_WAIT: Duration = Duration::from_millis(1);
 
 /// What is to be ended after a wait.
 struct Begun<'py> {
@@ -138,7 +142,11 @@ fn persist_reading<'py, T>(
     let hub = HubCore::here(sock.py())?;
     let owner = hub.get().owner(sock.py());
     let fd = socket_object::fileno(sock)?;
-    if !patience.never_waits && room > 0 && Watch::is_drained(owner, sock, fd) {
+    if room > 0
+        && Watch::is_drained(owner, sock, fd)
+        && patience.left().is_none_or(|left| left >= WORTH_A_WAIT)
+        && HubCore::may_park(&hub)?
+    {
         wait(&hub, sock, fd, Side::Read, patience)?;
     }
     let (done, len) = persist(sock, operation, Side::Read, patience, &mut attempt)?;
@@ -159,6 +167,9 @@ fn green_recv<'py>(
     let capacity = usize::try_from(capacity)
         .map_err(|_| PyValueError::new_err("negative buffersize in recv"))?;
     let patience = Patience::of(timeout)?;
+    if capacity == 0 {
+        return Ok(PyBytes::new(sock.py(), b"").into_any());
+    }
     persist_reading(sock, "recv", &patience, capacity, |hub, fd| {
         let received = sockets::receive(sock.py(), hub.get().owner(sock.py()).get(), fd, capacity)?;
         Ok(received.map(|data| {

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, intern};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is to be called.
@@ -32,7 +33,7 @@ struct State {
     /// The exception that has ended it.
     raised: Option<Object>,
     /// Called, or woken if they are waiters, when it has ended.
-    links: Vec<Object>,
+    links: VecDeque<Object>,
     is_ready: bool,
     /// The hub will call the links.
     is_notifying: bool,
@@ -144,7 +145,7 @@ impl Life {
     }
 
     fn first_link(&self, py: Python<'_>) -> Option<Object> {
-        self.state.with(py, |state| (!state.links.is_empty()).then(|| state.links.remove(0)))
+        self.state.with(py, |state| state.links.pop_front())
     }
 
     /// What is to be called; None if it has ended.
@@ -255,7 +256,17 @@ impl Life {
         }
         let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
         let link = Object::new(waiter.clone().into_any());
-        this.state.with(py, |state| state.links.push(link));
+        // It may have ended in another thread meanwhile.
+        let unused = this.state.with(py, |state| {
+            if state.is_ready {
+                return Some(link);
+            }
+            state.links.push_back(link);
+            None
+        });
+        if unused.is_some() {
+            return Ok(());
+        }
         let waited = Waiter::get(&waiter);
         if waited.is_err() {
             this.remove_link(waiter.as_any());
@@ -380,14 +391,14 @@ impl Life {
     fn add_link(&self, link: Bound<'_, PyAny>) {
         let py = link.py();
         let link = Object::new(link);
-        self.state.with(py, |state| state.links.push(link));
+        self.state.with(py, |state| state.links.push_back(link));
     }
 
     /// Remove this very object, at its first place. Whether it was there.
     fn remove_link(&self, link: &Bound<'_, PyAny>) -> bool {
         let removed = self.state.with(link.py(), |state| {
             let place = state.links.iter().position(|other| other.as_ref().is(link))?;
-            Some(state.links.remove(place))
+            state.links.remove(place)
         });
         removed.is_some()
     }
@@ -463,6 +474,7 @@ static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 #[pyo3(signature = (greenlet, /))]
 fn set_greenlet_class(greenlet: &Bound<'_, PyType>) -> PyResult<()> {
     let py = greenlet.py();
+    greenlet::load(py)?;
     let plain = Plain {
         class: greenlet.clone().unbind(),
         init: greenlet.getattr(intern!(py, "__init__"))?.unbind(),
@@ -502,7 +514,8 @@ fn spawn_green<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let is_plain = |plain: &Plain| -> PyResult<bool> {
-        Ok(class.getattr(intern!(py, "__init__"))?.is(&plain.init)
+        Ok(class::same_new(class, plain.class.bind(py))
+            && class.getattr(intern!(py, "__init__"))?.is(&plain.init)
             && class.getattr(intern!(py, "start"))?.is(&plain.start))
     };
     let is_watched = IS_WATCHED.load(Ordering::Relaxed);

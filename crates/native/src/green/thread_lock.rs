@@ -78,8 +78,9 @@ impl LockCore {
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let is_default =
-            |timeout: &Bound<'py, PyAny>| timeout.extract::<f64>().is_ok_and(|t| t == -1.0);
+        let is_default = |timeout: &Bound<'py, PyAny>| {
+            timeout.extract::<f64>().is_ok_and(|t| t.to_bits() == (-1.0_f64).to_bits())
+        };
         let blocks = |blocking: &Bound<'py, PyAny>| blocking.is_truthy().unwrap_or(false);
         if timeout.is_none_or(is_default) && blocking.is_none_or(blocks) {
             return Self::acquire_blocking(slf);

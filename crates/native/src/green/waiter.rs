@@ -94,7 +94,12 @@ impl Waiter {
     pub fn leave_queue(&self, py: Python<'_>) -> Option<Turn> {
         let (target, error, starts) = self.state.with(py, |state| {
             state.is_queued = false;
-            let target = state.greenlet.as_ref().map(|greenlet| greenlet.clone_ref(py));
+            // Who starts is not held any longer: the greenlet keeps this waiter.
+            let target = if state.starts {
+                state.greenlet.take()
+            } else {
+                state.greenlet.as_ref().map(|greenlet| greenlet.clone_ref(py))
+            };
             (target, state.thrown.take(), state.starts)
         });
         let target = target?;

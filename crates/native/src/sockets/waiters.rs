@@ -150,22 +150,11 @@ impl Watch {
         let mut watch = Self::on(owner, fd)?;
         let known =
             watch.get().with(py, |s| s.waiters.socket.as_ref().map(|known| known.clone_ref(py)));
-        let same = if let Some(same) = known.as_ref().and_then(|known| known.is(socket)) {
-            same
-        } else {
-            let current = Self::on_current_file(owner, fd)?;
-            let same = known.is_some() && current.is(&watch);
-            watch = current;
-            same
-        };
-        if known.is_some() && !same {
-            // The socket that these operations waited for is closed: its number is another's.
-            if let Some(token) = watch.get().with(py, |s| s.token.take()) {
-                owner.get().vacate(watch.as_any(), token);
-            }
-            watch = Self::new(py)?;
-        }
+        let same = known.as_ref().and_then(|known| known.is(socket)) == Some(true);
         if !same {
+            // Another object, of the same file perhaps, whose operations may wait too. If the file is closed, its number
+            // is another's, and so is the watch.
+            watch = Self::on_current_file(owner, fd)?;
             let identity = Identity::of(socket);
             let old = watch.get().with(py, |s| {
                 s.waiters.is_stream = None;

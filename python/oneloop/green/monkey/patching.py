@@ -112,6 +112,7 @@ def patch_dns() -> None:
 def patch_ssl() -> None:
     """Replace `ssl.SSLContext` and `SSLSocket`, also where they were imported from `ssl` before."""
     if _patch("ssl"):
+        _patch_inside("ssl")
         _told.extend(existing.told_subclasses("ssl", ("SSLContext", "SSLSocket")))
         _tell()
 
@@ -123,13 +124,15 @@ def patch_select(aggressive: bool = True) -> None:
 
 
 def patch_selectors(aggressive: bool = True) -> None:
-    """Replace `selectors.DefaultSelector`, and what the others call. `EpollSelector` stays what it is."""
-    if not _patch("selectors"):
-        return
-    module, select = import_module("selectors"), import_module("oneloop.green.select")
-    patch_item(module.PollSelector, "_selector_cls", select.poll)
-    # A function, which must not become a method.
-    patch_item(module.SelectSelector, "_select", staticmethod(select.select))
+    """Replace `selectors.DefaultSelector`, and what the others wait with. `select.epoll` stays what it is."""
+    if _patch("selectors"):
+        _patch_inside("selectors")
+
+
+def _patch_inside(name: str) -> None:
+    """What a module's own classes have inside, for those that were imported from it before."""
+    for kind, attribute, value in import_module(f"oneloop.green.{name}").__patched_attributes__:
+        patch_item(kind, attribute, value)
 
 
 def patch_queue() -> None:

@@ -34,6 +34,8 @@ _SHALLOW = ("_thread", "time")
 _VIEWED = ("os", "select", "signal")
 _MOVED = {"socket": ("socket",), "ssl": ("SSLContext", "SSLSocket")}
 _EXECUTED = ("threading", "queue", "selectors", "subprocess")
+# Those of which asyncio sees what a program has put into them.
+_ASKED = ("ssl", "subprocess")
 # Known to asyncio alone: its default executor has the interpreter's threads.
 _FUTURES = ("concurrent", "concurrent.futures")
 _GREEN = ("threading", "time", "socket", "queue", "executor", "select", "selectors", "ssl", "os", "signal")
@@ -42,6 +44,8 @@ _PACKAGES = ("asyncio", "multiprocessing", "oneloop")
 _MODULES = ("concurrent.futures.process",)
 
 _copies: dict[str, Any] = {}
+# What asyncio has instead of some of the copies.
+_asked: dict[str, Any] = {}
 # The identity of a module or of a name's value, as patched code knows it -> what the realm has instead.
 _counterparts: dict[int, Any] = {}
 # What the keys of `_counterparts` are the identities of.
@@ -89,6 +93,8 @@ def _make_copies() -> None:
         _copies[name] = _executed(sys.modules[name])
     _share_outcomes()
     _copy_futures()
+    for name in _ASKED:
+        _asked[name] = _asking_first(sys.modules[name], _copies[name])
 
 
 def _have_native_code_look() -> None:
@@ -203,6 +209,24 @@ def _asking(module: Any, name: str) -> Callable[..., object]:
     return ask
 
 
+def _asking_first(module: ModuleType, copy: ModuleType) -> ModuleType:
+    """The copy, but with what a program (a test) has put in the place of a class or a function of the module's own."""
+    names, before = module.__dict__, dict(module.__dict__)
+    replaced = state.replaced.setdefault(module.__name__, {})
+    view = _copied(copy)
+
+    def find(name: str) -> Any:
+        value = names.get(name, before.get(name))
+        is_ours = value is before.get(name) or value is replaced.get(name)
+        return getattr(copy, name) if is_ours else value
+
+    for name, value in before.items():
+        if isinstance(value, (type, FunctionType)) and value.__module__ == module.__name__:
+            view.__dict__.pop(name, None)
+    view.__dict__["__getattr__"] = find
+    return view
+
+
 def _is_outcome(name: str, value: type) -> bool:
     return issubclass(value, BaseException) or name in ("CompletedProcess", "SelectorKey")
 
@@ -276,6 +300,8 @@ def _rebind(module: ModuleType) -> None:
     is_asyncio = module.__name__.partition(".")[0] == "asyncio"
     for name, value in list(module.__dict__.items()):
         other = _counterparts.get(id(value))
+        if is_asyncio and isinstance(other, ModuleType):
+            other = _asked.get(other.__name__, other)
         if other is not None and (is_asyncio or getattr(other, "__name__", "") not in _FUTURES):
             module.__dict__[name] = other
 
@@ -310,6 +336,8 @@ def _import(
     if level == 0:
         wanted = name if fromlist else name.partition(".")[0]
         copy = _copies.get(wanted)
+        if wanted in _asked and _is_asyncio(globals):
+            return _asked[wanted]
         if copy is not None and (wanted not in _FUTURES or _is_asyncio(globals)):
             return copy
     return found
