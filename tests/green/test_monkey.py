@@ -311,6 +311,12 @@ def test_who_takes_many_locks_does_not_park_while_others_go_on_anyway() -> None:
         time.sleep(0)
         told.append(1)
         polling.join()
+
+        told.clear()
+        telling = threading.Thread(target=told.append, args=(1,))
+        telling.start()
+        poll()
+        telling.join()
     """)
 
 
