@@ -311,6 +311,33 @@ def test_who_takes_many_locks_does_not_park_while_others_go_on_anyway() -> None:
         time.sleep(0)
         told.append(1)
         polling.join()
+
+        told.clear()
+        telling = threading.Thread(target=told.append, args=(1,))
+        telling.start()
+        poll()
+        telling.join()
+    """)
+
+
+def test_thread_pools_use_idle_threads_again() -> None:
+    """A thread that finds no more work tells that it is idle before others go on."""
+    patched("""
+        import queue
+        from concurrent.futures import ThreadPoolExecutor
+        with ThreadPoolExecutor() as executor:
+            for number in range(20):
+                assert executor.submit(abs, -number).result() == number
+            assert len(executor._threads) == 1
+            # Who asks again and again lets others go on nevertheless.
+            answers = queue.SimpleQueue()
+            executor.submit(answers.put, "answer")
+            while True:
+                try:
+                    assert answers.get_nowait() == "answer"
+                    break
+                except queue.Empty:
+                    pass
     """)
 
 

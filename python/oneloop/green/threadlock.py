@@ -105,8 +105,11 @@ class LockType(_native.LockCore):
         Who polls for something that another green thread is to do would wait for ever. Others do not park: they may
         hold a lock for which a coroutine cannot wait.
         """
-        if type(getcurrent()).__name__ == "ThreadGreenlet" and has_hub():
-            ticks = get_hub().asyncio_loop._counters()["ticks"]
+        if not has_hub():
+            return
+        hub, current = get_hub(), getcurrent()
+        if type(current).__name__ == "ThreadGreenlet" or current is hub.main:
+            ticks = hub.asyncio_loop._counters()["ticks"]
             if getattr(_last_turn, "ticks", None) == ticks:
                 let_others_go()
             _last_turn.ticks = ticks

@@ -12,11 +12,17 @@ __implements__ = ["SimpleQueue"]
 __all__ = ["SimpleQueue"]
 
 
+# So often a queue was asked in vain before others have their turn: who polls would wait for ever. Who asks once, as a
+# thread of an executor does before it tells that it is idle, goes on.
+_PATIENCE = 100
+
+
 class SimpleQueue(_SimpleQueue[Any]):
     """See `queue.SimpleQueue`."""
 
     def __init__(self) -> None:
         super().__init__()
+        self._asked_in_vain = 0
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Put an item in; never waits."""
@@ -41,8 +47,10 @@ class SimpleQueue(_SimpleQueue[Any]):
                 raise get_hub()._parking_refused()
             block = False
         if not block and self.empty():
-            # Who has got nothing may be about to try again.
-            let_others_go()
+            self._asked_in_vain += 1
+            if self._asked_in_vain >= _PATIENCE:
+                self._asked_in_vain = 0
+                let_others_go()
         return super().get(block, timeout)
 
     def get_nowait(self) -> Any:
