@@ -5,7 +5,6 @@ use crate::ffi::{LoopCell, Object};
 use oneloop_engine::sys::thread;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,8 +59,7 @@ impl LockCore {
 #[pymethods]
 impl LockCore {
     #[new]
-    #[pyo3(signature = (*_args, **_kwargs))]
-    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+    fn new() -> Self {
         Self(LoopCell::default())
     }
 
