@@ -6,7 +6,7 @@
 before anything else is imported, or `oneloop run --patch script.py`, or `python -m oneloop.green.monkey script.py`.
 
 asyncio, multiprocessing, process pools and oneloop itself are left as they are: their threads are the interpreter's.
-`select.epoll` and `selectors.EpollSelector` stay, and block.
+`select.epoll` stays, and blocks; `selectors.EpollSelector` stays, and lets others go on.
 """
 
 from __future__ import annotations

@@ -11,25 +11,6 @@ from oneloop.green.monkey import existing, realm, state
 from oneloop.green.monkey.notices import DoNotPatch, notify
 from oneloop.green.monkey.state import MonkeyPatchWarning, patch_item
 
-__all__ = [
-    "patch_all",
-    "patch_builtins",
-    "patch_contextvars",
-    "patch_dns",
-    "patch_module",
-    "patch_os",
-    "patch_queue",
-    "patch_select",
-    "patch_selectors",
-    "patch_signal",
-    "patch_socket",
-    "patch_ssl",
-    "patch_subprocess",
-    "patch_sys",
-    "patch_thread",
-    "patch_time",
-]
-
 _DNS = ["getaddrinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex", "getnameinfo"]
 # The others of `socket` look its names up when they are called.
 _SOCKET = ["SocketType", "socket"]

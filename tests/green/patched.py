@@ -1,0 +1,33 @@
+"""`patched`: runs a program in a process of its own that is monkey patched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+from tests import programs
+
+PATCHED = "from oneloop.green import monkey\nmonkey.patch_all()\n"
+
+
+def patched(body: str, before: str = "", options: tuple[str, ...] = ()) -> str:
+    """What a patched program prints, which must succeed without a word on stderr."""
+    source = (
+        "import faulthandler\nfaulthandler.dump_traceback_later(30, exit=True)\n"
+        + textwrap.dedent(before)
+        + PATCHED
+        + textwrap.dedent(body)
+    )
+    done = subprocess.run(
+        [sys.executable, *options, "-c", source],
+        cwd=programs.ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.stderr == "", done.stderr
+    return done.stdout
