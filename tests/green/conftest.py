@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import oneloop
+from oneloop.green import facade
 from oneloop.green.hub import end_own_hub
 from tests.conftest import Reported, close_audited
 
@@ -26,3 +27,13 @@ def loop(audit: None, reported: Reported) -> Iterator[asyncio.AbstractEventLoop]
     yield made
     if not made.is_closed():
         close_audited(made)
+
+
+@pytest.fixture
+def installed() -> Iterator[None]:
+    """As monkey patching leaves asyncio."""
+    facade.install()
+    try:
+        yield
+    finally:
+        facade.uninstall()

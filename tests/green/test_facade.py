@@ -8,30 +8,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 import oneloop
 from oneloop import green
-from oneloop.green import GreenletExit, event, facade
+from oneloop.green import GreenletExit, event
 from oneloop.green.exceptions import BlockingSwitchOutError
 from oneloop.green.queue import Queue
 from oneloop.green.socket import socketpair
 
 MANY = 100
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE")
-
-
-@pytest.fixture
-def installed() -> Iterator[None]:
-    """As monkey patching leaves asyncio."""
-    facade.install()
-    try:
-        yield
-    finally:
-        facade.uninstall()
 
 
 def run_in_new_loop(main: Coroutine[Any, Any, Any]) -> Any:

@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-
-import pytest
 
 from oneloop import green
 from oneloop.green import facade
 from oneloop.green.facade import FacadeLoop
-
-
-@pytest.fixture
-def installed() -> Iterator[None]:
-    facade.install()
-    try:
-        yield
-    finally:
-        facade.uninstall()
 
 
 async def number_of_tasks() -> int:

@@ -53,7 +53,7 @@ def wait_changed(pid: int, options: int, poll: Callable[[], Any], timeout: float
             # It may have changed before anybody watched.
             if found := poll():
                 return found
-            if wait_for(waiter, hub, left.seconds()) is TIMED_OUT:
+            if wait_for(waiter, left.seconds()) is TIMED_OUT:
                 return poll()
         finally:
             watch.stop()

@@ -115,7 +115,7 @@ class GreenFuture(Future[T]):
 
         self.add_done_callback(wake)
         try:
-            wait_for(waiter, hub, timeout_s)
+            wait_for(waiter, timeout_s)
         finally:
             # One that is left does no harm, but those of many waits would add up.
             with self._condition:

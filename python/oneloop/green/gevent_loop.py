@@ -11,25 +11,9 @@ from zope.interface import classImplements
 
 from oneloop.green import core
 from oneloop.green.callback import Callback
-from oneloop.green.core import (
-    embeddable_backends,
-    get_header_version,
-    get_version,
-    recommended_backends,
-    supported_backends,
-    time,
-)
 from oneloop.green.watchers import Watcher
 
-__all__ = [
-    "embeddable_backends",
-    "get_header_version",
-    "get_version",
-    "loop",
-    "recommended_backends",
-    "supported_backends",
-    "time",
-]
+__all__ = core.__all__
 
 
 class loop(core.loop):  # noqa: N801 - gevent's name
@@ -42,5 +26,6 @@ classImplements(loop, gevent._interfaces.ILoop)
 classImplements(Watcher, gevent._interfaces.IWatcher)
 classImplements(Callback, gevent._interfaces.ICallback)
 
-# gevent.core shows what is here: libev's numbers too.
-globals().update({name: value for name, value in vars(core).items() if name.isupper() or name == "_events_to_str"})
+# gevent.core shows what is here: libev's functions and numbers.
+_shown = {*core.__all__, "_events_to_str"} - {"loop"}
+globals().update({name: value for name, value in vars(core).items() if name.isupper() or name in _shown})

@@ -236,7 +236,7 @@ class Greenlet(RawGreenlet):
             self._life.remove_link(waiter)
             return
         try:
-            wait_for(waiter, hub, timeout)
+            wait_for(waiter, timeout)
         finally:
             self._life.remove_link(waiter)
 

@@ -21,7 +21,6 @@ import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable
 from itertools import islice
-from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from greenlet import GreenletExit, getcurrent
@@ -332,6 +331,7 @@ def _root(greenlet: RawGreenlet) -> RawGreenlet:
 
 get_hub: Callable[[], Hub] = _native.get_hub  # type: ignore[assignment]
 sleep = _native.sleep
+wait_for = _native.wait_for
 
 
 def find_hub() -> Hub:
@@ -450,17 +450,6 @@ class Countdown:
     def seconds(self) -> float | None:
         """So many are left; None: no end."""
         return None if self._end_s is None else max(0.0, self._end_s - time.monotonic())
-
-
-def wait_for(waiter: Waiter, hub: Hub, timeout_s: float | None) -> Any:
-    """What ends the wait; `TIMED_OUT` after so many seconds."""
-    if timeout_s is None or float(timeout_s) == inf:
-        return waiter.get()
-    timer = hub.asyncio_loop.call_later(max(float(timeout_s), 0), waiter.wake, TIMED_OUT)
-    try:
-        return waiter.get()
-    finally:
-        timer.cancel()
 
 
 def idle(priority: int = 0) -> None:

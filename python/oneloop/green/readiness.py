@@ -62,10 +62,10 @@ def _wait(poll: _stock.epoll | None, timeout_s: float | None) -> bool:
     hub = get_hub()
     waiter = Waiter(hub)
     if poll is None:
-        return wait_for(waiter, hub, timeout_s) is not TIMED_OUT
+        return wait_for(waiter, timeout_s) is not TIMED_OUT
     fd = poll.fileno()
     hub.asyncio_loop.add_reader(fd, waiter.wake)
     try:
-        return wait_for(waiter, hub, timeout_s) is not TIMED_OUT
+        return wait_for(waiter, timeout_s) is not TIMED_OUT
     finally:
         hub.asyncio_loop.remove_reader(fd)

@@ -192,7 +192,7 @@ class _Watched:
         self._waiter.wake()
 
     def wait(self, timeout: float | None) -> set[int]:
-        wait_for(self._waiter, self._hub, timeout)
+        wait_for(self._waiter, timeout)
         ready, self._ready = self._ready, set()
         return ready
 

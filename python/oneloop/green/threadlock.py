@@ -138,7 +138,7 @@ class LockType(_native.LockCore):
         if self._take_or_enter(place):
             return True
         try:
-            woken = place.wait(timeout_s) if hub is None else wait_for(place, hub, timeout_s)
+            woken = place.wait(timeout_s) if hub is None else wait_for(place, timeout_s)
         except BaseException:
             if self._was_handed_over(place):
                 self.release()

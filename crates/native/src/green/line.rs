@@ -352,7 +352,18 @@ impl SemaphoreCore {
     }
 }
 
+/// What ends the wait; `TIMED_OUT` after so many seconds.
+#[pyfunction]
+#[pyo3(signature = (waiter, timeout_s, /))]
+fn wait_for<'py>(
+    waiter: &Bound<'py, Waiter>,
+    timeout_s: Option<f64>,
+) -> PyResult<Bound<'py, PyAny>> {
+    wait(waiter, timeout_s)
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(wait_for, module)?)?;
     module.add_class::<LineCore>()?;
     module.add_class::<SemaphoreCore>()?;
     module.add("TIMED_OUT", timed_out(module.py())?)

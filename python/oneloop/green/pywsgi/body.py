@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from oneloop.green.pywsgi.heads import END, HeadError, environ_key
+from oneloop.green.pywsgi.reader import Lines
 
 if TYPE_CHECKING:
     from oneloop.green.pywsgi.reader import Reader
@@ -23,7 +24,7 @@ class InvalidInputError(OSError):
     """A body that ends early, or that is not framed as it should be. The connection ends with it."""
 
 
-class Input:
+class Input(Lines):
     """The body of a request, read in the green thread that handles it.
 
     A client that has asked for it gets `100 Continue` when the body is read first.
@@ -101,26 +102,6 @@ class Input:
             if wanted is not None:
                 wanted -= len(data)
         return b"".join(pieces)
-
-    def readlines(self, hint: int | None = None) -> list[bytes]:
-        """The lines of the rest; no more of them once there are `hint` bytes."""
-        lines = []
-        length = 0
-        for line in self:
-            lines.append(line)
-            length += len(line)
-            if hint is not None and 0 < hint <= length:
-                break
-        return lines
-
-    def __iter__(self) -> Input:
-        return self
-
-    def __next__(self) -> bytes:
-        line = self.readline()
-        if not line:
-            raise StopIteration
-        return line
 
     def discard(self, limit: int) -> bool:
         """Read what is left, if that is at most so many bytes: whether the body is at its end."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 from oneloop.green import socket as _socket
 from oneloop.green.pywsgi import heads
@@ -15,7 +15,35 @@ RECEIVED_BYTES = 16_384
 MAX_RECEIVED_BYTES = 262_144
 
 
-class Reader:
+class Lines:
+    """The lines of what has `readline`."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """A line with its end, at most so many bytes of it; nothing at the end."""
+        raise NotImplementedError
+
+    def readlines(self, hint: int | None = None) -> list[bytes]:
+        """The lines of the rest; no more of them once there are `hint` bytes."""
+        lines = []
+        length = 0
+        for line in self:
+            lines.append(line)
+            length += len(line)
+            if hint is not None and 0 < hint <= length:
+                break
+        return lines
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+
+class Reader(Lines):
     """The `rfile` of a handler. It waits in the green thread that reads.
 
     A receive that begins with `patience_s` seconds is over at `deadline_s`, when the server raises TimeoutError in it:
@@ -197,19 +225,6 @@ class Reader:
             self._buffer, self._at = self._receive(), 0
             if not self._buffer:
                 return b"".join(pieces)
-
-    def readlines(self, hint: int | None = -1) -> list[bytes]:
-        """All lines."""
-        return list(self)
-
-    def __iter__(self) -> Reader:
-        return self
-
-    def __next__(self) -> bytes:
-        line = self.readline()
-        if not line:
-            raise StopIteration
-        return line
 
 
 def _refuse_bare_line_end(buffer: bytearray, start: int) -> None:
