@@ -16,10 +16,15 @@ enum Kind {
     OpenSsl(OpenSsl),
 }
 
-pub struct Library {
-    kind: Kind,
-    is_busy: LoopCell<bool>,
+enum Slot {
+    Free(Box<Kind>),
+    /// A call has it.
+    Busy,
+    /// The transport has ended, and its program needs no `ssl_object` any more.
+    Released,
 }
+
+pub struct Library(LoopCell<Slot>);
 
 impl Library {
     pub fn new(
@@ -28,40 +33,63 @@ impl Library {
         server_hostname: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let none = context.py().None().into_bound(context.py());
-        let kind =
-            Kind::OpenSsl(OpenSsl::new(context, server_side, server_hostname.unwrap_or(&none))?);
-        Ok(Self { kind, is_busy: LoopCell::new(false) })
+        let session = OpenSsl::new(context, server_side, server_hostname.unwrap_or(&none))?;
+        Ok(Self(LoopCell::new(Slot::Free(Box::new(Kind::OpenSsl(session))))))
     }
 
     /// A call is under way.
     pub fn is_busy(&self, py: Python<'_>) -> bool {
-        self.is_busy.get(py)
+        self.0.with(py, |slot| matches!(slot, Slot::Busy))
     }
 
-    /// What programs see as `ssl_object`.
-    pub fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        match &self.kind {
-            Kind::OpenSsl(session) => session.object(py),
-        }
+    /// Lets go of the session, if no call has it.
+    pub fn release(&self, py: Python<'_>) {
+        let released = self.0.with(py, |slot| match slot {
+            Slot::Free(_) => Some(std::mem::replace(slot, Slot::Released)),
+            Slot::Busy | Slot::Released => None,
+        });
+        drop(released);
+    }
+
+    /// What programs see as `ssl_object`; None after `release`.
+    pub fn object<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.0.with(py, |slot| match slot {
+            Slot::Free(kind) => match &**kind {
+                Kind::OpenSsl(session) => Some(session.object(py)),
+            },
+            Slot::Busy | Slot::Released => None,
+        })
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match &self.kind {
-            Kind::OpenSsl(session) => session.visit(visit),
-        }
+        self.0
+            .peek(|slot| match slot {
+                Slot::Free(kind) => match &**kind {
+                    Kind::OpenSsl(session) => session.visit(visit),
+                },
+                Slot::Busy | Slot::Released => Ok(()),
+            })
+            .unwrap_or(Ok(()))
     }
 
     #[inline]
     fn call<R>(&self, py: Python<'_>, f: impl FnOnce(&dyn Session) -> PyResult<R>) -> PyResult<R> {
-        if self.is_busy.with(py, |busy| std::mem::replace(busy, true)) {
-            let text =
-                "a TLS transport is used in two threads at once; use loop.call_soon_threadsafe()";
-            return Err(PyRuntimeError::new_err(text));
-        }
-        let result = match &self.kind {
+        let kind = match self.0.with(py, |slot| std::mem::replace(slot, Slot::Busy)) {
+            Slot::Free(kind) => kind,
+            Slot::Busy => {
+                let text = "a TLS transport is used in two threads at once; use loop.call_soon_threadsafe()";
+                return Err(PyRuntimeError::new_err(text));
+            }
+            Slot::Released => {
+                self.0.with(py, |slot| *slot = Slot::Released);
+                return Err(PyRuntimeError::new_err("the TLS connection has ended"));
+            }
+        };
+        let result = match &*kind {
             Kind::OpenSsl(session) => f(session),
         };
-        self.is_busy.set(py, false);
+        let busy = self.0.with(py, |slot| std::mem::replace(slot, Slot::Free(kind)));
+        drop(busy);
         result
     }
 }
