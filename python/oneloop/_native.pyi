@@ -170,8 +170,6 @@ class StreamTransport:
 
 @final
 class TlsTransport:
-    """TLS over a transport of bytes; has the interface of `asyncio.Transport`."""
-
     def __new__(
         cls,
         owner: LoopCore,
@@ -205,7 +203,7 @@ class TlsTransport:
     def get_read_buffer_limits(self) -> tuple[int, int]: ...
     def set_read_buffer_limits(self, high: float | None = None, low: float | None = None) -> None: ...
     def get_extra_info(self, name: Any, default: Any = None) -> Any: ...
-    _start_tls_compatible: ClassVar[bool]
+    _start_tls_compatible: bool
     @property
     def _sendfile_compatible(self) -> Any: ...
     @property

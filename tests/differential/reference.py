@@ -76,6 +76,8 @@ class SecureProtocol(sslproto.SSLProtocol):
         if self._app_writing_paused or self._get_write_buffer_size():  # type: ignore[attr-defined]
             super()._control_app_writing()  # type: ignore[misc]
 
+    _sslobj: Any
+
     def _do_flush(self) -> None:
         if self._app_reading_paused:  # type: ignore[attr-defined]
             with contextlib.suppress(ssl.SSLWantReadError):

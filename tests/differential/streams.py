@@ -264,7 +264,10 @@ def swap(world: World, label: str, protocol: str, hooks: Hooks) -> None:
 
 @verb
 def extra(world: World, label: str) -> Any:
-    _, transport = transport_of(world, label)
+    connection, transport = transport_of(world, label)
+    if connection.is_wrapped and (connection.is_lost or transport.is_closing()):
+        # asyncio's TLS forgets the transport below with its end.
+        raise Absent
     names = ("socket", "sockname", "peername", "nothing")
     return [type(transport.get_extra_info(name, "default")).__name__ for name in names]
 

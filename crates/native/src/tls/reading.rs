@@ -336,13 +336,9 @@ impl TlsTransport {
         Ok(end)
     }
 
-    /// Reads no more from the transport below while too much ciphertext waits for a program that has paused reading.
+    /// Reads no more from the transport below while too much ciphertext waits for a program that has paused reading, or
+    /// whose buffers are small.
     pub fn control_reading(&self, py: Python<'_>) -> PyResult<()> {
-        let (is_paused, is_below_paused) =
-            self.state.with(py, |s| (s.is_reading_paused, s.unread_marks.is_paused()));
-        if !is_paused && !is_below_paused {
-            return Ok(());
-        }
         let unread = self.library.unread(py)?;
         match self.state.with(py, |s| s.unread_marks.turn(unread)) {
             Some(true) => self.call_under(py, "pause_reading"),
