@@ -55,6 +55,17 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
         super()._call_connection_lost(exc)
 
 
+class SecureTransport(sslproto._SSLProtocolTransport):  # type: ignore[name-defined, misc]
+    _closed: bool
+    _ssl_protocol: Any
+
+    def close(self) -> None:
+        """The second time, too, it stays a transport: one that can be aborted, and asked."""
+        if not self._closed:
+            self._closed = True
+            self._ssl_protocol._start_shutdown()
+
+
 class SecureProtocol(sslproto.SSLProtocol):
     """asyncio's TLS without these mistakes.
 
@@ -72,6 +83,12 @@ class SecureProtocol(sslproto.SSLProtocol):
     _app_reading_paused: bool
     # What the library has to say itself.
     _own = 0
+
+    def _get_app_transport(self) -> Any:
+        if self._app_transport is None:  # type: ignore[has-type]
+            self._app_transport = SecureTransport(self._loop, self)  # type: ignore[attr-defined]
+            self._app_transport_created = True
+        return self._app_transport
 
     def _set_app_protocol(self, app_protocol: Any) -> None:
         super()._set_app_protocol(app_protocol)  # type: ignore[misc]
