@@ -21,7 +21,7 @@ use pyo3::types::PyBytes;
 use std::ffi::CStr;
 
 /// So much is encrypted at a time: it stays in the processor's cache, and in the connection's own buffers.
-const PIECE: usize = 64 * 1024;
+const PIECE: usize = 32 * 1024;
 
 impl TlsTransport {
     pub fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
