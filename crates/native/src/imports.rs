@@ -36,6 +36,11 @@ imports! {
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
+    ssl_error = "ssl", "SSLError";
+    ssl_zero_return_error = "ssl", "SSLZeroReturnError";
+    ssl_cert_verification_error = "ssl", "SSLCertVerificationError";
+    decode_certificate = "oneloop.tls", "_decode_certificate";
+    encode_hostname = "oneloop.tls", "_encode_hostname";
     logger = "asyncio.log", "logger";
     base_event_loop = "asyncio", "BaseEventLoop";
     stock_handle = "asyncio", "Handle";
@@ -58,6 +63,11 @@ imports! {
     hub_destroyed = "oneloop.green.exceptions", "HubDestroyed";
     running_loop = "asyncio.events", "_get_running_loop";
     set_running_loop = "asyncio.events", "_set_running_loop";
+}
+
+/// The module `ssl`.
+pub fn ssl(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    Ok(py.import(pyo3::intern!(py, "ssl"))?.into_any())
 }
 
 /// `asyncio.BaseEventLoop.create_task`

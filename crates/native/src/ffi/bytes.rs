@@ -4,6 +4,7 @@ use oneloop_engine::files::Segment;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 
 unsafe extern "C" {
@@ -117,4 +118,23 @@ pub fn received<'py>(
     let initialised =
         unsafe { std::slice::from_raw_parts(written.as_ptr().cast::<u8>(), written.len()) };
     PyBytes::new(py, initialised)
+}
+
+/// A bytes object of these parts.
+pub fn joined<'py>(py: Python<'py>, parts: &[IoSlice<'_>]) -> PyResult<Bound<'py, PyBytes>> {
+    if let [part] = parts {
+        return Ok(PyBytes::new(py, part));
+    }
+    let len = parts.iter().map(|part| part.len()).sum();
+    let mut room = BytesRoom::new(py, len)?;
+    let mut rest = room.as_mut_slice(py);
+    for part in parts {
+        let (place, after) = rest.split_at_mut(part.len());
+        for (place, byte) in place.iter_mut().zip(part.iter()) {
+            place.write(*byte);
+        }
+        rest = after;
+    }
+    // SAFETY: the parts have `len` bytes, and each has been written to its place.
+    unsafe { room.finish(py, len) }
 }
