@@ -1,9 +1,9 @@
 """TLS by rustls: contexts that go wherever oneloop's API takes `ssl=`.
 
-`server_context()` and `client_context()` read certificates and keys from PEM files and return a `TlsContext`. It is used
-in place of an `ssl.SSLContext` with this loop's `create_server`, `create_connection`, `start_tls` and with asyncio's
-streams. It speaks TLS 1.2 and 1.3 with the cipher suites that are safe today. What it does not offer (passwords of keys, a
-choice of ciphers, callbacks) is an AttributeError that says so; an `ssl.SSLContext` offers all of it.
+`server_context()` and `client_context()` read certificates and keys from PEM files and return a `TlsContext`. It is
+used in place of an `ssl.SSLContext` with this loop's `create_server`, `create_connection`, `start_tls` and with
+asyncio's streams. It speaks TLS 1.2 and 1.3 with the cipher suites that are safe today. What it does not offer
+(passwords of keys, a choice of ciphers, callbacks) is an AttributeError that says so; `ssl.SSLContext` offers them.
 
 Errors of a connection are those of `ssl`: `ssl.SSLError`, `ssl.SSLCertVerificationError` and so on.
 """

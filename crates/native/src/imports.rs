@@ -36,11 +36,18 @@ imports! {
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
+    ssl_object = "ssl", "SSLObject";
     ssl_error = "ssl", "SSLError";
+    ssl_want_read_error = "ssl", "SSLWantReadError";
+    ssl_syscall_error = "ssl", "SSLSyscallError";
     ssl_zero_return_error = "ssl", "SSLZeroReturnError";
-    ssl_cert_verification_error = "ssl", "SSLCertVerificationError";
+    certificate_error = "ssl", "CertificateError";
     decode_certificate = "oneloop.tls", "_decode_certificate";
     encode_hostname = "oneloop.tls", "_encode_hostname";
+    create_default_context = "ssl", "create_default_context";
+    memory_bio = "ssl", "MemoryBIO";
+    native_ssl_socket = "_ssl", "_SSLSocket";
+    tls_transport_class = "oneloop.transports", "TlsTransport";
     logger = "asyncio.log", "logger";
     base_event_loop = "asyncio", "BaseEventLoop";
     stock_handle = "asyncio", "Handle";
@@ -51,6 +58,8 @@ imports! {
     read_pipe_transport_class = "oneloop.transports", "ReadPipeTransport";
     write_pipe_transport_class = "oneloop.transports", "WritePipeTransport";
     datagram_transport_class = "oneloop.transports", "DatagramTransport";
+    asyncio_constants = "asyncio", "constants";
+    tls_asks_below_flag = "oneloop.transports", "TLS_ASKS_BELOW";
     sendfile_mode = "asyncio.constants", "_SendfileMode";
     fsdecode = "os", "fsdecode";
     fstat = "os", "fstat";
@@ -63,6 +72,11 @@ imports! {
     hub_destroyed = "oneloop.green.exceptions", "HubDestroyed";
     running_loop = "asyncio.events", "_get_running_loop";
     set_running_loop = "asyncio.events", "_set_running_loop";
+}
+
+/// Whether the running version's TLS transports ask the one below if they are closing (Python 3.14).
+pub fn tls_asks_below(py: Python<'_>) -> PyResult<bool> {
+    tls_asks_below_flag(py)?.is_truthy()
 }
 
 /// The module `ssl`.

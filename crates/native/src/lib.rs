@@ -52,7 +52,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ffi::utf8::join_bytes, module)?)?;
     aio::add_classes(module)?;
     green::add_classes(module)?;
-    tls::add_classes(module)?;
     transport::add_methods(module.py())?;
+    tls::add_to(module)?;
     event_loop::add_methods(module.py())
 }

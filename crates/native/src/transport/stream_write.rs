@@ -51,7 +51,7 @@ impl Sending for StreamTransport {
 }
 
 impl StreamTransport {
-    fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         if !sending::is_bytes_like(data) {

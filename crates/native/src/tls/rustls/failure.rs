@@ -55,7 +55,7 @@ pub fn ended(py: Python<'_>) -> PyErr {
 fn verification(py: Python<'_>, problem: &Problem) -> PyResult<PyErr> {
     let text =
         format!("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {}", problem.message);
-    let made = imports::ssl_cert_verification_error(py)?.call1((PROTOCOL, text))?;
+    let made = imports::certificate_error(py)?.call1((PROTOCOL, text))?;
     made.setattr("library", "SSL")?;
     made.setattr("reason", "CERTIFICATE_VERIFY_FAILED")?;
     made.setattr("verify_code", problem.code)?;

@@ -20,7 +20,6 @@ mod wire;
 
 pub use context::TlsContext;
 pub use object::TlsObject;
-#[allow(unused_imports, reason = "for the transport")]
 pub use session::RustlsSession;
 
 use pyo3::prelude::*;

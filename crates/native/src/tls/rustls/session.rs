@@ -7,6 +7,7 @@ use crate::tls::session::{Plain, Session, Step};
 use oneloop_engine::sys::socket::Room;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use pyo3::{PyTraverseError, PyVisit};
 
 pub struct RustlsSession(Py<TlsObject>);
 
@@ -18,6 +19,10 @@ impl RustlsSession {
     /// What `get_extra_info("ssl_object")` shows.
     pub fn object(&self) -> &Py<TlsObject> {
         &self.0
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.0)
     }
 
     /// Runs no Python code while the connection is borrowed (S2); exceptions are made afterwards.
@@ -49,6 +54,10 @@ impl Session for RustlsSession {
             (false, true) => Err(failure::ended(py)),
             (false, false) => Ok(Step::Wanting),
         }
+    }
+
+    fn may_read(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.0.get().with(py, |wire| wire.may_read()))
     }
 
     fn read(&self, py: Python<'_>, room: &mut Room) -> PyResult<Plain> {

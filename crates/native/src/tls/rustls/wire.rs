@@ -4,14 +4,14 @@
 //! rustls decrypts in its own buffer of about one record. What is fed goes straight there; only what does not fit waits
 //! in `inbox`, whose memory is given back as soon as it is empty.
 
-use crate::ffi::bytes::joined;
+use crate::ffi::bytes;
+use crate::tls::records::Records;
 use crate::tls::session::Plain;
 use oneloop_engine::sys::socket::Room;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustls::{Connection, Error};
 use std::io::{self, BufRead, IoSlice, Write};
-use std::mem::MaybeUninit;
 
 pub struct Wire {
     connection: Connection,
@@ -20,8 +20,14 @@ pub struct Wire {
     start: usize,
     /// Bytes that rustls has and has not looked at.
     unprocessed: usize,
+    /// Bytes that rustls has decrypted and nobody has read.
+    decrypted: usize,
+    /// Counts what rustls has of a record that is not whole.
+    records: Records,
     /// The peer has said close_notify.
     is_ended: bool,
+    /// A read has told so.
+    has_told_end: bool,
     /// We have said close_notify.
     is_shut: bool,
 }
@@ -35,7 +41,10 @@ impl Wire {
             inbox: Vec::new(),
             start: 0,
             unprocessed: 0,
+            decrypted: 0,
+            records: Records::default(),
             is_ended: false,
+            has_told_end: false,
             is_shut: false,
         }
     }
@@ -57,14 +66,22 @@ impl Wire {
             // RFC 8446, 6.1: what comes after close_notify is ignored.
             return;
         }
+        self.records.add(ciphertext);
         if self.inbox.is_empty() {
             self.give(&mut ciphertext);
         }
         self.inbox.extend_from_slice(ciphertext);
     }
 
+    /// Never less than what reads can bring.
     pub fn unread(&self) -> usize {
-        self.inbox.len() - self.start + self.unprocessed
+        let waiting = self.inbox.len() - self.start + self.unprocessed;
+        waiting + self.decrypted + self.records.started()
+    }
+
+    pub fn may_read(&self) -> bool {
+        let has_some = self.unprocessed > 0 || self.decrypted > 0 || !self.inbox.is_empty();
+        has_some || (self.is_ended && !self.has_told_end)
     }
 
     /// Lets rustls have what it has room for.
@@ -101,6 +118,7 @@ impl Wire {
         }
         self.unprocessed = 0;
         let state = self.connection.process_new_packets()?;
+        self.decrypted = state.plaintext_bytes_to_read();
         if state.peer_has_closed() {
             self.is_ended = true;
             self.inbox = Vec::new();
@@ -118,10 +136,15 @@ impl Wire {
     pub fn read(&mut self, room: &mut Room) -> Result<Plain, Error> {
         loop {
             match self.connection.reader().into_first_chunk() {
-                Ok([]) => return Ok(Plain::Ended),
+                Ok([]) => {
+                    self.has_told_end = true;
+                    return Ok(Plain::Ended);
+                }
                 Ok(chunk) => {
-                    let len = copy(chunk, room);
+                    let len = chunk.len().min(room.len());
+                    room[..len].copy_from_slice(bytes::as_uninit(&chunk[..len]));
                     self.connection.reader().consume(len);
+                    self.decrypted -= len;
                     return Ok(Plain::Data(len));
                 }
                 // None now.
@@ -170,14 +193,6 @@ impl Wire {
     }
 }
 
-/// How many bytes of `source` there was room for.
-fn copy(source: &[u8], room: &mut [MaybeUninit<u8>]) -> usize {
-    for (place, byte) in room.iter_mut().zip(source) {
-        place.write(*byte);
-    }
-    source.len().min(room.len())
-}
-
 /// Ciphertext on its way out: one `bytes` object, made of the records at once.
 struct Parcel<'py> {
     py: Python<'py>,
@@ -200,7 +215,9 @@ impl Write for Parcel<'_> {
 
     fn write_vectored(&mut self, records: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.first {
-            Ok(None) if self.rest.is_empty() => self.first = joined(self.py, records).map(Some),
+            Ok(None) if self.rest.is_empty() => {
+                self.first = bytes::joined(self.py, records).map(Some);
+            }
             Ok(first) => {
                 if let Some(first) = first {
                     self.rest.extend_from_slice(first.as_bytes());
