@@ -48,7 +48,7 @@ pub fn file_error(error: &io::Error) -> PyErr {
 /// The same, with the path.
 pub fn path_error(error: &io::Error, path: &Path) -> PyErr {
     match error.raw_os_error() {
-        Some(errno) => PyOSError::new_err((errno, strerror(errno), path.to_owned())),
+        Some(errno) => PyOSError::new_err((errno, strerror(errno), path.as_os_str().to_owned())),
         None => PyOSError::new_err(format!("{}: {error}", path.display())),
     }
 }

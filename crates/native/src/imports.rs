@@ -40,7 +40,6 @@ imports! {
     ssl_error = "ssl", "SSLError";
     ssl_want_read_error = "ssl", "SSLWantReadError";
     ssl_syscall_error = "ssl", "SSLSyscallError";
-    ssl_zero_return_error = "ssl", "SSLZeroReturnError";
     certificate_error = "ssl", "CertificateError";
     decode_certificate = "oneloop.tls", "_decode_certificate";
     encode_hostname = "oneloop.tls", "_encode_hostname";

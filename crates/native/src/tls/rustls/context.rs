@@ -128,7 +128,7 @@ impl TlsContext {
 
 fn wrong_side(py: Python<'_>, wanted: &str, made: &str) -> PyErr {
     let text = format!("Cannot create a {wanted} socket with a PROTOCOL_TLS_{made} context");
-    match imports::ssl_error(py).and_then(|class| class.call1((text,))) {
+    match imports::ssl_error(py).and_then(|class| class.call1((0, text))) {
         Ok(error) => PyErr::from_value(error),
         Err(e) => e,
     }

@@ -7,9 +7,8 @@ use crate::imports;
 use pyo3::prelude::*;
 use rustls::{AlertDescription, Error, InconsistentKeys, InvalidMessage, PeerIncompatible};
 
-/// `SSL_ERROR_SSL` and `SSL_ERROR_ZERO_RETURN`.
+/// `SSL_ERROR_SSL`
 const PROTOCOL: i32 = 1;
-const ENDED: i32 = 6;
 
 /// The exception for an error of a connection to `hostname`.
 pub fn of(py: Python<'_>, error: &Error, hostname: Option<&str>) -> PyErr {
@@ -40,15 +39,6 @@ pub fn ssl_error(py: Python<'_>, library: &str, reason: &str, text: &str) -> PyE
     };
     match make() {
         Ok(made) | Err(made) => made,
-    }
-}
-
-/// `ssl.SSLZeroReturnError`: close_notify in the middle of a handshake.
-pub fn ended(py: Python<'_>) -> PyErr {
-    let arguments = (ENDED, "TLS/SSL connection has been closed (EOF)");
-    match imports::ssl_zero_return_error(py).and_then(|class| class.call1(arguments)) {
-        Ok(made) => PyErr::from_value(made),
-        Err(e) => e,
     }
 }
 

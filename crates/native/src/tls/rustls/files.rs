@@ -32,6 +32,9 @@ impl Source {
                     self.certificate.display()
                 ),
             ),
+            rustls::Error::InvalidCertificate(problem) => {
+                bad(py, "BAD_CERTIFICATE", &self.certificate, &problem.to_string())
+            }
             other => bad(py, "BAD_KEY", key_file, &other.to_string()),
         })?;
         Ok(Arc::new(made))

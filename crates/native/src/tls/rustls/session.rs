@@ -47,13 +47,8 @@ impl Session for RustlsSession {
     }
 
     fn shake_hands(&self, py: Python<'_>) -> PyResult<Step> {
-        let (is_done, is_ended) =
-            self.run(py, |wire| wire.shake_hands().map(|is_done| (is_done, wire.is_ended())))?;
-        match (is_done, is_ended) {
-            (true, _) => Ok(Step::Done),
-            (false, true) => Err(failure::ended(py)),
-            (false, false) => Ok(Step::Wanting),
-        }
+        let is_done = self.run(py, Wire::shake_hands)?;
+        Ok(if is_done { Step::Done } else { Step::Wanting })
     }
 
     fn may_read(&self, py: Python<'_>) -> PyResult<bool> {

@@ -53,10 +53,6 @@ impl Wire {
         &self.connection
     }
 
-    pub fn is_ended(&self) -> bool {
-        self.is_ended
-    }
-
     pub fn is_shut(&self) -> bool {
         self.is_shut
     }
