@@ -2,13 +2,19 @@
 
 - `writelines()` on a lost connection raised TypeError, and never called `pause_writing()` (gh-136234, gh-135836).
 - `run_forever()` inside of a running loop raised, and left the outer loop as "not running" (Python 3.13.0).
+- TLS: what the library had to say, the end of a handshake for instance, waited while the program had paused reading; with
+  a high-water mark of 0 an empty buffer paused the protocol, and nobody told it to go on; bytes that were not read when a
+  paused transport was closed made the close an error; a record behind the first was read into a copy of the bytearray
+  that get_buffer() had returned, and lost.
 - A transport that closed when its buffer was sent did not know that it was lost: its methods raised AttributeError.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
+import ssl
 import sys
 from asyncio import constants, selector_events, sslproto
 from asyncio.log import logger
@@ -50,6 +56,34 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
     def _call_connection_lost(self, exc: BaseException | None) -> None:
         self._conn_lost = max(self._conn_lost, 1)
         super()._call_connection_lost(exc)
+
+
+class SecureProtocol(sslproto.SSLProtocol):
+    def _set_app_protocol(self, app_protocol: Any) -> None:
+        super()._set_app_protocol(app_protocol)  # type: ignore[misc]
+        if self._app_protocol_is_buffer:  # type: ignore[attr-defined]
+            self._app_protocol_get_buffer = lambda size: memoryview(app_protocol.get_buffer(size))
+
+    def _do_read(self) -> None:
+        super()._do_read()  # type: ignore[misc]
+        if self._app_reading_paused and self._state in (  # type: ignore[attr-defined]
+            sslproto.SSLProtocolState.WRAPPED,  # type: ignore[attr-defined]
+            sslproto.SSLProtocolState.FLUSHING,  # type: ignore[attr-defined]
+        ):
+            self._process_outgoing()  # type: ignore[attr-defined]
+
+    def _control_app_writing(self) -> None:
+        if self._app_writing_paused or self._get_write_buffer_size():  # type: ignore[attr-defined]
+            super()._control_app_writing()  # type: ignore[misc]
+
+    _sslobj: Any
+
+    def _do_flush(self) -> None:
+        if self._app_reading_paused:  # type: ignore[attr-defined]
+            with contextlib.suppress(ssl.SSLWantReadError):
+                while self._sslobj.read(16384):
+                    pass
+        super()._do_flush()  # type: ignore[misc]
 
 
 class StableTimer(asyncio.TimerHandle):
@@ -98,6 +132,6 @@ class ReferenceLoop(asyncio.SelectorEventLoop):
         self._ensure_fd_no_transport(rawsock)  # type: ignore[attr-defined]
         # Python 3.15 names the context of a connection.
         given = {"context": keywords.pop("context")} if "context" in keywords else {}
-        secure = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **keywords)
+        secure = SecureProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **keywords)
         self._make_socket_transport(rawsock, secure, extra=extra, server=server, **given)
         return secure._app_transport

@@ -18,10 +18,38 @@ enum Kind {
     Rustls(RustlsSession),
 }
 
-pub struct Library {
-    kind: Kind,
-    is_busy: LoopCell<bool>,
+impl Kind {
+    fn session(&self) -> &dyn Session {
+        match self {
+            Self::OpenSsl(session) => session,
+            Self::Rustls(session) => session,
+        }
+    }
+
+    fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self {
+            Self::OpenSsl(session) => session.object(py),
+            Self::Rustls(session) => session.object(py),
+        }
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::OpenSsl(session) => session.visit(visit),
+            Self::Rustls(session) => session.visit(visit),
+        }
+    }
 }
+
+enum Slot {
+    Free(Box<Kind>),
+    /// A call has it.
+    Busy,
+    /// The transport has ended, and its program needs no `ssl_object` any more.
+    Released,
+}
+
+pub struct Library(LoopCell<Slot>);
 
 impl Library {
     pub fn new(
@@ -37,41 +65,56 @@ impl Library {
             let hostname = server_hostname.unwrap_or(&none);
             Kind::OpenSsl(OpenSsl::new(context, server_side, hostname)?)
         };
-        Ok(Self { kind, is_busy: LoopCell::new(false) })
+        Ok(Self(LoopCell::new(Slot::Free(Box::new(kind)))))
     }
 
     /// A call is under way.
     pub fn is_busy(&self, py: Python<'_>) -> bool {
-        self.is_busy.get(py)
+        self.0.with(py, |slot| matches!(slot, Slot::Busy))
     }
 
-    /// What programs see as `ssl_object`.
-    pub fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        match &self.kind {
-            Kind::OpenSsl(session) => session.object(py),
-            Kind::Rustls(session) => session.object().bind(py).clone().into_any(),
-        }
+    /// Lets go of the session, if no call has it.
+    pub fn release(&self, py: Python<'_>) {
+        let released = self.0.with(py, |slot| match slot {
+            Slot::Free(_) => Some(std::mem::replace(slot, Slot::Released)),
+            Slot::Busy | Slot::Released => None,
+        });
+        drop(released);
+    }
+
+    /// What programs see as `ssl_object`; None after `release`.
+    pub fn object<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.0.with(py, |slot| match slot {
+            Slot::Free(kind) => Some(kind.object(py)),
+            Slot::Busy | Slot::Released => None,
+        })
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match &self.kind {
-            Kind::OpenSsl(session) => session.visit(visit),
-            Kind::Rustls(session) => session.visit(visit),
-        }
+        self.0
+            .peek(|slot| match slot {
+                Slot::Free(kind) => kind.visit(visit),
+                Slot::Busy | Slot::Released => Ok(()),
+            })
+            .unwrap_or(Ok(()))
     }
 
     #[inline]
     fn call<R>(&self, py: Python<'_>, f: impl FnOnce(&dyn Session) -> PyResult<R>) -> PyResult<R> {
-        if self.is_busy.with(py, |busy| std::mem::replace(busy, true)) {
-            let text =
-                "a TLS transport is used in two threads at once; use loop.call_soon_threadsafe()";
-            return Err(PyRuntimeError::new_err(text));
-        }
-        let result = match &self.kind {
-            Kind::OpenSsl(session) => f(session),
-            Kind::Rustls(session) => f(session),
+        let kind = match self.0.with(py, |slot| std::mem::replace(slot, Slot::Busy)) {
+            Slot::Free(kind) => kind,
+            Slot::Busy => {
+                let text = "a TLS transport is used in two threads at once; use loop.call_soon_threadsafe()";
+                return Err(PyRuntimeError::new_err(text));
+            }
+            Slot::Released => {
+                self.0.with(py, |slot| *slot = Slot::Released);
+                return Err(PyRuntimeError::new_err("the TLS connection has ended"));
+            }
         };
-        self.is_busy.set(py, false);
+        let result = f(kind.session());
+        let busy = self.0.with(py, |slot| std::mem::replace(slot, Slot::Free(kind)));
+        drop(busy);
         result
     }
 }

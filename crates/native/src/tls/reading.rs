@@ -60,6 +60,14 @@ impl TlsTransport {
         let (text, end) = slf.get().take_in(slf.py(), data.as_bytes())?;
         Self::go_on(slf, text, end)
     }
+
+    /// Called by the loop when the protocol's buffer was full.
+    fn _do_read(slf: &Bound<'_, Self>) -> PyResult<()> {
+        match slf.get().phase(slf.py()) {
+            Phase::Wrapped | Phase::Flushing => Self::read_on(slf),
+            Phase::Unwrapped | Phase::Handshake | Phase::Shutdown => Ok(()),
+        }
+    }
 }
 
 /// One receive of the transport below, which asks for it when its socket is readable.
@@ -269,12 +277,10 @@ impl TlsTransport {
                     return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
                 }
             }
-            let taker = this.taker(py)?;
-            if matches!(taker, Taker::Nobody) || !this.library.may_read(py)? {
-                break;
-            }
-            let read = match taker {
+            let read = match this.taker(py)? {
+                Taker::Nobody => break,
                 Taker::Buffer => Self::read_into(slf).map(|end| (Text::Nothing, end)),
+                _ if !this.library.may_read(py)? => break,
                 taker => this.decrypt(py, &[], taker),
             };
             (text, end) = match read {
@@ -322,16 +328,17 @@ impl TlsTransport {
             let told = protocol.call_method1(name, (len,)).map(drop);
             told.and(this.owner.get().lap_method(this.owner.bind(py), &protocol, name))?;
         }
+        if matches!(end, End::Full) {
+            // Others come first, as in asyncio.
+            Self::call_soon(slf, "_do_read")?;
+            return Ok(End::Empty);
+        }
         Ok(end)
     }
 
-    /// Reads no more from the transport below while too much ciphertext waits for a program that has paused reading.
+    /// Reads no more from the transport below while too much ciphertext waits for a program that has paused reading, or
+    /// whose buffers are small.
     pub fn control_reading(&self, py: Python<'_>) -> PyResult<()> {
-        let (is_paused, is_below_paused) =
-            self.state.with(py, |s| (s.is_reading_paused, s.unread_marks.is_paused()));
-        if !is_paused && !is_below_paused {
-            return Ok(());
-        }
         let unread = self.library.unread(py)?;
         match self.state.with(py, |s| s.unread_marks.turn(unread)) {
             Some(true) => self.call_under(py, "pause_reading"),

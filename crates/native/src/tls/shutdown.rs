@@ -55,6 +55,9 @@ impl TlsTransport {
         if let Some(timer) = timer {
             outcome = outcome.and(timer.call_method0(py, intern!(py, "cancel")).map(drop));
         }
+        if this.state.with(py, |s| s.is_forgotten) {
+            this.forget(py);
+        }
         outcome
     }
 

@@ -25,7 +25,7 @@ use crate::transport::{Mark, StreamProtocol, StreamTransport, unclosed};
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use pyo3::{PyTraverseError, PyVisit};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,6 +116,9 @@ pub struct State {
     pub is_closed: bool,
     /// The transport below has told its end.
     pub is_lost: bool,
+    /// Closed a second time: nobody will ask for `ssl_object`.
+    pub is_forgotten: bool,
+    pub sslcontext: Option<Py<PyAny>>,
     /// What `get_extra_info` has been asked for.
     pub extra: Option<Py<PyDict>>,
 }
@@ -127,7 +130,6 @@ pub struct State {
 pub struct TlsTransport {
     pub owner: Py<LoopCore>,
     pub library: Library,
-    pub sslcontext: Py<PyAny>,
     pub timeouts: Timeouts,
     pub state: LoopCell<State>,
 }
@@ -203,13 +205,25 @@ impl TlsTransport {
         imports::logger(py)?.call_method("debug", (text, slf), Some(&details)).map(drop)
     }
 
+    /// Lets go of all that only `get_extra_info` would show: a protocol that keeps its transport keeps no more.
+    pub fn forget(&self, py: Python<'_>) {
+        self.library.release(py);
+        let dropped =
+            self.state.with(py, |s| (s.sslcontext.take(), s.under.take(), s.extra.take()));
+        drop(dropped);
+    }
+
     fn info<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = name.py();
         let Ok(key) = name.extract::<&str>() else { return Ok(None) };
         let method = match key {
-            "sslcontext" => return Ok(Some(self.sslcontext.bind(py).clone())),
+            "sslcontext" => {
+                return Ok(self
+                    .state
+                    .with(py, |s| s.sslcontext.as_ref().map(|c| c.bind(py).clone())));
+            }
             _ if !self.state.with(py, |s| s.is_shaken) => return Ok(None),
-            "ssl_object" => return Ok(Some(self.library.object(py))),
+            "ssl_object" => return Ok(self.library.object(py)),
             "peercert" => "getpeercert",
             "cipher" | "compression" => key,
             _ => return Ok(None),
@@ -224,7 +238,8 @@ impl TlsTransport {
         if let Some(value) = extra.get_item(name)? {
             return Ok(Some(value));
         }
-        let value = self.library.object(py).call_method0(method)?;
+        let Some(object) = self.library.object(py) else { return Ok(None) };
+        let value = object.call_method0(method)?;
         extra.set_item(name, &value)?;
         Ok(Some(value))
     }
@@ -275,25 +290,26 @@ impl TlsTransport {
             has_eof: false,
             is_closed: false,
             is_lost: false,
+            is_forgotten: false,
+            sslcontext: Some(sslcontext.unbind()),
             extra: None,
         };
-        Ok(Self {
-            owner: owner.clone().unbind(),
-            library,
-            sslcontext: sslcontext.unbind(),
-            timeouts,
-            state: LoopCell::new(state),
-        })
+        Ok(Self { owner: owner.clone().unbind(), library, timeouts, state: LoopCell::new(state) })
     }
 
     // -- the program's side ----------------------------------------------------------------------
 
     /// Close after everything written is sent, with TLS's close_notify; `connection_lost()` follows.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        if slf.get().state.with(slf.py(), |s| std::mem::replace(&mut s.is_closed, true)) {
-            return Ok(());
+        let this = slf.get();
+        let (was_closed, is_lost) = this.state.with(slf.py(), |s| {
+            s.is_forgotten = s.is_closed;
+            (std::mem::replace(&mut s.is_closed, true), s.is_lost)
+        });
+        if was_closed && is_lost {
+            this.forget(slf.py());
         }
-        Self::start_shutdown(slf)
+        if was_closed { Ok(()) } else { Self::start_shutdown(slf) }
     }
 
     /// Close at once, dropping what the socket has not taken; `connection_lost(None)` follows.
@@ -398,7 +414,7 @@ impl TlsTransport {
 
     /// Ciphertext that came while reading was paused, in bytes.
     fn get_read_buffer_size(&self, py: Python<'_>) -> PyResult<usize> {
-        self.library.unread(py)
+        if self.state.with(py, |s| s.is_lost) { Ok(0) } else { self.library.unread(py) }
     }
 
     /// The water marks of `get_read_buffer_size()` as `(low, high)`, in bytes.
@@ -417,6 +433,18 @@ impl TlsTransport {
         let marks = Marks::checked_for_reads(high, low)?;
         slf.get().state.with(slf.py(), |s| s.unread_marks.set_limits(marks));
         slf.get().control_reading(slf.py())
+    }
+
+    /// asyncio's name for the protocol of the transport below, which is the same object here.
+    #[getter]
+    fn _ssl_protocol<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    /// asyncio's, for its own tests: bytes that are kept as if the transport below had enough.
+    #[pyo3(name = "_test__append_write_backlog")]
+    fn append_write_backlog(&self, data: &Bound<'_, PyBytes>) {
+        self.state.with(data.py(), |s| s.out.backlog.push(data, 0));
     }
 
     /// asyncio's name, which its sendfile() fallback reads.
@@ -482,7 +510,6 @@ impl TlsTransport {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.owner)?;
-        visit.call(&self.sslcontext)?;
         self.library.visit(&visit)?;
         self.state
             .peek(|s| {
@@ -499,6 +526,7 @@ impl TlsTransport {
                     visit.call(&opening.timer)?;
                 }
                 visit.call(&s.shutdown_timer)?;
+                visit.call(&s.sslcontext)?;
                 visit.call(&s.extra)
             })
             .unwrap_or(Ok(()))

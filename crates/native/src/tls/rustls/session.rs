@@ -17,8 +17,8 @@ impl RustlsSession {
     }
 
     /// What `get_extra_info("ssl_object")` shows.
-    pub fn object(&self) -> &Py<TlsObject> {
-        &self.0
+    pub fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.0.bind(py).clone().into_any()
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
