@@ -2,7 +2,7 @@
 
 - `writelines()` on a lost connection raised TypeError, and never called `pause_writing()` (gh-136234, gh-135836).
 - `run_forever()` inside of a running loop raised, and left the outer loop as "not running" (Python 3.13.0).
-- TLS: what the library had to say, the end of a handshake for instance, waited while the program had paused reading; with
+- TLS: the last bytes of a handshake counted as written by the program; they waited while it had paused reading; with
   a high-water mark of 0 an empty buffer paused the protocol, and nobody told it to go on; bytes that were not read when a
   paused transport was closed made the close an error; a record behind the first was read into a copy of the bytearray
   that get_buffer() had returned, and lost.
@@ -59,10 +59,27 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
 
 
 class SecureProtocol(sslproto.SSLProtocol):
+    _outgoing: ssl.MemoryBIO
+    _sslobj: Any
+    # What the library has to say itself.
+    _own = 0
+
     def _set_app_protocol(self, app_protocol: Any) -> None:
         super()._set_app_protocol(app_protocol)  # type: ignore[misc]
         if self._app_protocol_is_buffer:  # type: ignore[attr-defined]
             self._app_protocol_get_buffer = lambda size: memoryview(app_protocol.get_buffer(size))
+
+    def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
+        self._own = self._outgoing.pending
+        super()._on_handshake_complete(handshake_exc)  # type: ignore[misc]
+
+    def _process_outgoing(self) -> None:
+        self._own = 0
+        super()._process_outgoing()  # type: ignore[misc]
+
+    def _get_write_buffer_size(self) -> int:
+        size: int = super()._get_write_buffer_size()  # type: ignore[misc]
+        return size - self._own
 
     def _do_read(self) -> None:
         super()._do_read()  # type: ignore[misc]
@@ -75,8 +92,6 @@ class SecureProtocol(sslproto.SSLProtocol):
     def _control_app_writing(self) -> None:
         if self._app_writing_paused or self._get_write_buffer_size():  # type: ignore[attr-defined]
             super()._control_app_writing()  # type: ignore[misc]
-
-    _sslobj: Any
 
     def _do_flush(self) -> None:
         if self._app_reading_paused:  # type: ignore[attr-defined]

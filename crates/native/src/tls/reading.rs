@@ -323,17 +323,17 @@ impl TlsTransport {
         let (len, end) = this.fill(py, view.as_mut_slice(py));
         // The protocol may resize its buffer in buffer_updated().
         drop(view);
+        let is_full = matches!(end, End::Full);
+        if is_full {
+            // Others come first, as in asyncio.
+            Self::call_soon(slf, "_do_read")?;
+        }
         if len > 0 {
             let name = intern!(py, "buffer_updated");
             let told = protocol.call_method1(name, (len,)).map(drop);
             told.and(this.owner.get().lap_method(this.owner.bind(py), &protocol, name))?;
         }
-        if matches!(end, End::Full) {
-            // Others come first, as in asyncio.
-            Self::call_soon(slf, "_do_read")?;
-            return Ok(End::Empty);
-        }
-        Ok(end)
+        Ok(if is_full { End::Empty } else { end })
     }
 
     /// Reads no more from the transport below while too much ciphertext waits for a program that has paused reading, or

@@ -178,25 +178,21 @@ impl TlsTransport {
     /// Encrypts and sends what is kept, as far as the transport below takes it; and what the library has to say.
     pub fn write_kept(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let may_write =
-            slf.get().state.with(py, |s| s.phase == Phase::Wrapped && !s.out.backlog.is_empty());
+        let may_write = slf.get().state.with(py, |s| {
+            s.phase == Phase::Wrapped && !s.out.is_blocked && !s.out.backlog.is_empty()
+        });
         if may_write {
-            return Self::write_while(slf, |this| !this.state.with(py, |s| s.out.is_blocked));
+            return Self::write_all(slf);
         }
         Self::process_outgoing(slf)
     }
 
-    /// The same, all of it: the transport is about to close.
+    /// The same, also when the transport below has enough: this one is about to close.
     pub fn write_all(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::write_while(slf, |_| true)
-    }
-
-    fn write_while(slf: &Bound<'_, Self>, goes_on: impl Fn(&Self) -> bool) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        let mut untaken = 0;
-        while goes_on(this) {
-            let Some(piece) = this.state.with(py, |s| s.out.backlog.pop(py)) else { break };
+        let mut sent = Vec::new();
+        while let Some(piece) = this.state.with(py, |s| s.out.backlog.pop(py)) {
             let bytes = piece.bytes(py);
             let offered = bytes.len().min(PIECE);
             let written = this.library.write(py, &bytes[..offered]);
@@ -209,52 +205,70 @@ impl TlsTransport {
                 // In the middle of a renegotiation: the peer comes first.
                 break;
             }
-            untaken += used;
-            if untaken >= PIECE {
-                untaken = 0;
-                Self::process_outgoing(slf)?;
+            if offered == PIECE {
+                sent.extend(this.library.take(py)?);
             }
         }
-        Self::process_outgoing(slf)?;
+        sent.extend(this.library.take(py)?);
+        this.send(py, &sent)?;
+        Self::control_app_writing(slf)?;
         this.state.with(py, |s| s.out.sent_at = clock::cycles());
         Ok(())
     }
 
-    /// Encrypts and sends; how many bytes, until the transport below has enough.
+    /// Encrypts and sends; how many bytes.
     fn encrypt(slf: &Bound<'_, Self>, bytes: &[u8]) -> PyResult<usize> {
         let py = slf.py();
         let this = slf.get();
+        if bytes.len() <= PIECE {
+            let written = this.library.write(py, bytes)?;
+            this.send_taken(py)?;
+            return Ok(written);
+        }
         let mut len = 0;
+        let mut sent = Vec::new();
         for piece in bytes.chunks(PIECE) {
             let written = this.library.write(py, piece)?;
+            sent.extend(this.library.take(py)?);
             len += written;
-            this.send(py)?;
-            if written < piece.len() || this.state.with(py, |s| s.out.is_blocked) {
+            if written < piece.len() {
                 break;
             }
         }
+        this.send(py, &sent)?;
         Ok(len)
     }
 
-    /// Gives the transport below what the library has to say, if it takes it.
-    fn send(&self, py: Python<'_>) -> PyResult<()> {
-        if self.state.with(py, |s| s.out.is_blocked) {
-            return Ok(());
-        }
-        let Some(ciphertext) = self.library.take(py)? else { return Ok(()) };
-        match self.under(py) {
-            Some(Under::Stream(stream)) => {
-                StreamTransport::write_bytes_like(stream.bind(py), ciphertext.as_any())
-            }
-            Some(Under::Other(other)) => {
-                other.bind(py).call_method1(intern!(py, "write"), (ciphertext,)).map(drop)
-            }
+    /// Gives the transport below what the library has to say.
+    fn send_taken(&self, py: Python<'_>) -> PyResult<()> {
+        match self.library.take(py)? {
+            Some(ciphertext) => self.send(py, &[ciphertext]),
             None => Ok(()),
         }
     }
 
+    /// Gives the transport below ciphertext, as one write.
+    fn send(&self, py: Python<'_>, ciphertext: &[Bound<'_, PyBytes>]) -> PyResult<()> {
+        match (self.under(py), ciphertext) {
+            (None, _) | (_, []) => Ok(()),
+            (Some(Under::Stream(stream)), [only]) => {
+                StreamTransport::write_bytes_like(stream.bind(py), only.as_any())
+            }
+            (Some(Under::Stream(stream)), many) => {
+                StreamTransport::write_pieces(stream.bind(py), many)
+            }
+            (Some(Under::Other(other)), many) => {
+                let name = intern!(py, "write");
+                many.iter().try_for_each(|one| other.bind(py).call_method1(name, (one,)).map(drop))
+            }
+        }
+    }
+
+    /// Sends what the library has to say, if the transport below takes it.
     pub fn process_outgoing(slf: &Bound<'_, Self>) -> PyResult<()> {
-        slf.get().send(slf.py())?;
+        if !slf.get().state.with(slf.py(), |s| s.out.is_blocked) {
+            slf.get().send_taken(slf.py())?;
+        }
         Self::control_app_writing(slf)
     }
 
