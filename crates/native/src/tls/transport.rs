@@ -408,6 +408,7 @@ impl TlsTransport {
         low: Option<Mark>,
     ) -> PyResult<()> {
         let marks = Marks::checked_for_writes(high, low)?;
+        Self::flush_gathered(slf)?;
         slf.get().state.with(slf.py(), |s| s.out.marks.set_limits(marks));
         Self::control_app_writing(slf)
     }

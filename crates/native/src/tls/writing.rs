@@ -52,7 +52,7 @@ impl TlsTransport {
             })
             .collect::<PyResult<Vec<_>>>()?;
         match pieces.as_slice() {
-            [] => Ok(()),
+            [] => Self::write_kept(slf),
             [only] => Self::write(slf, only),
             many => {
                 let pieces = many.iter().map(PyBytesMethods::as_bytes).collect::<Vec<_>>();
@@ -88,17 +88,17 @@ impl TlsTransport {
             return Ok(());
         }
         let callback = this.owner.get().current_callback();
-        let (waits, is_close, kept) = this.state.with(py, |s| {
+        let (waits, is_close, kept, high) = this.state.with(py, |s| {
             let out = &s.out;
             let is_close = callback == Some(out.callback)
                 && clock::cycles().wrapping_sub(out.sent_at) < GATHERING_CYCLES;
-            (out.is_blocked, is_close, out.backlog.len_bytes())
+            (out.is_blocked, is_close, out.backlog.len_bytes(), out.marks.limits().1)
         });
         if waits {
             this.keep(py, object, 0);
             return Self::control_app_writing(slf);
         }
-        let is_short = bytes.len() < LONG_WRITE && kept + bytes.len() < GATHERED;
+        let is_short = bytes.len() < LONG_WRITE && kept + bytes.len() < GATHERED.min(high);
         if is_close && is_short && this.gather(slf)? {
             this.keep(py, object, 0);
             return Ok(());
@@ -191,6 +191,8 @@ impl TlsTransport {
     pub fn write_all(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        // Else it waits in the library for the transport below.
+        let may_send = !this.state.with(py, |s| s.out.is_blocked);
         let mut sent = Vec::new();
         while let Some(piece) = this.state.with(py, |s| s.out.backlog.pop(py)) {
             let bytes = piece.bytes(py);
@@ -205,12 +207,14 @@ impl TlsTransport {
                 // In the middle of a renegotiation: the peer comes first.
                 break;
             }
-            if offered == PIECE {
+            if may_send && offered == PIECE {
                 sent.extend(this.library.take(py)?);
             }
         }
-        sent.extend(this.library.take(py)?);
-        this.send(py, &sent)?;
+        if may_send {
+            sent.extend(this.library.take(py)?);
+            this.send(py, &sent)?;
+        }
         Self::control_app_writing(slf)?;
         this.state.with(py, |s| s.out.sent_at = clock::cycles());
         Ok(())
