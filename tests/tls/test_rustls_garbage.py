@@ -85,6 +85,7 @@ async def test_a_client(loop: asyncio.AbstractEventLoop, authority: Authority, v
     limit = VERSIONS[version]
     client: Any = tls.client_context(ca=authority.authority, minimum_version=limit, maximum_version=limit)
     server = authority.server_context(version)
+    harmless = 0
     for _ in range(ROUNDS // 2):
         sock, peer = socket_pair("unix")
         with peer:
@@ -95,4 +96,9 @@ async def test_a_client(loop: asyncio.AbstractEventLoop, authority: Authority, v
             peer.send(mutate(dice, server_flight(server, hello)))
             peer.shutdown(1)
             error = await connecting
-        assert isinstance(error, (ssl.SSLError, ConnectionError)), error
+        if error is None:
+            harmless += 1
+        else:
+            assert isinstance(error, (ssl.SSLError, ConnectionError)), error
+    # RFC 8446, 5.1: the version in the header of a record is ignored; a change_cipher_spec means nothing.
+    assert harmless < ROUNDS // 100
