@@ -214,8 +214,8 @@ impl TlsTransport {
         if may_send {
             sent.extend(this.library.take(py)?);
             this.send(py, &sent)?;
+            Self::control_app_writing(slf)?;
         }
-        Self::control_app_writing(slf)?;
         this.state.with(py, |s| s.out.sent_at = clock::cycles());
         Ok(())
     }
