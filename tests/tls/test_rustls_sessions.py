@@ -196,6 +196,16 @@ async def test_no_cipher_in_common(loop: asyncio.AbstractEventLoop, authority: A
     assert told.reason == "SSLV3_ALERT_HANDSHAKE_FAILURE"
 
 
+async def test_the_server_prefers(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    client = authority.client_context("1.2")
+    server = tls.server_context(authority.server)
+    names = ["ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"]
+    for offered, chosen in ((names, names[2]), (names[:2], names[1]), (names[:1], names[0])):
+        client.set_ciphers(":".join(offered))
+        async with connected(loop, server, client) as pair:
+            assert pair.server.ssl_object.cipher()[0] == chosen
+
+
 async def test_no_application_protocol_in_common(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     """RFC 7301: the server refuses. ssl goes on without one."""
     server = tls.server_context(authority.server, alpn=["h2"])

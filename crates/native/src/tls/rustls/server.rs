@@ -32,6 +32,8 @@ impl ServerSettings {
             Some(path) => builder.with_client_cert_verifier(self.verifier(py, path)?),
         };
         let mut config = builder.with_cert_resolver(Arc::new(self.names(py)?));
+        // As `ssl` has it.
+        config.ignore_client_order = true;
         config.alpn_protocols.clone_from(&options.alpn);
         config.session_storage = Arc::new(NoServerSessionStorage {});
         if options.is_resumed {
