@@ -159,6 +159,7 @@ impl TlsTransport {
         if this.state.with(py, |s| s.is_reading_paused) {
             // Nobody will read it, and OpenSSL would not say goodbye before it is read.
             this.drop_unread(slf)?;
+            this.control_reading(py)?;
         }
         if this.phase(py) != Phase::Flushing {
             return Ok(());
