@@ -14,11 +14,15 @@ from dataclasses import dataclass
 
 from bench.model import RivalMissingError
 from bench.process import NATIVE, ROOT, native
+from bench.rivals.endpoint import ONELOOP_TLS
 from bench.rivals.loops import MODULES as LOOPS
 
 FLOOR = "floor"
 URING = "floor-uring"
+FLOOR_OPENSSL = "floor-openssl"
 SUBJECT = "oneloop"
+#: oneloop with its own TLS contexts in place of the ssl module's; every other row of oneloop has the module's.
+SUBJECT_TLS = "oneloop-tls"
 BASELINE = "uvloop"
 
 #: Rivals with an event loop or a runtime of their own: module (or program) -> the forms that are natural to them.
@@ -36,10 +40,14 @@ _FLOORS: dict[str, dict[str, str]] = {
     FLOOR: {"accept": "accept", "udp": "udp", "http": "http"},
     URING: {},
 }
+#: What every asyncio loop runs.
+_LOOP_PROGRAM = (sys.executable, "-m", "bench.rivals.asyncio_server")
 #: Modules that a rival needs beside its own name.
 _ALSO_NEEDS = {("twisted", "tls"): "OpenSSL"}
 
 SERVERS = (FLOOR, URING, *LOOPS, *_OTHERS)
+#: Those that are there for TLS only.
+TLS_SERVERS = (FLOOR_OPENSSL, SUBJECT_TLS)
 
 
 @dataclass(frozen=True)
@@ -84,21 +92,26 @@ def missing_reason(rival: str) -> str:
     """Why a rival cannot run here at all; empty when it can."""
     if rival in (FLOOR, URING):
         return "" if (NATIVE / "floor").exists() else "not built: run python -m bench.install"
+    if rival == FLOOR_OPENSSL:
+        return "" if (NATIVE / rival).exists() else "not built: bench.install found no OpenSSL to build it with"
     if rival == "node":
         return "" if shutil.which("node") else "node is not on the path"
     if rival == "go":
         return "" if (NATIVE / "go_server").exists() else "not built: no go when bench.install ran"
-    module = LOOPS.get(rival, rival)
+    loop = SUBJECT if rival == SUBJECT_TLS else rival
+    module = LOOPS.get(loop, loop)
     if not has_module(module):
         return f"{module} is not installed"
-    if rival == SUBJECT and not _offers_loop(module):
+    if loop == SUBJECT and not _offers(module, "new_event_loop"):
         return "oneloop has no event loop yet"
+    if rival == SUBJECT_TLS and not _offers(ONELOOP_TLS, "server_context"):
+        return f"oneloop has no {ONELOOP_TLS} yet"
     return ""
 
 
-def _offers_loop(module: str) -> bool:
+def _offers(module: str, name: str) -> bool:
     try:
-        return hasattr(importlib.import_module(module), "new_event_loop")
+        return hasattr(importlib.import_module(module), name)
     except ImportError:
         return False
 
@@ -108,12 +121,18 @@ def server_argv(rival: str, serve: Serve) -> list[str]:
     reason = missing_reason(rival)
     if reason:
         raise RivalMissingError(reason)
+    if rival in TLS_SERVERS:
+        return _tls_argv(rival, serve)
     if rival in _FLOORS:
         return _floor_argv(rival, serve)
     if rival in LOOPS:
-        module = "bench.rivals.asyncio_server"
-        return [sys.executable, "-m", module, "--loop", rival, *serve.options()]
-    program, forms = _OTHERS[rival]
+        return [*_LOOP_PROGRAM, "--loop", rival, *serve.options()]
+    return _other_argv(rival, serve)
+
+
+def _other_argv(rival: str, serve: Serve) -> list[str]:
+    """A rival with a loop or a runtime of its own."""
+    source, forms = _OTHERS[rival]
     lacking = serve.needs - forms
     if lacking:
         raise RivalMissingError(f"{rival} has no {', '.join(sorted(lacking))} form")
@@ -121,10 +140,19 @@ def server_argv(rival: str, serve: Serve) -> list[str]:
     if also and not has_module(also):
         raise RivalMissingError(f"{rival} needs {also}, which is not installed")
     if rival == "node":
-        return ["node", str(ROOT / "bench" / "rivals" / program), *serve.options()]
+        return ["node", str(ROOT / "bench" / "rivals" / source), *serve.options()]
     if rival == "go":
         return [native("go_server"), *serve.options()]
-    return [sys.executable, "-m", f"bench.rivals.{program}", *serve.options()]
+    return [sys.executable, "-m", f"bench.rivals.{source}", *serve.options()]
+
+
+def _tls_argv(rival: str, serve: Serve) -> list[str]:
+    if not serve.tls:
+        raise RivalMissingError(f"{rival} serves TLS only")
+    if rival == SUBJECT_TLS:
+        return [*_LOOP_PROGRAM, "--loop", SUBJECT, "--contexts", ONELOOP_TLS, *serve.options()]
+    once = ["--once"] if serve.form == "accept" else []
+    return [native(rival), "--tls", serve.tls, *once]
 
 
 def _floor_argv(rival: str, serve: Serve) -> list[str]:

@@ -1,8 +1,8 @@
 """`python -m bench.install`: gets what the bench needs, inside the checkout and the running environment.
 
 Builds bench/native with cargo, installs requirements/bench.txt into the running interpreter's environment, compiles
-the Go rival where there is a go, and, as root only and only when missing, Debian's fio. What cannot be had is
-named at the end; a rival that is missing is no reason to fail, a native program that is missing is.
+the Go rival where there is a go, and, as root only and only when missing, Debian's fio and libssl-dev. What cannot be
+had is named at the end; a rival that is missing is no reason to fail, a native program that is missing is.
 """
 
 from __future__ import annotations
@@ -54,6 +54,16 @@ def build_native() -> str:
     return _run(["cargo", "build", "--release", "--locked", "--manifest-path", manifest])
 
 
+def build_openssl_floor() -> str:
+    """Builds the floor that uses the system's OpenSSL, getting its headers where they are missing."""
+    reason = install_debian("libssl-dev", found=bool(list(Path("/usr/include").glob("**/openssl/ssl.h"))))
+    manifest = str(NATIVE / "Cargo.toml")
+    argv = ["cargo", "build", "--release", "--locked", "--manifest-path", manifest]
+    # Built all the same: the headers may be where only pkg-config finds them.
+    failed = _run([*argv, "--features", "openssl", "--bin", "floor-openssl"])
+    return f"{failed}; libssl-dev: {reason}" if failed and reason else failed
+
+
 def build_go() -> str:
     """Compiles the Go rival beside the native programs."""
     if not shutil.which("go"):
@@ -65,9 +75,9 @@ def build_go() -> str:
     return _run(["go", "build", "-o", str(target), str(source)], **env)
 
 
-def install_debian(package: str) -> str:
-    """A Debian package that is missing, as root only."""
-    if shutil.which(package):
+def install_debian(package: str, found: bool) -> str:
+    """A Debian package, where it was not found and as root only."""
+    if found:
         return ""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return f"not installed, and only root may run apt-get install {package}"
@@ -81,9 +91,10 @@ def main() -> int:
     missing = install_packages("bench.txt")
     failed = build_native()
     for name, reason in (
+        ("floor-openssl", build_openssl_floor()),
         ("go", build_go()),
         ("node", "" if shutil.which("node") else "there is no node on the path"),
-        ("fio", install_debian("fio")),
+        ("fio", install_debian("fio", found=bool(shutil.which("fio")))),
     ):
         if reason:
             missing.append(f"{name}: {reason}")

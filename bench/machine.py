@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import shlex
+import ssl
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -66,6 +67,7 @@ def versions() -> dict[str, str]:
             found[name] = "missing"
     found["node"] = _tool_version("node", "--version")
     found["go"] = _tool_version("go", "version").removeprefix("go version go")
+    found["openssl"] = ssl.OPENSSL_VERSION.split()[1]
     found["fio"] = _tool_version("fio", "--version")
     return found
 

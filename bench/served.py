@@ -16,7 +16,7 @@ from typing import Any
 
 from bench import certificates, measure
 from bench.catalogue import Serve, server_argv, server_env
-from bench.model import Curve, Metrics, RivalFailedError, Sample, Settings
+from bench.model import Curve, Metrics, RivalFailedError, RivalMissingError, Sample, Settings
 from bench.process import START_PATIENCE_S, Program, native
 
 #: The generator counts as the bottleneck when it was this busy while the server had time to rest.
@@ -36,6 +36,7 @@ class Load:
     pipeline: int = 1
     rate: float | None = None
     closer: str = "server"
+    resumes: bool = False
     patience_s: float = 5.0
 
     def options(self, settings: Settings) -> list[str]:
@@ -43,6 +44,7 @@ class Load:
         given = ["--mode", self.mode, "--size", str(self.size), "--pipeline", str(self.pipeline)]
         given += ["--connections", str(self.connections), "--closer", self.closer]
         given += ["--patience", str(self.patience_s)]
+        given += ["--resume"] if self.resumes else []
         given += ["--duration", str(settings.duration_s), "--warmup", str(settings.warmup_s)]
         rate = self.rate if self.rate is not None else settings.rate
         if rate is not None:
@@ -119,10 +121,12 @@ def measure_server(
                 raise explain(server, failure) from failure
             except ProcessLookupError:
                 raise RivalFailedError(f"died: {server.ending()}") from None
-    return _sample(before, after, outcome)
+    if load.resumes and not outcome["resumed"]:
+        raise RivalMissingError(f"{rival} resumes no TLS session")
+    return _sample(before, after, outcome, load)
 
 
-def _sample(before: measure.Usage, after: measure.Usage, outcome: dict[str, Any]) -> Sample:
+def _sample(before: measure.Usage, after: measure.Usage, outcome: dict[str, Any], load: Load) -> Sample:
     messages = int(outcome["messages"])
     if messages == 0:
         raise RivalFailedError("answered nothing in the measured window")
@@ -140,16 +144,22 @@ def _sample(before: measure.Usage, after: measure.Usage, outcome: dict[str, Any]
         "generator_busy": float(outcome["generator_busy_share"]),
         "generator_cpu": float(outcome["generator_cpu_share"]),
     }
+    if load.resumes:
+        metrics["resumed_share"] = outcome["resumed"] / messages
     curve: Curve = [(float(q), float(ns)) for q, ns in latency["curve"]]
-    return Sample(metrics, curve, _notes(outcome, metrics))
+    return Sample(metrics, curve, _notes(outcome, metrics, load))
 
 
-def _notes(outcome: dict[str, Any], metrics: Metrics) -> list[str]:
+def _notes(outcome: dict[str, Any], metrics: Metrics, load: Load) -> list[str]:
     notes = []
     if metrics["generator_busy"] > GENERATOR_BUSY and metrics["server_busy"] < SERVER_RESTS:
         notes.append("generator was the bottleneck")
     if outcome["lost"]:
         notes.append(f"{outcome['lost']} datagrams lost")
+    if load.resumes and outcome["resumed"] < outcome["messages"]:
+        notes.append("not every session was resumed")
+    if outcome["truncated"]:
+        notes.append("ends connections without close_notify")
     if outcome["unsent"]:
         notes.append(f"{outcome['unsent']} messages were due and never sent: overloaded")
     return notes

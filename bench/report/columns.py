@@ -14,6 +14,7 @@ HEADINGS = {
     "server_system_ns": "system",
     "bytes_per_item": "memory/item",
     "rss_bytes_per_item": "RSS/item",
+    "resumed_share": "resumed",
     "throughput": "per second",
     "first_ns": "first",
     "p50_ns": "p50",

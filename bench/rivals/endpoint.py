@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import socket
 import ssl
 from dataclasses import dataclass
+from typing import cast
 
 BACKLOG = 4096
+
+#: The module of oneloop's own TLS contexts, for `--contexts`.
+ONELOOP_TLS = "oneloop.tls"
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Endpoint:
     path: str
     tls: str
     size: int
+    contexts: str = "ssl"
 
 
 def parse() -> Endpoint:
@@ -31,6 +37,7 @@ def parse() -> Endpoint:
     parser.add_argument("--path", default="")
     parser.add_argument("--tls", default="")
     parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--contexts", choices=("ssl", ONELOOP_TLS), default="ssl")
     options = parser.parse_args()
     grow_heap()
     return Endpoint(**vars(options))
@@ -91,6 +98,9 @@ def tls_context(endpoint: Endpoint, make: type[ssl.SSLContext] = ssl.SSLContext)
     """A server context from the PEM with key and chain, or None without --tls."""
     if not endpoint.tls:
         return None
+    if endpoint.contexts == ONELOOP_TLS:
+        ours = importlib.import_module(ONELOOP_TLS).server_context(endpoint.tls, alpn=())
+        return cast("ssl.SSLContext", ours)
     context = make(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(endpoint.tls)
     return context

@@ -14,9 +14,14 @@ from bench.suites.options import SERVER_RIVALS, Options
 PATIENCE_S = 60.0
 
 
-def measure_idle(rival: str, count: int, settings: Settings, start: StartServer = default_start) -> Sample:
+IDLE = Serve("idle")
+
+
+def measure_idle(
+    rival: str, count: int, settings: Settings, start: StartServer = default_start, serve: Serve = IDLE
+) -> Sample:
     """What so many connections cost that have had one message each."""
-    with running_server(rival, Serve("idle"), settings, start) as (server, address):
+    with running_server(rival, serve, settings, start) as (server, address):
         # One connection first: what is made once is not the price of a connection.
         _hold(server, address, 1, settings)
         before = (measure.private_bytes(server.pid), measure.read_usage(server.pid))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench.catalogue import FLOOR, SERVERS, SUBJECT, URING
+from bench.catalogue import FLOOR, SERVERS, SUBJECT, TLS_SERVERS, URING
 
 #: A rival under a second name is only there when it is asked for.
 LOOP_RIVALS = ("asyncio", "uvloop", "rloop", SUBJECT)
@@ -17,7 +17,7 @@ FILE_RIVALS = ("open", "executor", "aiofiles", "aiofile", "libaio", "fio")
 HTTP_RIVALS = ("aiohttp", "httptools", "uvicorn", "granian", "pywsgi")
 GREEN_RIVALS = ("threads", "select", "greenlet", "tasks")
 #: The few that a quick run measures, besides a suite's own.
-QUICK_RIVALS = {FLOOR, "asyncio", "uvloop", SUBJECT, "open", "fio", "greenlet"}
+QUICK_RIVALS = {FLOOR, *TLS_SERVERS, "asyncio", "uvloop", SUBJECT, "open", "fio", "greenlet"}
 
 
 @dataclass(frozen=True)
@@ -64,4 +64,4 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-ALL_RIVALS = tuple(dict.fromkeys((*SERVERS, *ALIASES, *FILE_RIVALS, *HTTP_RIVALS, *GREEN_RIVALS, URING)))
+ALL_RIVALS = tuple(dict.fromkeys((*SERVERS, *TLS_SERVERS, *ALIASES, *FILE_RIVALS, *HTTP_RIVALS, *GREEN_RIVALS, URING)))

@@ -1,17 +1,100 @@
-"""tls: the echo through each rival's TLS; the generator and the floor speak rustls, the rivals mostly OpenSSL."""
+"""tls: the echo through each rival's TLS, whole connections with their handshake, and what an idle one keeps.
+
+The generator speaks rustls and offers one cipher suite and one key exchange, so that all servers do the same work.
+"""
 
 from __future__ import annotations
 
-from bench.catalogue import Serve
-from bench.model import Case
-from bench.suites.echo import echo_cases
-from bench.suites.options import SERVER_RIVALS, Options
+from bench.catalogue import FLOOR, FLOOR_OPENSSL, SUBJECT, SUBJECT_TLS, URING, Serve
+from bench.model import Case, Sample, Settings
+from bench.served import Load
+from bench.suites.echo import echo_case, echo_cases
+from bench.suites.idle import measure_idle
+from bench.suites.options import LOOP_RIVALS, SERVER_RIVALS, Options, size_text
+
+#: What bench/native/src/tls.rs and bench/certificates.py make of every connection here.
+CIPHER = "TLS_AES_256_GCM_SHA384"
+KEY = "ECDSA P-256"
+PARAMETERS = f"TLS 1.3, {CIPHER}, X25519, certificate of {KEY}"
+FLOORS = "floor: rustls on epoll; floor-openssl: OpenSSL on epoll"
+MESSAGES = f"{PARAMETERS}; {FLOORS}"
+CONNECTIONS = f"{PARAMETERS}; a message is a whole connection, closed by the client and, with close_notify, by both"
+
+
+def _with_tls_servers(offered: tuple[str, ...]) -> tuple[str, ...]:
+    """The OpenSSL floor after the floor, oneloop with its own contexts after oneloop."""
+    beside = {FLOOR: (FLOOR, FLOOR_OPENSSL), SUBJECT: (SUBJECT, SUBJECT_TLS)}
+    return tuple(found for name in offered if name != URING for found in beside.get(name, (name,)))
+
+
+RIVALS = _with_tls_servers(SERVER_RIVALS)
+STREAM_RIVALS = _with_tls_servers((FLOOR, *LOOP_RIVALS, "tornado", "trio"))
+PROTOCOL = Serve("protocol", tls="yes")
+IDLE = Serve("idle", tls="yes")
 
 
 def cases(options: Options) -> list[Case]:
+    return [*_echo(options), *_streams(options), *_handshakes(options), *_idle(options)]
+
+
+def _echo(options: Options) -> list[Case]:
     sizes = options.pick_sizes(1024, 10_240, 102_400, core=(1024, 102_400))
-    connections = options.pick_connections(1, 10, 100, 1000)
-    serve = Serve("protocol", tls="yes")
-    remark = "TLS 1.3; the floor is rustls on epoll"
-    rivals = [name for name in SERVER_RIVALS if name != "floor-uring"]
-    return echo_cases("tls", options, rivals, serve, sizes, connections, remark=remark)
+    connections = options.pick_connections(10, 100)
+    return echo_cases("tls", options, RIVALS, PROTOCOL, sizes, connections, remark=MESSAGES)
+
+
+def _streams(options: Options) -> list[Case]:
+    serve = Serve("streams", tls="yes")
+    return [
+        echo_case(
+            "tls",
+            options,
+            STREAM_RIVALS,
+            serve,
+            Load(size=size, connections=count),
+            name=f"streams, {size_text(size)}, {count} connections",
+            remark=MESSAGES,
+        )
+        for size in options.pick_sizes(1024)
+        for count in options.pick_connections(10, 100)
+    ]
+
+
+def _handshakes(options: Options) -> list[Case]:
+    """Whole connections. Each server sends the session tickets that it sends by default, in both."""
+    kinds = {
+        "handshake": (False, "every handshake is full, none resumes a session"),
+        "resumed handshake": (True, "each connection resumes the session of one before it"),
+    }
+    return [
+        echo_case(
+            "tls",
+            options,
+            RIVALS,
+            PROTOCOL,
+            Load("accept", 64, count, closer="client", resumes=resumes),
+            name=f"{kind}, {count} at a time",
+            remark=f"{CONNECTIONS}; {words}",
+        )
+        for kind, (resumes, words) in kinds.items()
+        for count in options.pick_connections(10)
+    ]
+
+
+def _idle(options: Options) -> list[Case]:
+    def measure(rival: str, settings: Settings) -> Sample:
+        return measure_idle(rival, count, settings, serve=IDLE)
+
+    count = 200 if options.quick else 2000
+    return [
+        Case(
+            suite="tls",
+            name=f"{count:,} idle connections",
+            params={"connections": count, "tls": 1},
+            metric="bytes_per_item",
+            unit="private memory per connection",
+            rivals=options.pick_rivals(RIVALS),
+            measure=measure,
+            remark=f"{PARAMETERS}; one message of 64 B on each before",
+        )
+    ]

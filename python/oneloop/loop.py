@@ -13,7 +13,7 @@ import socket
 import ssl
 import sys
 import weakref
-from asyncio import base_events, constants, events, protocols, sslproto
+from asyncio import base_events, constants, events
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneloop import _native, daemons
@@ -217,22 +217,57 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
 
     # -- TLS -------------------------------------------------------------------------------------
 
-    async def start_tls(self, transport: Any, protocol: Any, sslcontext: ssl.SSLContext, **kwargs: Any) -> Any:
+    async def start_tls(
+        self,
+        transport: Any,
+        protocol: Any,
+        sslcontext: ssl.SSLContext,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        ssl_handshake_timeout: float | None = None,
+        ssl_shutdown_timeout: float | None = None,
+    ) -> Any:
         """Upgrade a transport to TLS; returns the new transport.
 
         What a `StreamReader` has buffered belongs to the handshake already and goes there (before
         CPython 3.13.12 and 3.14.3 it was lost).
         """
-        reader = getattr(protocol, "_stream_reader", None)
-        upgradable = getattr(transport, "_start_tls_compatible", False)
         given: object = sslcontext
-        if upgradable and isinstance(given, ssl.SSLContext) and reader is not None:
+        if not isinstance(given, ssl.SSLContext):
+            raise TypeError(f"sslcontext is expected to be an instance of ssl.SSLContext, got {sslcontext!r}")
+        if not getattr(transport, "_start_tls_compatible", False):
+            raise TypeError(f"transport {transport!r} is not supported by start_tls()")
+        waiter = self.create_future()
+        tls = _native.TlsTransport(
+            self,
+            protocol,
+            sslcontext,
+            waiter,
+            server_side,
+            server_hostname,
+            call_connection_made=False,
+            ssl_handshake_timeout=ssl_handshake_timeout,
+            ssl_shutdown_timeout=ssl_shutdown_timeout,
+        )
+        # Nothing is read before the handshake has begun.
+        transport.pause_reading()
+        transport.set_protocol(tls)
+        steps = [self.call_soon(tls.connection_made, transport)]
+        reader = getattr(protocol, "_stream_reader", None)
+        if reader is not None and reader._buffer:
             early = bytes(reader._buffer)
             reader._buffer.clear()
-            if early:
-                # Two steps: the TLS protocol's connection_made() comes in between.
-                self.call_soon(self.call_soon, _feed_early, transport, early)
-        return await super().start_tls(transport, protocol, sslcontext, **kwargs)
+            steps.append(self.call_soon(tls.data_received, early))
+        steps.append(self.call_soon(transport.resume_reading))
+        try:
+            await waiter
+        except BaseException:
+            transport.close()
+            for step in steps:
+                step.cancel()
+            raise
+        return tls
 
     # -- BaseEventLoop's hooks: connections ------------------------------------------------------
 
@@ -290,11 +325,9 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         context: Context | None = None,
         **timeouts: Any,
     ) -> Any:
-        ssl_protocol = sslproto.SSLProtocol(
-            self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts
-        )
-        self._make_socket_transport(rawsock, ssl_protocol, extra=extra, server=server, context=context)
-        return ssl_protocol._app_transport
+        tls = _native.TlsTransport(self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts)
+        self._make_socket_transport(rawsock, tls, extra=extra, server=server, context=context)
+        return tls
 
     def _make_datagram_transport(
         self, sock: socket.socket, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
@@ -396,13 +429,6 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
                 if transport is not None:
                     details["transport"] = transport
                 self.call_exception_handler(details)
-
-
-def _feed_early(transport: Any, data: bytes) -> None:
-    """Give the TLS protocol what came before it, ahead of anything that comes now."""
-    protocols._feed_data_to_buffered_proto(  # type: ignore[attr-defined]
-        transport.get_protocol(), data
-    )
 
 
 def _nothing() -> None:

@@ -7,7 +7,7 @@ these classes as their `__class__`. They are never instantiated.
 from __future__ import annotations
 
 import asyncio
-from asyncio import events, transports, trsock
+from asyncio import events, sslproto, transports, trsock
 from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 class StreamTransport(transports._FlowControlMixin, asyncio.Transport):
     """A connected TCP or Unix socket."""
+
+
+class TlsTransport(transports._FlowControlMixin, asyncio.Transport):
+    """TLS over a stream transport."""
+
+
+# Python 3.14: a TLS transport is closing when the one below is.
+TLS_ASKS_BELOW = hasattr(sslproto.SSLProtocol, "_is_transport_closing")
 
 
 class DatagramTransport(transports._FlowControlMixin, asyncio.Transport, asyncio.DatagramTransport):

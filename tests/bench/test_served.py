@@ -95,13 +95,14 @@ def test_an_open_loop_keeps_its_rate(short: Settings) -> None:
 
 
 def test_the_generator_says_when_it_was_the_bottleneck() -> None:
-    outcome = {"lost": 0, "unsent": 0}
+    outcome = {"lost": 0, "unsent": 0, "truncated": 0}
     slow_generator = {"generator_busy": 0.99, "server_busy": 0.5}
     slow_server = {"generator_busy": 0.99, "server_busy": 1.0}
-    assert served._notes(outcome, slow_generator) == ["generator was the bottleneck"]
-    assert served._notes(outcome, slow_server) == []
+    assert served._notes(outcome, slow_generator, Load()) == ["generator was the bottleneck"]
+    assert served._notes(outcome, slow_server, Load()) == []
 
 
 def test_an_overloaded_open_loop_says_what_it_did_not_send() -> None:
-    notes = served._notes({"lost": 0, "unsent": 12}, {"generator_busy": 0.1, "server_busy": 1.0})
+    outcome = {"lost": 0, "unsent": 12, "truncated": 0}
+    notes = served._notes(outcome, {"generator_busy": 0.1, "server_busy": 1.0}, Load())
     assert notes == ["12 messages were due and never sent: overloaded"]

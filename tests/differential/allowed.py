@@ -25,5 +25,6 @@ EQUAL_DEADLINES = True
 # instead. That there is a report is compared, and its exception; not how it names the callback.
 REPORTS_OF_CALLBACKS = True
 
-# A TypeError about an argument has the words of whoever looked at the argument first (C, Python or Rust).
+# A NotImplementedError says what to do instead. A TypeError about an argument has the words of whoever looked at the
+# argument first (C, Python or Rust).
 TEXTS_OF_TYPE_ERRORS = True

@@ -2,13 +2,16 @@
 
 - `writelines()` on a lost connection raised TypeError, and never called `pause_writing()` (gh-136234, gh-135836).
 - `run_forever()` inside of a running loop raised, and left the outer loop as "not running" (Python 3.13.0).
+- TLS: see `SecureProtocol`.
 - A transport that closed when its buffer was sent did not know that it was lost: its methods raised AttributeError.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
+import ssl
 import sys
 from asyncio import constants, selector_events, sslproto
 from asyncio.log import logger
@@ -50,6 +53,81 @@ class Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-
     def _call_connection_lost(self, exc: BaseException | None) -> None:
         self._conn_lost = max(self._conn_lost, 1)
         super()._call_connection_lost(exc)
+
+
+class SecureTransport(sslproto._SSLProtocolTransport):  # type: ignore[name-defined, misc]
+    _closed: bool
+    _ssl_protocol: Any
+
+    def close(self) -> None:
+        """The second time, too, it stays a transport: one that can be aborted, and asked."""
+        if not self._closed:
+            self._closed = True
+            self._ssl_protocol._start_shutdown()
+
+
+class SecureProtocol(sslproto.SSLProtocol):
+    """asyncio's TLS without these mistakes.
+
+    - The last bytes of a handshake counted as written by the program, and waited while it had paused reading.
+    - With a high-water mark of 0 an empty buffer paused the protocol, and nobody told it to go on.
+    - Bytes that were not read when a paused transport was closed made the close an error.
+    - A paused transport whose peer had ended could not be closed.
+    - A record behind the first was read into a copy of the bytearray that `get_buffer()` had returned, and lost.
+    """
+
+    _outgoing: ssl.MemoryBIO
+    _sslobj: Any
+    _state: Any
+    _eof_received: bool
+    _app_reading_paused: bool
+    # What the library has to say itself.
+    _own = 0
+
+    def _get_app_transport(self) -> Any:
+        if self._app_transport is None:  # type: ignore[has-type]
+            self._app_transport = SecureTransport(self._loop, self)  # type: ignore[attr-defined]
+            self._app_transport_created = True
+        return self._app_transport
+
+    def _set_app_protocol(self, app_protocol: Any) -> None:
+        super()._set_app_protocol(app_protocol)  # type: ignore[misc]
+        if self._app_protocol_is_buffer:  # type: ignore[attr-defined]
+            self._app_protocol_get_buffer = lambda size: memoryview(app_protocol.get_buffer(size))
+
+    def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
+        self._own = self._outgoing.pending
+        super()._on_handshake_complete(handshake_exc)  # type: ignore[misc]
+
+    def _process_outgoing(self) -> None:
+        self._own = 0
+        super()._process_outgoing()  # type: ignore[misc]
+
+    def _get_write_buffer_size(self) -> int:
+        size: int = super()._get_write_buffer_size()  # type: ignore[misc]
+        is_over = self._state.name in ("SHUTDOWN", "UNWRAPPED")
+        return size - (self._outgoing.pending if is_over else self._own)
+
+    def _start_shutdown(self) -> None:
+        super()._start_shutdown()  # type: ignore[misc]
+        if self._state.name == "FLUSHING" and self._eof_received and self._app_reading_paused:
+            self._do_flush()
+
+    def _do_read(self) -> None:
+        super()._do_read()  # type: ignore[misc]
+        if self._app_reading_paused and self._state.name in ("WRAPPED", "FLUSHING"):
+            self._process_outgoing()
+
+    def _control_app_writing(self) -> None:
+        if self._app_writing_paused or self._get_write_buffer_size():  # type: ignore[attr-defined]
+            super()._control_app_writing()  # type: ignore[misc]
+
+    def _do_flush(self) -> None:
+        if self._app_reading_paused:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                while self._sslobj.read(16384):
+                    pass
+        super()._do_flush()  # type: ignore[misc]
 
 
 class StableTimer(asyncio.TimerHandle):
@@ -98,6 +176,6 @@ class ReferenceLoop(asyncio.SelectorEventLoop):
         self._ensure_fd_no_transport(rawsock)  # type: ignore[attr-defined]
         # Python 3.15 names the context of a connection.
         given = {"context": keywords.pop("context")} if "context" in keywords else {}
-        secure = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **keywords)
+        secure = SecureProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **keywords)
         self._make_socket_transport(rawsock, secure, extra=extra, server=server, **given)
         return secure._app_transport

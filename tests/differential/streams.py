@@ -224,6 +224,9 @@ def writelines(world: World, label: str, sizes: list[Any]) -> None:
     if transport.is_closing():
         # asyncio fails in several ways by then: on bad items, or because close() took away what sends the bytes.
         raise Absent
+    if connection.is_wrapped and any(item[0] < 0 for item in sizes):
+        # asyncio's TLS drops the connection; ours refuses them, as a plain transport does.
+        raise Absent
     connection.note_write()
     transport.writelines([connection.data(item[0]) if item[0] >= 0 else "text" for item in sizes])
 
@@ -261,7 +264,10 @@ def swap(world: World, label: str, protocol: str, hooks: Hooks) -> None:
 
 @verb
 def extra(world: World, label: str) -> Any:
-    _, transport = transport_of(world, label)
+    connection, transport = transport_of(world, label)
+    if connection.is_wrapped and (connection.is_lost or transport.is_closing()):
+        # asyncio's TLS forgets the transport below with its end.
+        raise Absent
     names = ("socket", "sockname", "peername", "nothing")
     return [type(transport.get_extra_info(name, "default")).__name__ for name in names]
 
@@ -290,7 +296,11 @@ def peer_read(world: World, label: str, size: int) -> Any:
     peer = peer_of(world, label)
     if world.get(label).may_be_gathered():
         raise Absent
-    return read_now(peer, size)
+    found = read_now(peer, size)
+    if world.get(label).is_wrapped and found[-1] == "…":
+        # How much of a long write fits into the socket depends on how it is cut into sends.
+        return [bool(found[0]), "…"]
+    return found
 
 
 def read_now(peer: socket.socket, size: int) -> Any:

@@ -53,7 +53,7 @@ def error_of(exc: BaseException) -> tuple[Any, ...]:
     """Type and text of an exception, and those of a group's members."""
     if isinstance(exc, BaseExceptionGroup):
         return (type(exc).__name__, exc.message, *(error_of(inner) for inner in exc.exceptions))
-    if allowed.TEXTS_OF_TYPE_ERRORS and type(exc) is TypeError:
+    if allowed.TEXTS_OF_TYPE_ERRORS and type(exc) in (TypeError, NotImplementedError):
         return ("TypeError",)
     return (type(exc).__name__, scrub(str(exc)))
 

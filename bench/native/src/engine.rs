@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::outcome::{Outcome, Window};
 use crate::pace::{Pace, Schedule};
 use crate::poller::Poller;
-use crate::session::{Overdue, Session, Step};
+use crate::session::{Overdue, Session, Step, Tally};
 
 const SCRATCH_LEN: usize = 256 * 1024;
 const CHECK_EVERY_NS: u64 = 50_000_000;
@@ -65,6 +65,7 @@ impl<S: Session> Engine<S> {
     pub fn run(&mut self, length: Duration, pace: Pace) -> Result<Outcome, Fault> {
         let begin_ns = now_ns();
         let mut window = Window::new(begin_ns, begin_ns + length.as_nanos() as u64, own_cpu_ns());
+        let tally_before = self.tally();
         let mut schedule = match pace {
             Pace::Closed => None,
             Pace::Open { per_second } => Some(Schedule::new(per_second, begin_ns)),
@@ -83,8 +84,13 @@ impl<S: Session> Engine<S> {
                 next_check_ns = now + CHECK_EVERY_NS;
             }
         }
+        window.tally = self.tally().since(tally_before);
         window.unsent = schedule.map_or(0, |s| s.backlog() as u64);
         Ok(window.close(now_ns(), own_cpu_ns(), self.spin))
+    }
+
+    fn tally(&self) -> Tally {
+        self.slots.iter().fold(Tally::default(), |sum, slot| sum.plus(slot.session.tally()))
     }
 
     fn begin_turns(

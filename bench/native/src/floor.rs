@@ -3,7 +3,11 @@
 pub mod datagram;
 pub mod files;
 pub mod http;
+pub mod inbox;
 pub mod listen;
+#[cfg(feature = "openssl")]
+pub mod openssl_peer;
+pub mod rustls_peer;
 pub mod spawn;
 pub mod stream;
 pub mod timers;

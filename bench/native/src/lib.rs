@@ -13,4 +13,5 @@ pub mod pattern;
 pub mod poller;
 pub mod session;
 pub mod tls;
+pub mod trust;
 pub mod wire;

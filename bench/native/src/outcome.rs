@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+use crate::session::Tally;
+
 /// The quantiles that a report draws; the last ones are where rivals differ.
 const QUANTILES: [f64; 14] =
     [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0];
@@ -17,6 +19,7 @@ pub struct Window {
     pub idle_ns: u64,
     pub lost: u64,
     pub unsent: u64,
+    pub tally: Tally,
     messages: u64,
     turns: u64,
     cpu_before_ns: u64,
@@ -35,6 +38,7 @@ impl Window {
             idle_ns: 0,
             lost: 0,
             unsent: 0,
+            tally: Tally::default(),
             messages: 0,
             turns: 0,
             cpu_before_ns,
@@ -59,6 +63,7 @@ impl Window {
             seconds: (self.last_done_ns - self.begin_ns).max(1) as f64 / 1e9,
             lost: self.lost,
             unsent: self.unsent,
+            tally: self.tally,
             generator_cpu_share: cpu_ns as f64 / wall_ns as f64,
             generator_busy_share: busy_ns as f64 / wall_ns as f64,
             spin,
@@ -75,6 +80,7 @@ pub struct Outcome {
     pub seconds: f64,
     pub lost: u64,
     pub unsent: u64,
+    pub tally: Tally,
     /// CPU time of this process over wall time; 1.0 when it spins.
     pub generator_cpu_share: f64,
     /// The part of the time in which it had something to do.
@@ -94,6 +100,8 @@ impl Outcome {
             "seconds": self.seconds,
             "lost": self.lost,
             "unsent": self.unsent,
+            "resumed": self.tally.resumed,
+            "truncated": self.tally.truncated,
             "generator_cpu_share": self.generator_cpu_share,
             "generator_busy_share": self.generator_busy_share,
             "spin": self.spin,

@@ -32,6 +32,29 @@ pub enum Overdue {
     Hangs,
 }
 
+/// TLS connections that are over, of those that a session opens and closes.
+#[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
+pub struct Tally {
+    /// Their handshake resumed an earlier session.
+    pub resumed: u64,
+    /// The server ended them without close_notify.
+    pub truncated: u64,
+}
+
+impl Tally {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let truncated = self.truncated + other.truncated;
+        Self { resumed: self.resumed + other.resumed, truncated }
+    }
+
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        let truncated = self.truncated - earlier.truncated;
+        Self { resumed: self.resumed - earlier.resumed, truncated }
+    }
+}
+
 pub trait Session {
     /// Begins a turn; registers its descriptor with the poller when it is new.
     fn start(&mut self, poller: &Poller) -> Result<(), Fault>;
@@ -47,6 +70,11 @@ pub trait Session {
     /// How long a turn may take before `overdue` is asked; None: as long as the engine's patience.
     fn patience_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// What TLS did so far on connections that are over.
+    fn tally(&self) -> Tally {
+        Tally::default()
     }
 
     fn overdue(&mut self) -> Result<Overdue, Fault> {

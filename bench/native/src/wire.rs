@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
 /// A server that does not accept within this time is called silent.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -41,18 +41,13 @@ fn connect_tcp(address: SocketAddr, index: usize) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn open_tls(
+fn begin_tls(
     stream: TcpStream,
     config: &Arc<ClientConfig>,
-) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+) -> io::Result<Box<StreamOwned<ClientConnection, TcpStream>>> {
     let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
     let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-    let mut tls = StreamOwned::new(connection, stream);
-    tls.sock.set_read_timeout(Some(CONNECT_PATIENCE))?;
-    while tls.conn.is_handshaking() {
-        tls.conn.complete_io(&mut tls.sock)?;
-    }
-    Ok(tls)
+    Ok(Box::new(StreamOwned::new(connection, stream)))
 }
 
 impl Wire {
@@ -70,11 +65,50 @@ impl Wire {
                 Self::Unix(stream)
             }
             Target::Tls(address, config) => {
-                let tls = open_tls(connect_tcp(*address, index)?, config)?;
+                let mut tls = begin_tls(connect_tcp(*address, index)?, config)?;
+                tls.sock.set_read_timeout(Some(CONNECT_PATIENCE))?;
+                while tls.conn.is_handshaking() {
+                    tls.conn.complete_io(&mut tls.sock)?;
+                }
                 tls.sock.set_nonblocking(true)?;
-                Self::Tls(Box::new(tls))
+                Self::Tls(tls)
             }
         })
+    }
+
+    /// Opens a connection with its first message and waits for nothing: with TLS, reading completes the handshake,
+    /// and the message leaves with its last flight. Returns how much of the message was taken.
+    pub fn connect_with(
+        target: &Target,
+        index: usize,
+        message: &[u8],
+    ) -> io::Result<(Self, usize)> {
+        let Target::Tls(address, config) = target else {
+            let mut wire = Self::connect(target, index)?;
+            let taken = wire.write(message)?;
+            return Ok((wire, taken));
+        };
+        let mut tls = begin_tls(connect_tcp(*address, index)?, config)?;
+        tls.sock.set_nonblocking(true)?;
+        let taken = tls.conn.writer().write(message)?;
+        let mut wire = Self::Tls(tls);
+        wire.flush()?;
+        Ok((wire, taken))
+    }
+
+    /// Says that nothing more is sent; with TLS only, where it is a message (RFC 8446, 6.1).
+    pub fn close_notify(&mut self) -> io::Result<()> {
+        if let Self::Tls(stream) = self {
+            stream.conn.send_close_notify();
+        }
+        self.flush()
+    }
+
+    /// Whether the handshake, once over, resumed a session.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        let Self::Tls(stream) = self else { return false };
+        stream.conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// Whether a read that gave less than asked for may leave more behind.

@@ -36,6 +36,15 @@ imports! {
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
+    ssl_object = "ssl", "SSLObject";
+    ssl_error = "ssl", "SSLError";
+    ssl_want_read_error = "ssl", "SSLWantReadError";
+    ssl_syscall_error = "ssl", "SSLSyscallError";
+    certificate_error = "ssl", "CertificateError";
+    create_default_context = "ssl", "create_default_context";
+    memory_bio = "ssl", "MemoryBIO";
+    native_ssl_socket = "_ssl", "_SSLSocket";
+    tls_transport_class = "oneloop.transports", "TlsTransport";
     logger = "asyncio.log", "logger";
     base_event_loop = "asyncio", "BaseEventLoop";
     stock_handle = "asyncio", "Handle";
@@ -46,6 +55,8 @@ imports! {
     read_pipe_transport_class = "oneloop.transports", "ReadPipeTransport";
     write_pipe_transport_class = "oneloop.transports", "WritePipeTransport";
     datagram_transport_class = "oneloop.transports", "DatagramTransport";
+    asyncio_constants = "asyncio", "constants";
+    tls_asks_below_flag = "oneloop.transports", "TLS_ASKS_BELOW";
     sendfile_mode = "asyncio.constants", "_SendfileMode";
     fsdecode = "os", "fsdecode";
     fstat = "os", "fstat";
@@ -58,6 +69,11 @@ imports! {
     hub_destroyed = "oneloop.green.exceptions", "HubDestroyed";
     running_loop = "asyncio.events", "_get_running_loop";
     set_running_loop = "asyncio.events", "_set_running_loop";
+}
+
+/// Whether the running version's TLS transports ask the one below if they are closing (Python 3.14).
+pub fn tls_asks_below(py: Python<'_>) -> PyResult<bool> {
+    tls_asks_below_flag(py)?.is_truthy()
 }
 
 /// `asyncio.BaseEventLoop.create_task`

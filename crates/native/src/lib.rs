@@ -9,6 +9,7 @@ mod file;
 mod green;
 mod imports;
 mod sockets;
+mod tls;
 mod transport;
 
 use pyo3::prelude::*;
@@ -52,5 +53,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     aio::add_classes(module)?;
     green::add_classes(module)?;
     transport::add_methods(module.py())?;
+    tls::add_to(module)?;
     event_loop::add_methods(module.py())
 }

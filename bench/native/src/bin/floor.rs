@@ -1,13 +1,12 @@
 //! The floor's command line: a server that announces its port, or a task that prints its cost as JSON.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use oneloop_bench_native::floor::stream::{self, Manner};
-use oneloop_bench_native::floor::{datagram, files, http, spawn, timers, uring};
-use oneloop_bench_native::tls;
+use oneloop_bench_native::floor::{datagram, files, http, rustls_peer, spawn, timers, uring};
 
 #[derive(Debug, Parser)]
 #[command(about = "Servers and tasks without Python: the floor of the oneloop bench.")]
@@ -26,9 +25,15 @@ enum Work {
         tls: Option<PathBuf>,
     },
     /// Echo the first message, then close.
-    Accept,
+    Accept {
+        #[arg(long)]
+        tls: Option<PathBuf>,
+    },
     /// Echo with a byte changed: for the bench's own tests.
-    Corrupt,
+    Corrupt {
+        #[arg(long)]
+        tls: Option<PathBuf>,
+    },
     /// Echo on a stream through io_uring.
     Uring {
         #[arg(long)]
@@ -63,14 +68,18 @@ enum Work {
     },
 }
 
+fn echo(path: Option<&Path>, manner: Manner, tls: Option<&Path>) -> io::Result<()> {
+    match tls {
+        Some(file) => stream::serve(path, manner, &mut rustls_peer::wrap(file)?),
+        None => stream::serve(path, manner, &mut stream::plain),
+    }
+}
+
 fn run(work: &Work) -> io::Result<()> {
     match work {
-        Work::Echo { path, tls: None } => stream::serve(path.as_deref(), Manner::Echo, None),
-        Work::Echo { path, tls: Some(file) } => {
-            stream::serve(path.as_deref(), Manner::Echo, Some(&tls::server(file)?))
-        }
-        Work::Accept => stream::serve(None, Manner::Once, None),
-        Work::Corrupt => stream::serve(None, Manner::Corrupt, None),
+        Work::Echo { path, tls } => echo(path.as_deref(), Manner::Echo, tls.as_deref()),
+        Work::Accept { tls } => echo(None, Manner::Once, tls.as_deref()),
+        Work::Corrupt { tls } => echo(None, Manner::Corrupt, tls.as_deref()),
         Work::Uring { path } => uring::serve(path.as_deref()),
         Work::Udp => datagram::serve(),
         Work::Http => http::serve(),

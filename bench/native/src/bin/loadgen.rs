@@ -75,6 +75,9 @@ struct Options {
     /// Who closes in accept mode.
     #[arg(long, value_enum, default_value = "server")]
     closer: Closer,
+    /// In accept mode: each connection tries to resume the TLS session of the one before it.
+    #[arg(long, requires = "ca")]
+    resume: bool,
     #[arg(long, value_enum, default_value = "auto")]
     waiting: Waiting,
 }
@@ -142,7 +145,10 @@ fn run(options: &Options) -> Result<(), Fault> {
     let target = options.target().map_err(refused)?;
     match options.mode {
         Mode::Accept => {
-            let open = |token| Accept::new(&target, token, &pattern, options.size, options.closer);
+            let open = |token| {
+                let made = Accept::new(&target, token, &pattern, options.size, options.closer);
+                if options.resume { made.resuming() } else { made }
+            };
             measure(options, all.map(open).collect())
         }
         Mode::Http => {

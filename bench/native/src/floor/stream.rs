@@ -1,19 +1,16 @@
-//! The epoll echo server on byte streams: one shared read buffer, one send per read, a queue only when the
-//! socket is full. Also the server that closes after the first message, and the same over rustls.
+//! The epoll echo server on byte streams: one shared read buffer, one read and one send per event, a queue only
+//! when the socket is full. Also the server that closes after the first message. It does not know whether a
+//! connection is plain or speaks TLS.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
-
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::listen::Listener;
 use crate::poller::Poller;
 
-const BUFFER_LEN: usize = 256 * 1024;
+pub const BUFFER_LEN: usize = 256 * 1024;
 const LISTENER: usize = usize::MAX;
 
 /// One byte of every so many is changed by the corrupting server.
@@ -28,37 +25,34 @@ pub enum Manner {
     Corrupt,
 }
 
-/// A served connection: plain or through TLS, which `File` and `StreamOwned` read and write alike.
-trait Peer: Read + Write + AsFd {}
+/// A served connection, plain or through TLS. A read asks the socket once, and `WouldBlock` may mean that TLS alone
+/// had something to read; what TLS has to send leaves with the next `flush`.
+pub trait Peer: Read + Write + AsFd {
+    /// Whether the other end has said that it sends nothing more. The plain one says so by a read of nothing.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    /// Says the same to the other end, where that is more than closing the socket.
+    fn say_goodbye(&mut self) {}
+}
+
 impl Peer for File {}
 
-#[derive(Debug)]
-struct TlsPeer(StreamOwned<ServerConnection, TcpStream>);
+/// Makes an accepted socket a peer.
+pub type Wrap<'a> = &'a mut dyn FnMut(OwnedFd) -> io::Result<Box<dyn Peer>>;
 
-impl Read for TlsPeer {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(into)
-    }
+/// Nothing between the socket and the echo.
+pub fn plain(fd: OwnedFd) -> io::Result<Box<dyn Peer>> {
+    Ok(Box::new(File::from(fd)))
 }
-impl Write for TlsPeer {
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.0.write(from)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-impl AsFd for TlsPeer {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.0.sock.as_fd()
-    }
-}
-impl Peer for TlsPeer {}
 
 struct Connection {
     peer: Box<dyn Peer>,
-    /// What the socket did not take yet.
+    /// What the peer did not take yet.
     unsent: Vec<u8>,
+    /// Registered for output: the socket was full.
+    is_writing: bool,
 }
 
 /// What remains of a connection after it was served.
@@ -90,51 +84,44 @@ impl Connection {
         }
     }
 
-    fn echo(&mut self, buffer: &mut [u8], manner: Manner, layered: bool) -> io::Result<Then> {
-        loop {
-            let count = match self.peer.read(buffer) {
-                Ok(0) => return Ok(Then::Close),
-                Ok(count) => count,
-                Err(error) if is_again(&error) => return Ok(Then::Read),
-                Err(error) => return Err(error),
-            };
-            if manner == Manner::Corrupt {
-                buffer[(count - 1).min(CORRUPT_AT)] ^= 0x20;
-            }
-            let mut done = 0;
-            while done < count {
-                match self.peer.write(&buffer[done..count]) {
-                    Ok(taken) => done += taken,
-                    Err(error) if is_again(&error) => {
-                        self.unsent.extend_from_slice(&buffer[done..count]);
-                        return Ok(Then::Write);
-                    }
-                    Err(error) => return Err(error),
+    fn echo(&mut self, buffer: &mut [u8], manner: Manner) -> io::Result<Then> {
+        let count = match self.peer.read(buffer) {
+            Ok(0) => return Ok(Then::Close),
+            Ok(count) => count,
+            Err(error) if is_again(&error) => return self.flush(),
+            Err(error) => return Err(error),
+        };
+        if manner == Manner::Corrupt {
+            buffer[(count - 1).min(CORRUPT_AT)] ^= 0x20;
+        }
+        let mut done = 0;
+        while done < count {
+            match self.peer.write(&buffer[done..count]) {
+                Ok(taken) => done += taken,
+                Err(error) if is_again(&error) => {
+                    self.unsent.extend_from_slice(&buffer[done..count]);
+                    return Ok(Then::Write);
                 }
-            }
-            if manner == Manner::Once {
-                return Ok(Then::Close);
-            }
-            // TLS may hold decrypted bytes that epoll does not know of.
-            if !layered {
-                return Ok(Then::Read);
+                Err(error) => return Err(error),
             }
         }
+        if manner == Manner::Once || self.peer.has_ended() {
+            return Ok(Then::Close);
+        }
+        self.flush()
+    }
+
+    /// Serves one event: first what the socket did not take, then what has come.
+    fn serve(&mut self, buffer: &mut [u8], manner: Manner) -> io::Result<Then> {
+        if self.is_writing && self.flush()? == Then::Write {
+            return Ok(Then::Write);
+        }
+        self.echo(buffer, manner)
     }
 }
 
-fn wrap(fd: OwnedFd, tls: Option<&Arc<ServerConfig>>) -> io::Result<Box<dyn Peer>> {
-    let Some(config) = tls else { return Ok(Box::new(File::from(fd))) };
-    let session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-    Ok(Box::new(TlsPeer(StreamOwned::new(session, TcpStream::from(fd)))))
-}
-
 /// Serves for ever; the starter kills it.
-pub fn serve(
-    path: Option<&Path>,
-    manner: Manner,
-    tls: Option<&Arc<ServerConfig>>,
-) -> io::Result<()> {
+pub fn serve(path: Option<&Path>, manner: Manner, wrap: Wrap<'_>) -> io::Result<()> {
     let mut poller = Poller::new()?;
     let listener = Listener::open(path)?;
     poller.watch_input(&listener, LISTENER)?;
@@ -149,7 +136,8 @@ pub fn serve(
                 while let Some(fd) = listener.accept()? {
                     let token = fd.as_raw_fd() as usize;
                     poller.watch_input(&fd, token)?;
-                    let connection = Connection { peer: wrap(fd, tls)?, unsent: Vec::new() };
+                    let peer = wrap(fd)?;
+                    let connection = Connection { peer, unsent: Vec::new(), is_writing: false };
                     if connections.len() <= token {
                         connections.resize_with(token + 1, || None);
                     }
@@ -158,16 +146,19 @@ pub fn serve(
                 continue;
             }
             let Some(Some(connection)) = connections.get_mut(token) else { continue };
-            let was_writing = !connection.unsent.is_empty();
-            let mut then = if was_writing { connection.flush() } else { Ok(Then::Read) };
-            if matches!(then, Ok(Then::Read)) {
-                then = connection.echo(&mut buffer, manner, tls.is_some());
-            }
-            match then {
-                Ok(Then::Close) | Err(_) => connections[token] = None,
-                Ok(Then::Write) if !was_writing => poller.rewatch(&connection.peer, token, true)?,
-                Ok(Then::Read) if was_writing => poller.rewatch(&connection.peer, token, false)?,
-                Ok(_) => {}
+            match connection.serve(&mut buffer, manner) {
+                Ok(Then::Close) => {
+                    connection.peer.say_goodbye();
+                    connections[token] = None;
+                }
+                Err(_) => connections[token] = None,
+                Ok(then) => {
+                    let writes = then == Then::Write;
+                    if writes != connection.is_writing {
+                        connection.is_writing = writes;
+                        poller.rewatch(&connection.peer, token, writes)?;
+                    }
+                }
             }
         }
     }

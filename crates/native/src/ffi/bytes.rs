@@ -53,9 +53,9 @@ impl BytesRoom {
         unsafe { Segment::new(room.as_mut_ptr().cast(), room.len()) }
     }
 
-    /// The first `len` bytes, which an operation of the engine has said to have written.
+    /// The first `len` bytes, which an operation of the engine, or a TLS session, has said to have written.
     pub fn completed(self, py: Python<'_>, len: usize) -> PyResult<Bound<'_, PyBytes>> {
-        // SAFETY: the kernel's count of what it has written into the segment from its start on.
+        // SAFETY: the count of what was written from the start on.
         unsafe { self.finish(py, len) }
     }
 
@@ -104,6 +104,12 @@ pub fn filled<'py>(
     unsafe { room.finish(py, len) }.map(Ok)
 }
 
+/// Initialised bytes, for a copy into room that is not.
+pub fn as_uninit(bytes: &[u8]) -> &[MaybeUninit<u8>] {
+    // SAFETY: the same memory; what is initialised may be looked at as if it were not.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
+}
+
 /// A bytes object with a copy of the first `len` bytes of `source`, which the engine's receive
 /// has just written there.
 #[inline]
@@ -112,9 +118,13 @@ pub fn received<'py>(
     source: &[MaybeUninit<u8>],
     len: usize,
 ) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, written(source, len))
+}
+
+/// The first `len` bytes of `source`, which the engine's receive, or a TLS session, has just written there.
+#[inline]
+pub fn written(source: &[MaybeUninit<u8>], len: usize) -> &[u8] {
     let written = &source[..len];
-    // SAFETY: the engine's receives return how many bytes the kernel has written from the start on.
-    let initialised =
-        unsafe { std::slice::from_raw_parts(written.as_ptr().cast::<u8>(), written.len()) };
-    PyBytes::new(py, initialised)
+    // SAFETY: both return how many bytes were written, from the start on.
+    unsafe { std::slice::from_raw_parts(written.as_ptr().cast::<u8>(), written.len()) }
 }

@@ -24,6 +24,7 @@ pub mod recycled;
 pub mod socket_object;
 pub mod text;
 pub mod utf8;
+pub mod window;
 
 pub use cell::LoopCell;
 pub use object::{Object, references};

@@ -39,6 +39,9 @@ pub trait Session {
     /// Goes on with the handshake.
     fn shake_hands(&self, py: Python<'_>) -> PyResult<Step>;
 
+    /// Whether a read might bring something. Costs little.
+    fn may_read(&self, py: Python<'_>) -> PyResult<bool>;
+
     /// Decrypts into `room`, which has at least one byte; at most one record's data per call. Room for a whole record
     /// (16 KiB) spares a second call, not correctness.
     fn read(&self, py: Python<'_>, room: &mut Room) -> PyResult<Plain>;

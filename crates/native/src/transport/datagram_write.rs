@@ -238,7 +238,7 @@ impl DatagramTransport {
         high: Option<Mark>,
         low: Option<Mark>,
     ) -> PyResult<()> {
-        let marks = flow::marks(high, low)?;
+        let marks = flow::marks(high, low, flow::HIGH_WATER)?;
         slf.get().state.with(slf.py(), |s| s.flow.set_limits(marks));
         slf.get().maybe_pause_protocol(slf)
     }

@@ -91,7 +91,7 @@ fn is_of_class(
 /// A reader that is fed.
 pub struct Feeding<'py> {
     reader: Bound<'py, PyAny>,
-    buffer: Bound<'py, PyByteArray>,
+    pub buffer: Bound<'py, PyByteArray>,
     /// None, or a future.
     waiter: Bound<'py, PyAny>,
     limit: usize,
@@ -100,7 +100,7 @@ pub struct Feeding<'py> {
 impl<'py> Feeding<'py> {
     /// The reader of a stock protocol, if feeding it is what stock code would do now. `vetted` is the
     /// weak reference to a reader that was found to have no methods of its own.
-    pub fn find(
+    fn find(
         owner: &LoopCore,
         protocol: &Bound<'py, PyAny>,
         vetted: &mut Option<Object>,
@@ -129,6 +129,21 @@ impl<'py> Feeding<'py> {
             *vetted = Some(Object::new(reference));
         }
         Self::of(reader)
+    }
+
+    /// `find`, which hands a reader that it has looked at to `keep`; what that returns is dropped.
+    pub fn find_vetted(
+        owner: &LoopCore,
+        protocol: &Bound<'py, PyAny>,
+        mut vetted: Option<Object>,
+        keep: impl FnOnce(Object) -> Option<Object>,
+    ) -> PyResult<Option<Self>> {
+        let is_new = vetted.is_none();
+        let found = Self::find(owner, protocol, &mut vetted)?;
+        if is_new && let Some(vetted) = vetted {
+            drop(keep(vetted));
+        }
+        Ok(found)
     }
 
     fn of(reader: Bound<'py, PyAny>) -> PyResult<Option<Self>> {

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// asyncio's default, in bytes; the low mark is a quarter of it.
-const HIGH_WATER: usize = 64 * 1024;
+pub const HIGH_WATER: usize = 64 * 1024;
 
 pub struct Flow {
     high_water: usize,
@@ -76,12 +76,16 @@ impl<'py> FromPyObject<'_, 'py> for Mark {
 
 /// The marks (low, high) that `set_write_buffer_limits(high, low)` asks for, as
 /// `asyncio.transports._FlowControlMixin` computes them; ValueError unless high >= low >= 0.
-pub fn marks(high: Option<Mark>, low: Option<Mark>) -> PyResult<(usize, usize)> {
+pub fn marks(
+    high: Option<Mark>,
+    low: Option<Mark>,
+    default_high: usize,
+) -> PyResult<(usize, usize)> {
     let (high, low) = (high.map(|Mark(high)| high), low.map(|Mark(low)| low));
     let high = match (high, low) {
         (Some(high), _) => high,
         (None, Some(low)) => low.saturating_mul(4),
-        (None, None) => HIGH_WATER.cast_signed(),
+        (None, None) => default_high.cast_signed(),
     };
     let low = low.unwrap_or(high / 4);
     if !(high >= low && low >= 0) {

@@ -1,6 +1,6 @@
 //! Transports: what knows `data_received`, water marks and end of file.
 //!
-//! Stands on `event_loop`; may not know files, green threads or TLS.
+//! Stands on `event_loop`; may not know files, green threads or TLS, which is a protocol that receives by itself.
 
 mod appetite;
 mod datagram;
@@ -24,13 +24,18 @@ mod sending;
 mod stream;
 mod stream_read;
 mod stream_write;
-mod unclosed;
+pub mod unclosed;
 mod write_pipe;
 mod write_queue;
 
 pub use datagram::DatagramTransport;
+pub use feeding::Feeding;
+pub use flow::{Mark, marks, tell as tell_flow};
 pub use listener::Listener;
+pub use protocol::{Receiver, StreamProtocol, register_native};
 pub use read_pipe::ReadPipeTransport;
+pub use receive::with_lent;
+pub use sending::{GATHERED, GATHERING_CYCLES, LONG_WRITE, WARN_AFTER, is_bytes_like};
 pub use stream::StreamTransport;
 pub(crate) use stream_write::add_methods;
 pub use write_pipe::WritePipeTransport;

@@ -1,10 +1,32 @@
 //! A stream protocol, and how it takes data.
 
 use super::feeding;
+use crate::event_loop::LoopCore;
 use crate::ffi::Object;
 use crate::imports;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyVisit};
+use std::io;
+use std::os::fd::RawFd;
+
+/// How a protocol of our own receives: one receive, and all that follows from it. How many bytes came; 0 is the end.
+pub type Receive =
+    for<'py> fn(&Bound<'py, LoopCore>, &Bound<'py, PyAny>, RawFd) -> PyResult<io::Result<usize>>;
+
+static NATIVE: PyOnceLock<(Py<PyType>, Receive)> = PyOnceLock::new();
+
+/// Makes the class of protocols known that receive by themselves. Their writes have been gathered already.
+pub fn register_native(class: Bound<'_, PyType>, receive: Receive) {
+    let py = class.py();
+    NATIVE.get_or_init(py, || (class.unbind(), receive));
+}
+
+fn native_of(object: &Bound<'_, PyAny>) -> Option<Receive> {
+    let (class, receive) = NATIVE.get(object.py())?;
+    object.get_type().is(class).then_some(*receive)
+}
 
 /// Which of its methods get the data; they are looked up at each call, as asyncio does.
 pub enum Receiver {
@@ -15,18 +37,24 @@ pub enum Receiver {
     Stream { vetted: Option<Object> },
     /// `BufferedProtocol.get_buffer(sizehint)` and `.buffer_updated(nbytes)`
     Buffer,
+    /// A protocol of our own.
+    Native(Receive),
 }
 
 pub struct StreamProtocol {
     pub object: Py<PyAny>,
     pub receiver: Receiver,
-    /// asyncio's TLS: its records are the bytes of a transport above, whose users cannot tell when they were gathered.
-    pub is_tls: bool,
+    /// TLS: its records are the bytes of a transport above, which has gathered them itself.
+    pub writes_through: bool,
 }
 
 impl StreamProtocol {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
+        if let Some(receive) = native_of(object) {
+            let object = object.clone().unbind();
+            return Ok(Self { object, receiver: Receiver::Native(receive), writes_through: true });
+        }
         let is_buffered = object.is_instance(&imports::buffered_protocol(py)?)?;
         let receiver = if is_buffered {
             Receiver::Buffer
@@ -35,8 +63,16 @@ impl StreamProtocol {
         } else {
             Receiver::Data
         };
-        let is_tls = is_buffered && object.is_instance(&imports::ssl_protocol(py)?)?;
-        Ok(Self { object: object.clone().unbind(), receiver, is_tls })
+        let writes_through = is_buffered && object.is_instance(&imports::ssl_protocol(py)?)?;
+        Ok(Self { object: object.clone().unbind(), receiver, writes_through })
+    }
+
+    /// Remembers the reader that was found to have no methods of its own; returns what is to be dropped.
+    pub fn vet(&mut self, vetted: Object) -> Option<Object> {
+        match &mut self.receiver {
+            Receiver::Stream { vetted: kept } => kept.replace(vetted),
+            _ => Some(vetted),
+        }
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -56,6 +92,7 @@ impl Receiver {
                 Self::Stream { vetted: vetted.as_ref().map(|vetted| vetted.clone_ref(py)) }
             }
             Self::Buffer => Self::Buffer,
+            Self::Native(receive) => Self::Native(*receive),
         }
     }
 }

@@ -26,13 +26,13 @@ use std::os::fd::RawFd;
 
 /// A write of this length is never gathered: copying it or keeping it out of the processor's cache costs more than the
 /// system call that gathering saves.
-const LONG_WRITE: usize = 8 * 1024;
+pub const LONG_WRITE: usize = 8 * 1024;
 /// So much gathered is sent without waiting for the end of the callback.
-const GATHERED: usize = 64 * 1024;
+pub const GATHERED: usize = 64 * 1024;
 /// Writes are gathered for so long after the last send.
-const GATHERING_CYCLES: u64 = 50 * clock::CYCLES_PER_US;
+pub const GATHERING_CYCLES: u64 = 50 * clock::CYCLES_PER_US;
 /// asyncio warns about writes to a lost connection from this many on.
-const WARN_AFTER: u32 = 5;
+pub const WARN_AFTER: u32 = 5;
 
 #[derive(Default)]
 pub struct Outgoing {
@@ -396,7 +396,7 @@ pub fn set_limits<T: Sending>(
     high: Option<Mark>,
     low: Option<Mark>,
 ) -> PyResult<()> {
-    let marks = flow::marks(high, low)?;
+    let marks = flow::marks(high, low, flow::HIGH_WATER)?;
     slf.get().outgoing(slf.py(), |out| out.flow.set_limits(marks));
     maybe_pause_protocol(slf)
 }

@@ -159,7 +159,7 @@ impl StreamTransport {
         let protocol = StreamProtocol::new(protocol)?;
         let state = State {
             life: Life::New,
-            out: Outgoing::gathering_unless(protocol.is_tls),
+            out: Outgoing::gathering_unless(protocol.writes_through),
             protocol: Some(protocol),
             reading_paused: false,
             read_eof: false,
@@ -269,7 +269,7 @@ impl StreamTransport {
     fn set_protocol(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
         let new = StreamProtocol::new(protocol)?;
         let old = self.state.with(protocol.py(), |s| {
-            s.out.writes_through = new.is_tls;
+            s.out.writes_through = new.writes_through;
             s.protocol.replace(new)
         });
         drop(old);

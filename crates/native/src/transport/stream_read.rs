@@ -2,7 +2,7 @@
 
 use super::ending;
 use super::feeding::Feeding;
-use super::protocol::{Receiver, StreamProtocol};
+use super::protocol::{Receive, Receiver};
 use super::receive::receive;
 use super::stream::StreamTransport;
 use crate::errors;
@@ -27,34 +27,50 @@ impl StreamTransport {
         let Some((protocol, receiver)) = known else { return Ok(()) };
         match receiver {
             Receiver::Data => self.read_data(owner, slf, &protocol),
-            Receiver::Stream { vetted } => match self.feeding(owner, &protocol, vetted)? {
-                Some(feeding) => self.read_fed(owner, slf, feeding, &protocol),
-                None => self.read_data(owner, slf, &protocol),
-            },
+            Receiver::Stream { vetted } => {
+                let keep = |vetted| self.vet(py, vetted);
+                match Feeding::find_vetted(owner.get(), &protocol, vetted, keep)? {
+                    Some(feeding) => self.read_fed(owner, slf, feeding, &protocol),
+                    None => self.read_data(owner, slf, &protocol),
+                }
+            }
             Receiver::Buffer => self.read_into(owner, slf, &protocol),
+            Receiver::Native(receive) => self.read_native(owner, slf, receive, &protocol),
         }
     }
 
-    /// The stream reader to feed without a call, if that is the same.
-    fn feeding<'py>(
+    fn vet(&self, py: Python<'_>, vetted: Object) -> Option<Object> {
+        self.state.with(py, |s| match &mut s.protocol {
+            Some(protocol) => protocol.vet(vetted),
+            None => Some(vetted),
+        })
+    }
+
+    /// A protocol of our own does all of it.
+    fn read_native(
         &self,
-        owner: &Bound<'py, LoopCore>,
-        protocol: &Bound<'py, PyAny>,
-        mut vetted: Option<Object>,
-    ) -> PyResult<Option<Feeding<'py>>> {
+        owner: &Bound<'_, LoopCore>,
+        slf: &Bound<'_, Self>,
+        receive: Receive,
+        protocol: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let py = owner.py();
-        let is_new = vetted.is_none();
-        let feeding = Feeding::find(owner.get(), protocol, &mut vetted)?;
-        if is_new && vetted.is_some() {
-            let old = self.state.with(py, |s| match &mut s.protocol {
-                Some(StreamProtocol { receiver: Receiver::Stream { vetted: kept }, .. }) => {
-                    std::mem::replace(kept, vetted)
-                }
-                _ => vetted,
-            });
-            drop(old);
+        let received = match self.body.descriptor.fd(py) {
+            Ok(fd) => receive(owner, protocol, fd),
+            Err(e) => Ok(Err(e)),
+        };
+        match received {
+            Ok(Ok(0)) => self.end_of_file(owner, slf),
+            Ok(Ok(len)) => {
+                owner.get().meter.with(py, |meter| meter.bytes_in += len as u64);
+                Ok(())
+            }
+            Ok(Err(e)) => self.read_failed(slf, &e),
+            Err(error) => {
+                let text = "Fatal error: protocol.buffer_updated() call failed.";
+                ending::fatal(slf, error, text)
+            }
         }
-        Ok(feeding)
     }
 
     /// `read_data` for a reader of asyncio's streams, which gets its bytes without a call.

@@ -51,7 +51,7 @@ impl Sending for StreamTransport {
 }
 
 impl StreamTransport {
-    fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         if !sending::is_bytes_like(data) {
@@ -72,6 +72,14 @@ impl StreamTransport {
             return sending::write_after_loss(slf, "socket.send() raised exception.");
         }
         sending::push(slf, data)
+    }
+
+    /// Several pieces as one write.
+    pub fn write_pieces(slf: &Bound<'_, Self>, pieces: &[Bound<'_, PyBytes>]) -> PyResult<()> {
+        if !pieces.is_empty() && slf.get().state.with(slf.py(), |s| s.life.is_ended()) {
+            return sending::write_after_loss(slf, "socket.send() raised exception.");
+        }
+        sending::push_all(slf, pieces)
     }
 
     /// RuntimeError while nothing may be written.
@@ -126,10 +134,7 @@ impl StreamTransport {
             .map(|piece| buffer::to_bytes(&piece?))
             .collect::<PyResult<Vec<_>>>()?;
         // The iterator's own code may have closed the transport.
-        if !pieces.is_empty() && this.state.with(py, |s| s.life.is_ended()) {
-            return sending::write_after_loss(slf, "socket.send() raised exception.");
-        }
-        sending::push_all(slf, &pieces)
+        Self::write_pieces(slf, &pieces)
     }
 
     /// End the writing side after what is queued; reading goes on. OSError if the connection is gone already.

@@ -8,9 +8,17 @@ use std::ffi::CString;
 /// Warns of a descriptor that is still open, and closes it. Called while the transport is being
 /// freed, so that it can no longer be shown as the source.
 pub fn end(kind: &str, descriptor: &Descriptor) {
-    if !descriptor.is_leaking() {
-        return;
+    if descriptor.is_leaking() {
+        warn_and(kind, |py| descriptor.close_while_freed(py));
     }
+}
+
+/// Warns of a transport that owns no descriptor.
+pub fn warn(kind: &str) {
+    warn_and(kind, |_| Ok(()));
+}
+
+fn warn_and(kind: &str, then: impl FnOnce(Python<'_>) -> PyResult<()>) {
     Python::attach(|py| {
         // Freeing may happen while an exception is on its way: keep it.
         let pending = PyErr::take(py);
@@ -21,7 +29,7 @@ pub fn end(kind: &str, descriptor: &Descriptor) {
             Ok(text) => PyErr::warn(py, category.as_any(), &text, 1),
             Err(error) => Err(error.into()),
         };
-        for outcome in [warned, descriptor.close_while_freed(py)] {
+        for outcome in [warned, then(py)] {
             if let Err(error) = outcome {
                 // Warnings turned into errors cannot be raised from here: as CPython does in __del__.
                 error.write_unraisable(py, None);

@@ -1,0 +1,126 @@
+//! `Window`: memory of ours, shown to a C function of CPython's as a bytes-like object for the time of one call.
+//!
+//! A `memoryview` would be made and freed for each call; a window is made once and moved. It is for functions that
+//! release the buffer before they return, as those of `_ssl` do: the call's end checks that.
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+#[pyclass(frozen, module = "oneloop._native")]
+pub struct Window {
+    start: AtomicPtr<u8>,
+    len: AtomicUsize,
+    is_writable: AtomicBool,
+    /// Buffers that were got and not released.
+    exports: AtomicUsize,
+    /// A call that uses the window is under way.
+    is_taken: AtomicBool,
+}
+
+impl Window {
+    fn closed() -> Self {
+        Self {
+            start: AtomicPtr::new(std::ptr::null_mut()),
+            len: AtomicUsize::new(0),
+            is_writable: AtomicBool::new(false),
+            exports: AtomicUsize::new(0),
+            is_taken: AtomicBool::new(false),
+        }
+    }
+}
+
+#[pymethods]
+impl Window {
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: std::ffi::c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let start = this.start.load(Ordering::Relaxed);
+        if start.is_null() {
+            return Err(PyBufferError::new_err("nothing is shown now"));
+        }
+        let len = this.len.load(Ordering::Relaxed).cast_signed();
+        let is_readonly = !this.is_writable.load(Ordering::Relaxed);
+        // SAFETY: `view` is the caller's, to be filled; the memory is live until the call that shows it ends.
+        let filled = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), len, is_readonly.into(), flags)
+        };
+        if filled != 0 {
+            return Err(PyErr::fetch(slf.py()));
+        }
+        this.exports.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.exports.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Gives the window back, and closes it, when the call has ended.
+struct Taken<'a, 'py>(&'a Bound<'py, Window>);
+
+impl Drop for Taken<'_, '_> {
+    fn drop(&mut self) {
+        let this = self.0.get();
+        this.start.store(std::ptr::null_mut(), Ordering::Relaxed);
+        if this.exports.load(Ordering::Relaxed) != 0 {
+            // Whoever keeps it would read freed memory.
+            eprintln!("oneloop: a buffer was kept beyond the call that it was lent for");
+            std::process::abort();
+        }
+        this.is_taken.store(false, Ordering::Release);
+    }
+}
+
+fn show<'py, R>(
+    py: Python<'py>,
+    start: *mut u8,
+    len: usize,
+    is_writable: bool,
+    call: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<R>,
+) -> PyResult<R> {
+    static SHARED: PyOnceLock<Py<Window>> = PyOnceLock::new();
+    let shared = SHARED.get_or_try_init(py, || Py::new(py, Window::closed()))?.bind(py);
+    // Within such a call, and while another thread is in one, a window of their own.
+    let own;
+    let window = if shared.get().is_taken.swap(true, Ordering::Acquire) {
+        own = Bound::new(py, Window::closed())?;
+        &own
+    } else {
+        shared
+    };
+    let taken = Taken(window);
+    let this = window.get();
+    this.len.store(len, Ordering::Relaxed);
+    this.is_writable.store(is_writable, Ordering::Relaxed);
+    this.start.store(start, Ordering::Relaxed);
+    let result = call(window.as_any());
+    drop(taken);
+    result
+}
+
+/// Shows bytes for reading to a function that keeps nothing.
+pub fn show_bytes<'py, R>(
+    py: Python<'py>,
+    bytes: &[u8],
+    call: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<R>,
+) -> PyResult<R> {
+    // An empty slice has an address that is no null.
+    show(py, bytes.as_ptr().cast_mut(), bytes.len(), false, call)
+}
+
+/// Shows room for writing to a function that keeps nothing.
+pub fn show_room<'py, R>(
+    py: Python<'py>,
+    room: &mut [MaybeUninit<u8>],
+    call: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<R>,
+) -> PyResult<R> {
+    show(py, room.as_mut_ptr().cast(), room.len(), true, call)
+}

@@ -1,0 +1,202 @@
+//! The handshake of a TLS transport, from `connection_made` to the program's; and what ends it badly.
+
+use super::session::{Session, Step};
+use super::transport::{App, Phase, TlsTransport, Under};
+use crate::event_loop::report;
+use crate::imports;
+use crate::transport::StreamTransport;
+use pyo3::exceptions::{
+    PyConnectionAbortedError, PyConnectionResetError, PyException, PyOSError, PyValueError,
+};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+
+/// The context for `ssl=True`; ValueError for a server, which needs a certificate.
+pub fn default_context(
+    py: Python<'_>,
+    is_server: bool,
+    has_hostname: bool,
+) -> PyResult<Bound<'_, PyAny>> {
+    if is_server {
+        return Err(PyValueError::new_err("Server side SSL needs a valid SSLContext"));
+    }
+    let context = imports::create_default_context(py)?.call0()?;
+    if !has_hostname {
+        context.setattr(intern!(py, "check_hostname"), PyBool::new(py, false))?;
+    }
+    Ok(context)
+}
+
+#[pymethods]
+impl TlsTransport {
+    /// The transport below is there.
+    fn connection_made(slf: &Bound<'_, Self>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let under = match transport.cast_exact::<StreamTransport>() {
+            Ok(stream) => Under::Stream(stream.clone().unbind()),
+            Err(_) => Under::Other(transport.clone().unbind()),
+        };
+        let old = this.state.with(py, |s| {
+            s.phase = Phase::Handshake;
+            s.under.replace(under)
+        });
+        drop(old);
+        Self::log_debug(slf, "%r starts SSL handshake", None)?;
+        let timer = Self::call_later(slf, this.timeouts.handshake_s, "_check_handshake_timeout")?;
+        let timer = Some(timer.unbind());
+        let now_s = if this.owner.get().is_debug() {
+            Some(this.owner.bind(py).call_method0(intern!(py, "time"))?.extract()?)
+        } else {
+            None
+        };
+        this.state.with(py, |s| {
+            if let Some(opening) = &mut s.opening {
+                opening.timer = timer;
+                opening.started_s = now_s;
+            }
+        });
+        Self::shake_hands(slf)
+    }
+
+    /// Called by the loop.
+    fn _check_handshake_timeout(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let this = slf.get();
+        if this.phase(slf.py()) != Phase::Handshake {
+            return Ok(());
+        }
+        let text = format!(
+            "SSL handshake is taking longer than {} seconds: aborting the connection",
+            python_number(slf.py(), this.timeouts.handshake_s)
+        );
+        Self::fatal(slf, PyConnectionAbortedError::new_err(text), "Fatal error on transport")
+    }
+}
+
+impl TlsTransport {
+    pub fn shake_hands(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        match slf.get().library.shake_hands(py) {
+            Ok(Step::Wanting) => Self::process_outgoing(slf),
+            Ok(Step::Done) => Self::shaken(slf),
+            Err(error) if error.matches(py, imports::ssl_error(py)?)? => {
+                Self::handshake_failed(slf, error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The transport below has ended before the handshake.
+    pub fn end_of_handshake(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::handshake_failed(slf, PyConnectionResetError::new_err(()))
+    }
+
+    fn handshake_failed(slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        this.stop_handshake_timer(py)?;
+        // The alert, by which the peer learns what was wrong (asyncio's keeps it).
+        Self::process_outgoing(slf)?;
+        this.set_phase(py, Phase::Unwrapped);
+        let text = if error.matches(py, imports::certificate_error(py)?)? {
+            "SSL handshake failed on verifying the certificate"
+        } else {
+            "SSL handshake failed"
+        };
+        let value = error.clone_ref(py);
+        let told = Self::fatal(slf, error, text);
+        told.and(this.wake_waiter(py, Some(value.value(py).as_any())))
+    }
+
+    fn shaken(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        this.stop_handshake_timer(py)?;
+        let (is_new, started_s) = this.state.with(py, |s| {
+            s.phase = Phase::Wrapped;
+            s.is_shaken = true;
+            let is_new = s.app == App::Init;
+            if is_new {
+                s.app = App::Made;
+            }
+            (is_new, s.opening.as_ref().and_then(|opening| opening.started_s))
+        });
+        if let Some(started_s) = started_s {
+            let now_s: f64 = this.owner.bind(py).call_method0(intern!(py, "time"))?.extract()?;
+            let text = format!("%r: SSL handshake took {:.1} ms", (now_s - started_s) * 1e3);
+            Self::log_debug(slf, &text, None)?;
+        }
+        if is_new && let Some(protocol) = this.protocol(py) {
+            // What it raises is the business of the transport below, as in asyncio.
+            let name = intern!(py, "connection_made");
+            let made = protocol.call_method1(name, (slf,)).map(drop);
+            let ended = this.owner.get().lap_method(this.owner.bind(py), &protocol, name);
+            made.and(ended)?;
+        }
+        this.wake_waiter(py, None)?;
+        Self::read_on(slf)
+    }
+
+    fn stop_handshake_timer(&self, py: Python<'_>) -> PyResult<()> {
+        let timer =
+            self.state.with(py, |s| s.opening.as_mut().and_then(|opening| opening.timer.take()));
+        match timer {
+            Some(timer) => timer.call_method0(py, intern!(py, "cancel")).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Whoever waits for the handshake goes on. Nothing of it is needed any more.
+    pub fn wake_waiter(&self, py: Python<'_>, exc: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let Some(opening) = self.state.with(py, |s| s.opening.take()) else { return Ok(()) };
+        if let Some(timer) = &opening.timer {
+            timer.call_method0(py, intern!(py, "cancel"))?;
+        }
+        let Some(waiter) = &opening.waiter else { return Ok(()) };
+        let waiter = waiter.bind(py);
+        if waiter.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
+            return Ok(());
+        }
+        match exc {
+            Some(exc) => waiter.call_method1(intern!(py, "set_exception"), (exc,)),
+            None => waiter.call_method1(intern!(py, "set_result"), (py.None(),)),
+        }
+        .map(drop)
+    }
+
+    /// Drops the connection for an error, and says so: errors of the network only in debug mode.
+    pub fn fatal(slf: &Bound<'_, Self>, error: PyErr, message: &str) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let under = this.under(py);
+        this.force_close_under(py, Some(error.value(py).as_any()))?;
+        if error.is_instance_of::<PyOSError>(py) {
+            return Self::log_debug(slf, &format!("%r: {message}"), Some(&error));
+        }
+        if !error.is_instance_of::<PyException>(py) {
+            // A cancellation.
+            return Ok(());
+        }
+        let none = py.None().into_bound(py);
+        let transport = under.as_ref().map_or(&none, |under| under.object(py));
+        let extra =
+            [(intern!(py, "transport"), transport), (intern!(py, "protocol"), slf.as_any())];
+        report(this.owner.bind(py), message, error, &extra)
+    }
+
+    /// For what may be raised by the program's callbacks and the library: fatal if it is an `Exception`; else it goes on
+    /// to the transport below.
+    pub fn fatal_if_exception(slf: &Bound<'_, Self>, error: PyErr, message: &str) -> PyResult<()> {
+        if error.is_instance_of::<PyException>(slf.py()) {
+            return Self::fatal(slf, error, message);
+        }
+        Err(error)
+    }
+}
+
+/// As Python's `str()` has it.
+fn python_number(py: Python<'_>, number: f64) -> String {
+    let object = pyo3::types::PyFloat::new(py, number);
+    object.str().map_or_else(|_no_memory| number.to_string(), |text| text.to_string())
+}

@@ -1,0 +1,129 @@
+//! `Library`: which session a TLS transport has, and the guard around its calls.
+//!
+//! OpenSSL's connections know no threads, and some calls release the GIL: a second call meanwhile, which only a program
+//! that uses the transport in another thread can make, is refused (S5).
+
+use super::openssl::OpenSsl;
+use super::session::{Plain, Session, Step};
+use crate::ffi::LoopCell;
+use oneloop_engine::sys::socket::Room;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3::{PyTraverseError, PyVisit};
+
+enum Kind {
+    OpenSsl(OpenSsl),
+}
+
+enum Slot {
+    Free(Box<Kind>),
+    /// A call has it.
+    Busy,
+    /// The transport has ended, and its program needs no `ssl_object` any more.
+    Released,
+}
+
+pub struct Library(LoopCell<Slot>);
+
+impl Library {
+    pub fn new(
+        context: &Bound<'_, PyAny>,
+        server_side: bool,
+        server_hostname: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let none = context.py().None().into_bound(context.py());
+        let session = OpenSsl::new(context, server_side, server_hostname.unwrap_or(&none))?;
+        Ok(Self(LoopCell::new(Slot::Free(Box::new(Kind::OpenSsl(session))))))
+    }
+
+    /// A call is under way.
+    pub fn is_busy(&self, py: Python<'_>) -> bool {
+        self.0.with(py, |slot| matches!(slot, Slot::Busy))
+    }
+
+    /// Lets go of the session, if no call has it.
+    pub fn release(&self, py: Python<'_>) {
+        let released = self.0.with(py, |slot| match slot {
+            Slot::Free(_) => Some(std::mem::replace(slot, Slot::Released)),
+            Slot::Busy | Slot::Released => None,
+        });
+        drop(released);
+    }
+
+    /// What programs see as `ssl_object`; None after `release`.
+    pub fn object<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.0.with(py, |slot| match slot {
+            Slot::Free(kind) => match &**kind {
+                Kind::OpenSsl(session) => Some(session.object(py)),
+            },
+            Slot::Busy | Slot::Released => None,
+        })
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.0
+            .peek(|slot| match slot {
+                Slot::Free(kind) => match &**kind {
+                    Kind::OpenSsl(session) => session.visit(visit),
+                },
+                Slot::Busy | Slot::Released => Ok(()),
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    #[inline]
+    fn call<R>(&self, py: Python<'_>, f: impl FnOnce(&dyn Session) -> PyResult<R>) -> PyResult<R> {
+        let kind = match self.0.with(py, |slot| std::mem::replace(slot, Slot::Busy)) {
+            Slot::Free(kind) => kind,
+            Slot::Busy => {
+                let text = "a TLS transport is used in two threads at once; use loop.call_soon_threadsafe()";
+                return Err(PyRuntimeError::new_err(text));
+            }
+            Slot::Released => {
+                self.0.with(py, |slot| *slot = Slot::Released);
+                return Err(PyRuntimeError::new_err("the TLS connection has ended"));
+            }
+        };
+        let result = match &*kind {
+            Kind::OpenSsl(session) => f(session),
+        };
+        let busy = self.0.with(py, |slot| std::mem::replace(slot, Slot::Free(kind)));
+        drop(busy);
+        result
+    }
+}
+
+impl Session for Library {
+    fn feed(&self, py: Python<'_>, ciphertext: &[u8]) -> PyResult<()> {
+        self.call(py, |session| session.feed(py, ciphertext))
+    }
+
+    fn unread(&self, py: Python<'_>) -> PyResult<usize> {
+        self.call(py, |session| session.unread(py))
+    }
+
+    fn shake_hands(&self, py: Python<'_>) -> PyResult<Step> {
+        self.call(py, |session| session.shake_hands(py))
+    }
+
+    fn may_read(&self, py: Python<'_>) -> PyResult<bool> {
+        self.call(py, |session| session.may_read(py))
+    }
+
+    fn read(&self, py: Python<'_>, room: &mut Room) -> PyResult<Plain> {
+        self.call(py, |session| session.read(py, room))
+    }
+
+    fn write(&self, py: Python<'_>, plaintext: &[u8]) -> PyResult<usize> {
+        self.call(py, |session| session.write(py, plaintext))
+    }
+
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.call(py, |session| session.take(py))
+    }
+
+    fn shut_down(&self, py: Python<'_>) -> PyResult<Step> {
+        self.call(py, |session| session.shut_down(py))
+    }
+}

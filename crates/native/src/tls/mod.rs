@@ -1,0 +1,25 @@
+//! TLS: transports that encrypt, over any `ssl.SSLContext` or over rustls.
+//!
+//! Stands on `transport`, which knows it only as a protocol that receives by itself.
+
+mod backlog;
+mod handshake;
+mod library;
+mod marks;
+mod openssl;
+mod reading;
+mod records;
+mod session;
+mod shutdown;
+mod timeouts;
+mod transport;
+mod writing;
+
+use crate::transport::register_native;
+use pyo3::prelude::*;
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<transport::TlsTransport>()?;
+    register_native(module.py().get_type::<transport::TlsTransport>(), reading::receive);
+    writing::add_methods(module.py())
+}

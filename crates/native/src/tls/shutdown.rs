@@ -1,0 +1,248 @@
+//! The end of a TLS transport: close_notify both ways, end of file, the loss of the connection.
+
+use super::session::{Plain, Session, Step};
+use super::transport::{App, Phase, TlsTransport};
+use crate::imports;
+use pyo3::exceptions::{PyException, PyTimeoutError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use std::mem::MaybeUninit;
+
+/// What is read only to be dropped, at a time.
+const DROPPED: usize = 16 * 1024;
+
+#[pymethods]
+impl TlsTransport {
+    /// The transport below has got to the peer's end of file. True if it must stay open.
+    fn eof_received(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        Self::end_of_file(slf).inspect_err(|error| {
+            // asyncio's closes for an `Exception` only.
+            if error.is_instance_of::<PyException>(slf.py())
+                && let Err(failed) = slf.get().call_under(slf.py(), "close")
+            {
+                failed.write_unraisable(slf.py(), Some(slf));
+            }
+        })
+    }
+
+    /// The transport below is closed.
+    fn connection_lost(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let (tells, protocol, timer, backlog) = this.state.with(py, |s| {
+            let tells = s.phase != Phase::Handshake && matches!(s.app, App::Made | App::Eof);
+            if tells {
+                s.app = App::Lost;
+            }
+            s.phase = Phase::Unwrapped;
+            s.is_closed = true;
+            s.is_lost = true;
+            s.out.writes_after_loss += 1;
+            let backlog = std::mem::take(&mut s.out.backlog);
+            (tells, s.protocol.take(), s.shutdown_timer.take(), backlog)
+        });
+        drop(backlog);
+        let mut outcome = Ok(());
+        if tells && let Some(protocol) = &protocol {
+            let lost = protocol.object.bind(py).getattr(intern!(py, "connection_lost"));
+            let name = intern!(py, "call_soon");
+            outcome = lost
+                .and_then(|lost| this.owner.bind(py).call_method1(name, (lost, exc.as_ref())))
+                .map(drop);
+        }
+        drop(protocol);
+        outcome = outcome.and(this.wake_waiter(py, exc.as_ref()));
+        if let Some(timer) = timer {
+            outcome = outcome.and(timer.call_method0(py, intern!(py, "cancel")).map(drop));
+        }
+        if this.state.with(py, |s| s.is_forgotten) {
+            this.forget(py);
+        }
+        outcome
+    }
+
+    /// Called by the loop.
+    fn _check_shutdown_timeout(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        if !matches!(this.phase(py), Phase::Flushing | Phase::Shutdown) {
+            return Ok(());
+        }
+        let error = PyTimeoutError::new_err("SSL shutdown timed out");
+        this.force_close_under(py, Some(error.value(py).as_any()))
+    }
+
+    /// Called by the loop when reading goes on.
+    fn _resume(slf: &Bound<'_, Self>) -> PyResult<()> {
+        match slf.get().phase(slf.py()) {
+            Phase::Wrapped => Self::read_on(slf),
+            Phase::Flushing => Self::flush_and_shut_down(slf),
+            Phase::Shutdown => Self::shut_down(slf),
+            Phase::Unwrapped | Phase::Handshake => Ok(()),
+        }
+    }
+}
+
+impl TlsTransport {
+    fn end_of_file(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let py = slf.py();
+        let this = slf.get();
+        let phase = this.state.with(py, |s| {
+            s.has_eof = true;
+            s.phase
+        });
+        Self::log_debug(slf, "%r received EOF", None)?;
+        match phase {
+            Phase::Handshake => Self::end_of_handshake(slf)?,
+            Phase::Wrapped => {
+                Self::flush_gathered(slf)?;
+                if this.phase(py) != Phase::Wrapped {
+                    return Ok(false);
+                }
+                this.set_phase(py, Phase::Flushing);
+                if this.state.with(py, |s| s.is_reading_paused) {
+                    return Ok(true);
+                }
+                Self::flush_and_shut_down(slf)?;
+            }
+            Phase::Flushing => {
+                Self::write_all(slf)?;
+                this.set_phase(py, Phase::Shutdown);
+                Self::shut_down(slf)?;
+            }
+            Phase::Shutdown => Self::shut_down(slf)?,
+            Phase::Unwrapped => {}
+        }
+        Ok(false)
+    }
+
+    /// Begins to close, once.
+    pub fn start_shutdown(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        Self::flush_gathered(slf)?;
+        match this.phase(py) {
+            Phase::Flushing if this.state.with(py, |s| s.is_reading_paused && s.is_closed) => {
+                // The peer has ended, and the program, which has paused reading, does not want the rest.
+                this.start_shutdown_timer(slf)?;
+                Self::flush_and_shut_down(slf)
+            }
+            Phase::Unwrapped | Phase::Flushing | Phase::Shutdown => Ok(()),
+            Phase::Handshake => {
+                this.state.with(py, |s| {
+                    s.is_closed = true;
+                    s.phase = Phase::Unwrapped;
+                });
+                this.force_close_under(py, None)
+            }
+            Phase::Wrapped => {
+                this.state.with(py, |s| {
+                    s.is_closed = true;
+                    s.phase = Phase::Flushing;
+                });
+                this.start_shutdown_timer(slf)?;
+                Self::flush_and_shut_down(slf)
+            }
+        }
+    }
+
+    /// What has come is read, what was written is encrypted; then close_notify.
+    pub fn flush_and_shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        Self::read_on(slf)?;
+        // A callback of the program's may have ended it meanwhile.
+        if this.phase(py) != Phase::Flushing {
+            return Ok(());
+        }
+        Self::write_all(slf)?;
+        if this.state.with(py, |s| s.is_reading_paused) {
+            // Nobody will read it, and OpenSSL would not say goodbye before it is read.
+            this.drop_unread(slf)?;
+        }
+        if this.phase(py) != Phase::Flushing {
+            return Ok(());
+        }
+        this.set_phase(py, Phase::Shutdown);
+        Self::shut_down(slf)
+    }
+
+    fn drop_unread(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let mut room = [MaybeUninit::uninit(); DROPPED];
+        loop {
+            match self.library.read(py, &mut room) {
+                Ok(Plain::Data(_)) => {}
+                Ok(Plain::Nothing | Plain::Ended) => return Ok(()),
+                Err(error) => {
+                    return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
+                }
+            }
+        }
+    }
+
+    pub fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        if !this.state.with(py, |s| s.has_eof) {
+            match this.library.shut_down(py) {
+                Ok(Step::Done) => {}
+                Ok(Step::Wanting) => return Self::process_outgoing(slf),
+                Err(error) if error.matches(py, imports::ssl_error(py)?)? => {
+                    return Self::fatal(slf, error, "Fatal error on transport");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Self::process_outgoing(slf)?;
+        Self::call_eof_received(slf)?;
+        let Some(under) = this.under(py) else { return Ok(()) };
+        // The timer runs until the connection is lost: a peer that does not take what is left must not keep it for ever.
+        this.start_shutdown_timer(slf)?;
+        let close = under.object(py).getattr(intern!(py, "close"))?;
+        this.owner.bind(py).call_method1(intern!(py, "call_soon"), (close,)).map(drop)
+    }
+
+    fn start_shutdown_timer(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        if self.state.with(py, |s| s.shutdown_timer.is_some()) {
+            return Ok(());
+        }
+        let timer = Self::call_later(slf, self.timeouts.shutdown_s, "_check_shutdown_timeout")?;
+        self.state.with(py, |s| s.shutdown_timer = Some(timer.unbind()));
+        Ok(())
+    }
+
+    /// Tells the program of the peer's end, once.
+    pub fn call_eof_received(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let protocol = this.state.with(py, |s| match s.app {
+            App::Made => {
+                s.app = App::Eof;
+                s.protocol.as_ref().map(|p| p.object.bind(py).clone())
+            }
+            _ => None,
+        });
+        let Some(protocol) = protocol else { return Ok(()) };
+        let name = intern!(py, "eof_received");
+        let told = protocol.call_method0(name).and_then(|keep| keep.is_truthy());
+        let ended = this.owner.get().lap_method(this.owner.bind(py), &protocol, name);
+        let done = match told {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let text = "returning true from eof_received() has no effect when using ssl";
+                imports::logger(py)?.call_method1(intern!(py, "warning"), (text,)).map(drop)
+            }
+            Err(error) if is_exit(py, &error) => Err(error),
+            Err(error) => Self::fatal(slf, error, "Error calling eof_received()"),
+        };
+        done.and(ended)
+    }
+}
+
+/// KeyboardInterrupt and SystemExit leave the loop (S7).
+pub fn is_exit(py: Python<'_>, error: &PyErr) -> bool {
+    use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+    error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
+}

@@ -1,0 +1,560 @@
+//! `TlsTransport`: TLS over a transport of bytes; the program's transport above, the other one's protocol below.
+//!
+//! Its phases and their course are those of `asyncio.sslproto`, which it takes the place of:
+//!
+//! | phase     | reads                 | writes          | leaves it by                                            |
+//! |-----------|-----------------------|-----------------|---------------------------------------------------------|
+//! | Unwrapped | –                     | dropped         | `connection_made`; also the last phase                  |
+//! | Handshake | the handshake         | kept            | its end                                                 |
+//! | Wrapped   | data                  | sent            | `close`, the peer's close_notify or end of file, errors |
+//! | Flushing  | data                  | dropped         | what is left has been read                              |
+//! | Shutdown  | the peer's last words | dropped         | the peer's close_notify, end of file, the timeout       |
+//!
+//! `handshake`, `reading`, `writing` and `shutdown` have the steps. Upholds S2: no borrow of the state lives across a call
+//! of the library's, of the transport's below or of the protocol's.
+
+use super::backlog::Backlog;
+use super::library::Library;
+use super::marks::Marks;
+use super::session::Session;
+use super::timeouts::Timeouts;
+use crate::event_loop::LoopCore;
+use crate::ffi::LoopCell;
+use crate::imports;
+use crate::transport::{Mark, StreamProtocol, StreamTransport, unclosed};
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use pyo3::{PyTraverseError, PyVisit};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    Unwrapped,
+    Handshake,
+    Wrapped,
+    Flushing,
+    Shutdown,
+}
+
+/// What the program's protocol has been told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum App {
+    Init,
+    Made,
+    Eof,
+    Lost,
+}
+
+/// The transport below.
+pub enum Under {
+    Stream(Py<StreamTransport>),
+    /// One that is not ours, or TLS again.
+    Other(Py<PyAny>),
+}
+
+impl Under {
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Stream(stream) => Self::Stream(stream.clone_ref(py)),
+            Self::Other(other) => Self::Other(other.clone_ref(py)),
+        }
+    }
+
+    pub fn object<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, PyAny> {
+        match self {
+            Self::Stream(stream) => stream.bind(py).as_any(),
+            Self::Other(other) => other.bind(py),
+        }
+    }
+}
+
+/// What a handshake needs, and nothing after it.
+pub struct Opening {
+    pub waiter: Option<Py<PyAny>>,
+    pub timer: Option<Py<PyAny>>,
+    /// On the loop's clock; in debug mode.
+    pub started_s: Option<f64>,
+}
+
+#[derive(Default)]
+pub struct Outgoing {
+    pub backlog: Backlog,
+    pub marks: Marks,
+    /// The transport below has enough.
+    pub is_blocked: bool,
+    /// On the loop's list of what leaves at the end of the callback.
+    pub is_gathering: bool,
+    /// The callback in which a write last went at once.
+    pub callback: u64,
+    /// When the last send ended, on the cycle counter.
+    pub sent_at: u64,
+    /// Of the process that has queued what is kept: a forked child must not send it a second time (S6).
+    pub forks: u32,
+    pub writes_after_loss: u32,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each is told by somebody else, at any time")]
+pub struct State {
+    pub phase: Phase,
+    pub app: App,
+    pub protocol: Option<StreamProtocol>,
+    /// Kept after the end, for `get_extra_info`.
+    pub under: Option<Under>,
+    pub opening: Option<Box<Opening>>,
+    pub shutdown_timer: Option<Py<PyAny>>,
+    pub out: Outgoing,
+    /// Ciphertext that waits for a program that has paused reading.
+    pub unread_marks: Marks,
+    /// Paused by the program.
+    pub is_reading_paused: bool,
+    /// The handshake has ended well.
+    pub is_shaken: bool,
+    /// The transport below has said end of file.
+    pub has_eof: bool,
+    /// The program has closed it, or it has ended.
+    pub is_closed: bool,
+    /// The transport below has told its end.
+    pub is_lost: bool,
+    /// Closed a second time: nobody will ask for `ssl_object`.
+    pub is_forgotten: bool,
+    pub sslcontext: Option<Py<PyAny>>,
+    /// What `get_extra_info` has been asked for.
+    pub extra: Option<Py<PyDict>>,
+}
+
+/// TLS over a stream transport; has the interface of `asyncio.Transport`.
+///
+/// Loop's thread only. Made by `create_connection`, `create_server`, `start_tls` and their kin, where `ssl` is given.
+#[pyclass(frozen, weakref, module = "oneloop", name = "TlsTransport")]
+pub struct TlsTransport {
+    pub owner: Py<LoopCore>,
+    pub library: Library,
+    pub timeouts: Timeouts,
+    pub state: LoopCell<State>,
+}
+
+impl TlsTransport {
+    pub fn phase(&self, py: Python<'_>) -> Phase {
+        self.state.with(py, |s| s.phase)
+    }
+
+    pub fn set_phase(&self, py: Python<'_>, phase: Phase) {
+        self.state.with(py, |s| s.phase = phase);
+    }
+
+    pub fn protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.state.with(py, |s| s.protocol.as_ref().map(|p| p.object.bind(py).clone()))
+    }
+
+    /// The transport below, while there is one.
+    pub fn under(&self, py: Python<'_>) -> Option<Under> {
+        self.state.with(py, |s| match &s.under {
+            Some(under) if !s.is_lost => Some(under.clone_ref(py)),
+            _ => None,
+        })
+    }
+
+    /// Calls a method of the transport below, if there is one.
+    pub fn call_under(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        match self.under(py) {
+            Some(under) => under.object(py).call_method0(name).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Drops the connection; `connection_lost(exc)` follows.
+    pub fn force_close_under(
+        &self,
+        py: Python<'_>,
+        exc: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let Some(under) = self.under(py) else { return Ok(()) };
+        let name = intern!(py, "_force_close");
+        under.object(py).call_method1(name, (exc,)).map(drop)
+    }
+
+    /// `loop.call_soon(self.name)`: one tick later, in the context of whoever asks.
+    pub fn call_soon(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        let py = slf.py();
+        let owner = slf.get().owner.bind(py);
+        owner.call_method1(intern!(py, "call_soon"), (slf.getattr(name)?,)).map(drop)
+    }
+
+    /// `loop.call_later(delay_s, self.name)`
+    pub fn call_later<'py>(
+        slf: &Bound<'py, Self>,
+        delay_s: f64,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let owner = slf.get().owner.bind(py);
+        owner.call_method1(intern!(py, "call_later"), (delay_s, slf.getattr(name)?))
+    }
+
+    /// What only debug mode logs: `text`, with this transport in the place of its `%r`.
+    pub fn log_debug(slf: &Bound<'_, Self>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
+        let py = slf.py();
+        if !slf.get().owner.get().is_debug() {
+            return Ok(());
+        }
+        let details = PyDict::new(py);
+        if let Some(error) = error {
+            details.set_item(intern!(py, "exc_info"), error.value(py))?;
+        }
+        imports::logger(py)?.call_method("debug", (text, slf), Some(&details)).map(drop)
+    }
+
+    /// Lets go of all that only `get_extra_info` would show: a protocol that keeps its transport keeps no more.
+    pub fn forget(&self, py: Python<'_>) {
+        self.library.release(py);
+        let dropped =
+            self.state.with(py, |s| (s.sslcontext.take(), s.under.take(), s.extra.take()));
+        drop(dropped);
+    }
+
+    fn info<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = name.py();
+        let Ok(key) = name.extract::<&str>() else { return Ok(None) };
+        let method = match key {
+            "sslcontext" => {
+                return Ok(self
+                    .state
+                    .with(py, |s| s.sslcontext.as_ref().map(|c| c.bind(py).clone())));
+            }
+            _ if !self.state.with(py, |s| s.is_shaken) => return Ok(None),
+            "ssl_object" => return Ok(self.library.object(py)),
+            "peercert" => "getpeercert",
+            "cipher" | "compression" => key,
+            _ => return Ok(None),
+        };
+        let known = self.state.with(py, |s| s.extra.as_ref().map(|extra| extra.bind(py).clone()));
+        let extra = known.unwrap_or_else(|| {
+            let extra = PyDict::new(py);
+            let kept = extra.clone().unbind();
+            self.state.with(py, |s| s.extra = Some(kept));
+            extra
+        });
+        if let Some(value) = extra.get_item(name)? {
+            return Ok(Some(value));
+        }
+        let Some(object) = self.library.object(py) else { return Ok(None) };
+        let value = object.call_method0(method)?;
+        extra.set_item(name, &value)?;
+        Ok(Some(value))
+    }
+}
+
+#[pymethods]
+impl TlsTransport {
+    #[expect(clippy::too_many_arguments, reason = "those of asyncio's SSLProtocol")]
+    #[new]
+    #[pyo3(signature = (
+        owner, protocol, sslcontext, waiter = None, server_side = false, server_hostname = None, *,
+        call_connection_made = true, ssl_handshake_timeout = None, ssl_shutdown_timeout = None
+    ))]
+    fn new(
+        owner: &Bound<'_, LoopCore>,
+        protocol: &Bound<'_, PyAny>,
+        sslcontext: Option<Bound<'_, PyAny>>,
+        waiter: Option<Py<PyAny>>,
+        server_side: bool,
+        server_hostname: Option<Bound<'_, PyAny>>,
+        call_connection_made: bool,
+        ssl_handshake_timeout: Option<f64>,
+        ssl_shutdown_timeout: Option<f64>,
+    ) -> PyResult<Self> {
+        let py = owner.py();
+        let timeouts = Timeouts::new(py, ssl_handshake_timeout, ssl_shutdown_timeout)?;
+        let hostname = match server_hostname {
+            Some(name) if !server_side && name.is_truthy()? => Some(name),
+            _ => None,
+        };
+        let sslcontext = match sslcontext {
+            Some(given) if given.is_truthy()? => given,
+            _ => super::handshake::default_context(py, server_side, hostname.is_some())?,
+        };
+        let library = Library::new(&sslcontext, server_side, hostname.as_ref())?;
+        let opening = Opening { waiter, timer: None, started_s: None };
+        let state = State {
+            phase: Phase::Unwrapped,
+            app: if call_connection_made { App::Init } else { App::Made },
+            protocol: Some(StreamProtocol::new(protocol)?),
+            under: None,
+            opening: Some(Box::new(opening)),
+            shutdown_timer: None,
+            out: Outgoing { marks: Marks::of_writes(), ..Outgoing::default() },
+            unread_marks: Marks::of_reads(),
+            is_reading_paused: false,
+            is_shaken: false,
+            has_eof: false,
+            is_closed: false,
+            is_lost: false,
+            is_forgotten: false,
+            sslcontext: Some(sslcontext.unbind()),
+            extra: None,
+        };
+        Ok(Self { owner: owner.clone().unbind(), library, timeouts, state: LoopCell::new(state) })
+    }
+
+    // -- the program's side ----------------------------------------------------------------------
+
+    /// Close after everything written is sent, with TLS's close_notify; `connection_lost()` follows.
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let this = slf.get();
+        let (was_closed, is_lost) = this.state.with(slf.py(), |s| {
+            s.is_forgotten = s.is_closed;
+            (std::mem::replace(&mut s.is_closed, true), s.is_lost)
+        });
+        if was_closed && is_lost {
+            this.forget(slf.py());
+        }
+        if was_closed { Ok(()) } else { Self::start_shutdown(slf) }
+    }
+
+    /// Close at once, dropping what the socket has not taken; `connection_lost(None)` follows.
+    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::_force_close(slf, None)
+    }
+
+    fn _force_close(slf: &Bound<'_, Self>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let py = slf.py();
+        Self::flush_gathered(slf)?;
+        slf.get().state.with(py, |s| {
+            s.is_closed = true;
+            s.phase = Phase::Unwrapped;
+        });
+        slf.get().force_close_under(py, exc.as_ref())
+    }
+
+    /// True if the transport is closing or closed.
+    fn is_closing(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let py = slf.py();
+        // What was gathered may find that the peer has gone.
+        Self::flush_gathered(slf)?;
+        if slf.get().state.with(py, |s| s.is_closed) {
+            return Ok(true);
+        }
+        match slf.get().under(py) {
+            Some(under) if imports::tls_asks_below(py)? => {
+                under.object(py).call_method0(intern!(py, "is_closing"))?.is_truthy()
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The current protocol.
+    fn get_protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.protocol(py)
+    }
+
+    /// Change the protocol; its `data_received` (or `get_buffer`) gets what comes from now on.
+    fn set_protocol(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        let new = StreamProtocol::new(protocol)?;
+        let old = self.state.with(protocol.py(), |s| s.protocol.replace(new));
+        drop(old);
+        Ok(())
+    }
+
+    /// Send several bytes-like objects, in order, as one write. TypeError if one of them is not: then none is sent.
+    fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::write_pieces(slf, list_of_data)
+    }
+
+    /// NotImplementedError: TLS transports cannot half-close, as in asyncio.
+    fn write_eof(&self) -> PyResult<()> {
+        Err(PyNotImplementedError::new_err("a TLS transport has no write_eof(); use close()"))
+    }
+
+    /// False: see `write_eof`.
+    fn can_write_eof(&self) -> bool {
+        false
+    }
+
+    /// Stop calling `data_received()`.
+    fn pause_reading(&self, py: Python<'_>) {
+        self.state.with(py, |s| s.is_reading_paused = true);
+    }
+
+    /// Go on calling `data_received()`, from the next tick on.
+    fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let was_paused =
+            slf.get().state.with(slf.py(), |s| std::mem::replace(&mut s.is_reading_paused, false));
+        if was_paused { Self::call_soon(slf, "_resume") } else { Ok(()) }
+    }
+
+    /// True while data is being received.
+    fn is_reading(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| !s.is_reading_paused)
+    }
+
+    /// Bytes of plaintext that are kept because the transport below has enough.
+    fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<usize> {
+        Self::flush_gathered(slf)?;
+        Ok(slf.get().state.with(slf.py(), |s| s.out.backlog.len_bytes()))
+    }
+
+    /// The water marks as `(low, high)`, in bytes.
+    fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
+        self.state.with(py, |s| s.out.marks.limits())
+    }
+
+    /// From `high` kept bytes on `pause_writing()` is called, at `low` or below
+    /// `resume_writing()`. ValueError unless high >= low >= 0.
+    #[pyo3(signature = (high = None, low = None))]
+    fn set_write_buffer_limits(
+        slf: &Bound<'_, Self>,
+        high: Option<Mark>,
+        low: Option<Mark>,
+    ) -> PyResult<()> {
+        let marks = Marks::checked_for_writes(high, low)?;
+        Self::flush_gathered(slf)?;
+        slf.get().state.with(slf.py(), |s| s.out.marks.set_limits(marks));
+        Self::control_app_writing(slf)
+    }
+
+    /// Ciphertext that came while reading was paused, in bytes.
+    fn get_read_buffer_size(&self, py: Python<'_>) -> PyResult<usize> {
+        if self.state.with(py, |s| s.is_lost) { Ok(0) } else { self.library.unread(py) }
+    }
+
+    /// The water marks of `get_read_buffer_size()` as `(low, high)`, in bytes.
+    fn get_read_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
+        self.state.with(py, |s| s.unread_marks.limits())
+    }
+
+    /// From `high` bytes on nothing more is read from the transport below, until `low` or fewer are left. ValueError
+    /// unless high >= low >= 0.
+    #[pyo3(signature = (high = None, low = None))]
+    fn set_read_buffer_limits(
+        slf: &Bound<'_, Self>,
+        high: Option<Mark>,
+        low: Option<Mark>,
+    ) -> PyResult<()> {
+        let marks = Marks::checked_for_reads(high, low)?;
+        slf.get().state.with(slf.py(), |s| s.unread_marks.set_limits(marks));
+        slf.get().control_reading(slf.py())
+    }
+
+    /// asyncio's name for the protocol of the transport below, which is the same object here.
+    #[getter]
+    fn _ssl_protocol<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    /// asyncio's, for its own tests: bytes that are kept as if the transport below had enough.
+    #[pyo3(name = "_test__append_write_backlog")]
+    fn append_write_backlog(&self, data: &Bound<'_, PyBytes>) {
+        self.state.with(data.py(), |s| s.out.backlog.push(data, 0));
+    }
+
+    /// asyncio's name, which its sendfile() fallback reads.
+    #[getter]
+    fn _protocol_paused(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.out.marks.is_paused())
+    }
+
+    #[getter]
+    fn _loop<'py>(&self, py: Python<'py>) -> Bound<'py, LoopCore> {
+        self.owner.bind(py).clone()
+    }
+
+    #[classattr]
+    fn _start_tls_compatible() -> bool {
+        true
+    }
+
+    /// `loop.sendfile()` asks: by reading and writing, for the kernel knows no keys.
+    #[getter]
+    fn _sendfile_compatible<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::sendfile_mode(py)?.getattr(intern!(py, "FALLBACK"))
+    }
+
+    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    #[getter(__class__)]
+    fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::tls_transport_class(py)
+    }
+
+    /// Optional information on the transport: `sslcontext` and, after the handshake, `ssl_object`, `peercert`, `cipher`,
+    /// `compression`; all that the transport below knows; `default` for anything unknown.
+    #[pyo3(signature = (name, default = None))]
+    fn get_extra_info<'py>(
+        slf: &Bound<'py, Self>,
+        name: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = slf.py();
+        let this = slf.get();
+        Self::flush_gathered(slf)?;
+        if let Some(value) = this.info(name)? {
+            return Ok(Some(value));
+        }
+        match this.state.with(py, |s| s.under.as_ref().map(|under| under.clone_ref(py))) {
+            Some(under) => under
+                .object(py)
+                .call_method1(intern!(py, "get_extra_info"), (name, default))
+                .map(Some),
+            None => Ok(default),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (phase, is_closed) = self.state.with(py, |s| (s.phase, s.is_closed));
+        let closing = if is_closed { " closing" } else { "" };
+        let below = match self.under(py) {
+            Some(under) => under.object(py).repr()?.to_string(),
+            None => "nothing".to_owned(),
+        };
+        Ok(format!("<TlsTransport{closing} {phase:?} over {below}>"))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.owner)?;
+        self.library.visit(&visit)?;
+        self.state
+            .peek(|s| {
+                if let Some(protocol) = &s.protocol {
+                    protocol.visit(&visit)?;
+                }
+                match &s.under {
+                    Some(Under::Stream(stream)) => visit.call(stream)?,
+                    Some(Under::Other(other)) => visit.call(other)?,
+                    None => {}
+                }
+                if let Some(opening) = &s.opening {
+                    visit.call(&opening.waiter)?;
+                    visit.call(&opening.timer)?;
+                }
+                visit.call(&s.shutdown_timer)?;
+                visit.call(&s.sslcontext)?;
+                visit.call(&s.extra)
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        let dropped =
+            self.state.with(py, |s| (s.protocol.take(), s.under.take(), s.opening.take()));
+        drop(dropped);
+    }
+}
+
+impl Drop for TlsTransport {
+    fn drop(&mut self) {
+        let is_open = self.state.peek(|s| s.under.is_some() && !s.is_closed && !s.is_lost);
+        if is_open == Some(true) {
+            unclosed::warn("TlsTransport");
+        }
+    }
+}
+
+/// TypeError for what a TLS transport does not take.
+pub fn not_bytes(data: &Bound<'_, PyAny>) -> PyErr {
+    match data.get_type().name() {
+        Ok(name) => {
+            PyTypeError::new_err(format!("data: expecting a bytes-like instance, got {name}"))
+        }
+        Err(error) => error,
+    }
+}

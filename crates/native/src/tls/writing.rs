@@ -1,0 +1,344 @@
+//! How a TLS transport sends: plaintext from the program, ciphertext to the transport below.
+//!
+//! As with plain transports (`transport::sending`), the first write of a callback goes at once; those that follow it closely
+//! are gathered as plaintext and leave when the callback ends, in as few records as hold them. Nothing that a program can
+//! see of the transport, and nothing that ends it, comes before what was gathered.
+
+use super::session::Session;
+use super::transport::{Phase, TlsTransport, Under, not_bytes};
+use crate::event_loop::LoopCore;
+use crate::ffi::buffer::{self, View};
+use crate::ffi::method::{self, Arguments, FastMethod};
+use crate::ffi::{Object, context};
+use crate::imports;
+use crate::transport::{
+    GATHERED, GATHERING_CYCLES, LONG_WRITE, StreamTransport, WARN_AFTER, is_bytes_like, tell_flow,
+};
+use oneloop_engine::sys::{clock, fork};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::ffi::CStr;
+
+/// So much is encrypted at a time: it stays in the processor's cache, and in the connection's own buffers.
+const PIECE: usize = 64 * 1024;
+
+impl TlsTransport {
+    pub fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        if !is_bytes_like(data) {
+            return Err(not_bytes(data));
+        }
+        if let Ok(object) = data.cast_exact::<PyBytes>() {
+            return Self::write(slf, object);
+        }
+        let view = View::of(data)?;
+        // The library may let other threads run, which may change it: they get their own.
+        let copy = PyBytes::new(slf.py(), view.as_slice(slf.py()));
+        drop(view);
+        Self::write(slf, &copy)
+    }
+
+    pub fn write_pieces(slf: &Bound<'_, Self>, pieces: &Bound<'_, PyAny>) -> PyResult<()> {
+        // All of them first: with a wrong one among them nothing is sent.
+        let pieces = pieces
+            .try_iter()?
+            .map(|piece| {
+                let piece = piece?;
+                if is_bytes_like(&piece) {
+                    buffer::to_bytes(&piece)
+                } else {
+                    Err(not_bytes(&piece))
+                }
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        match pieces.as_slice() {
+            [] => Self::write_kept(slf),
+            [only] => Self::write(slf, only),
+            many => {
+                let pieces = many.iter().map(PyBytesMethods::as_bytes).collect::<Vec<_>>();
+                Self::write(slf, &PyBytes::new(slf.py(), &pieces.concat()))
+            }
+        }
+    }
+
+    fn write(slf: &Bound<'_, Self>, object: &Bound<'_, PyBytes>) -> PyResult<()> {
+        let py = slf.py();
+        let bytes = object.as_bytes();
+        let this = slf.get();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match this.phase(py) {
+            Phase::Wrapped => {}
+            Phase::Handshake => {
+                this.keep(py, object, 0);
+                return Self::control_app_writing(slf);
+            }
+            Phase::Unwrapped | Phase::Flushing | Phase::Shutdown => {
+                return this.write_after_end(py);
+            }
+        }
+        if this.library.is_busy(py) {
+            // Another thread is in the library, or this is a callback of its: the loop sends it.
+            this.keep(py, object, 0);
+            let waiting = slf.clone().into_any().unbind();
+            this.owner
+                .get()
+                .run_soon(py, waiting, |_, object| Self::write_kept(object.cast_exact::<Self>()?));
+            return Ok(());
+        }
+        let callback = this.owner.get().current_callback();
+        let (waits, is_close, kept, high) = this.state.with(py, |s| {
+            let out = &s.out;
+            let is_close = callback == Some(out.callback)
+                && clock::cycles().wrapping_sub(out.sent_at) < GATHERING_CYCLES;
+            (out.is_blocked, is_close, out.backlog.len_bytes(), out.marks.limits().1)
+        });
+        if waits {
+            this.keep(py, object, 0);
+            return Self::control_app_writing(slf);
+        }
+        let is_short = bytes.len() < LONG_WRITE && kept + bytes.len() < GATHERED.min(high);
+        if is_close && is_short && this.gather(slf)? {
+            this.keep(py, object, 0);
+            return Ok(());
+        }
+        if kept > 0 {
+            this.keep(py, object, 0);
+            this.state.with(py, |s| s.out.callback = callback.unwrap_or(0));
+            return Self::write_kept(slf);
+        }
+        let sent = Self::encrypt(slf, bytes);
+        this.state.with(py, |s| {
+            s.out.callback = callback.unwrap_or(0);
+            s.out.sent_at = clock::cycles();
+        });
+        match sent {
+            Ok(len) if len < bytes.len() => this.keep(py, object, len),
+            Ok(_) => {}
+            Err(error) => {
+                return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
+            }
+        }
+        Self::control_app_writing(slf)
+    }
+
+    fn write_after_end(&self, py: Python<'_>) -> PyResult<()> {
+        let count = self.state.with(py, |s| {
+            s.out.writes_after_loss += 1;
+            s.out.writes_after_loss
+        });
+        if count > WARN_AFTER {
+            let text = "SSL connection is closed";
+            imports::logger(py)?.call_method1(intern!(py, "warning"), (text,))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps plaintext. The child of a fork drops what its parent has kept, for the parent sends that (S6).
+    fn keep(&self, py: Python<'_>, object: &Bound<'_, PyBytes>, from: usize) {
+        let forks = fork::generation();
+        let dropped = self.state.with(py, |s| {
+            let out = &mut s.out;
+            let stale = (out.forks != forks).then(|| std::mem::take(&mut out.backlog));
+            out.forks = forks;
+            out.backlog.push(object, from);
+            stale
+        });
+        drop(dropped);
+    }
+
+    /// Asks for `flush_gathered` at the end of the callback. False where nothing may wait so long.
+    fn gather(&self, slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let py = slf.py();
+        let Some(Under::Stream(stream)) = self.under(py) else { return Ok(false) };
+        let body = &stream.get().body;
+        if body.descriptor.is_shared(py) {
+            return Ok(false);
+        }
+        if !self.state.with(py, |s| std::mem::replace(&mut s.out.is_gathering, true)) {
+            body.write_in_current_context(py)?;
+            let object = Object::new(slf.clone().into_any());
+            self.owner.get().flush_after_callback(py, object, flush);
+        }
+        Ok(true)
+    }
+
+    /// Sends what was gathered: whatever comes next comes after it, as if each write had gone at once.
+    pub fn flush_gathered(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let has_gathered = slf.get().state.with(slf.py(), |s| {
+            s.phase == Phase::Wrapped && !s.out.is_blocked && !s.out.backlog.is_empty()
+        });
+        if has_gathered && !slf.get().library.is_busy(slf.py()) {
+            return Self::write_kept(slf);
+        }
+        Ok(())
+    }
+
+    /// Encrypts and sends what is kept, as far as the transport below takes it; and what the library has to say.
+    pub fn write_kept(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let may_write = slf.get().state.with(py, |s| {
+            s.phase == Phase::Wrapped && !s.out.is_blocked && !s.out.backlog.is_empty()
+        });
+        if may_write {
+            return Self::write_all(slf);
+        }
+        Self::process_outgoing(slf)
+    }
+
+    /// The same, also when the transport below has enough: this one is about to close.
+    pub fn write_all(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        // Else it waits in the library for the transport below.
+        let may_send = !this.state.with(py, |s| s.out.is_blocked);
+        let mut sent = Vec::new();
+        while let Some(piece) = this.state.with(py, |s| s.out.backlog.pop(py)) {
+            let bytes = piece.bytes(py);
+            let offered = bytes.len().min(PIECE);
+            let written = this.library.write(py, &bytes[..offered]);
+            let used = *written.as_ref().unwrap_or(&0);
+            this.state.with(py, |s| s.out.backlog.put_back(py, piece, used));
+            if let Err(error) = written {
+                return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
+            }
+            if used == 0 {
+                // In the middle of a renegotiation: the peer comes first.
+                break;
+            }
+            if may_send && offered == PIECE {
+                sent.extend(this.library.take(py)?);
+            }
+        }
+        if may_send {
+            sent.extend(this.library.take(py)?);
+            this.send(py, &sent)?;
+            Self::control_app_writing(slf)?;
+        }
+        this.state.with(py, |s| s.out.sent_at = clock::cycles());
+        Ok(())
+    }
+
+    /// Encrypts and sends; how many bytes.
+    fn encrypt(slf: &Bound<'_, Self>, bytes: &[u8]) -> PyResult<usize> {
+        let py = slf.py();
+        let this = slf.get();
+        if bytes.len() <= PIECE {
+            let written = this.library.write(py, bytes)?;
+            this.send_taken(py)?;
+            return Ok(written);
+        }
+        let mut len = 0;
+        let mut sent = Vec::new();
+        for piece in bytes.chunks(PIECE) {
+            let written = this.library.write(py, piece)?;
+            sent.extend(this.library.take(py)?);
+            len += written;
+            if written < piece.len() {
+                break;
+            }
+        }
+        this.send(py, &sent)?;
+        Ok(len)
+    }
+
+    /// Gives the transport below what the library has to say.
+    fn send_taken(&self, py: Python<'_>) -> PyResult<()> {
+        match self.library.take(py)? {
+            Some(ciphertext) => self.send(py, &[ciphertext]),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the transport below ciphertext, as one write.
+    fn send(&self, py: Python<'_>, ciphertext: &[Bound<'_, PyBytes>]) -> PyResult<()> {
+        match (self.under(py), ciphertext) {
+            (None, _) | (_, []) => Ok(()),
+            (Some(Under::Stream(stream)), [only]) => {
+                StreamTransport::write_bytes_like(stream.bind(py), only.as_any())
+            }
+            (Some(Under::Stream(stream)), many) => {
+                StreamTransport::write_pieces(stream.bind(py), many)
+            }
+            (Some(Under::Other(other)), many) => {
+                let name = intern!(py, "write");
+                many.iter().try_for_each(|one| other.bind(py).call_method1(name, (one,)).map(drop))
+            }
+        }
+    }
+
+    /// Sends what the library has to say, if the transport below takes it.
+    pub fn process_outgoing(slf: &Bound<'_, Self>) -> PyResult<()> {
+        if !slf.get().state.with(slf.py(), |s| s.out.is_blocked) {
+            slf.get().send_taken(slf.py())?;
+        }
+        Self::control_app_writing(slf)
+    }
+
+    /// Tells the program's protocol to pause or to go on.
+    pub fn control_app_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let turned = this.state.with(py, |s| {
+            let len = s.out.backlog.len_bytes();
+            s.out.marks.turn(len)
+        });
+        let Some(pauses) = turned else { return Ok(()) };
+        let method = if pauses { "pause_writing" } else { "resume_writing" };
+        tell_flow(this.owner.bind(py), slf.as_any(), this.protocol(py).as_ref(), method)
+    }
+}
+
+#[pymethods]
+impl TlsTransport {
+    /// The transport below has enough.
+    fn pause_writing(&self, py: Python<'_>) {
+        self.state.with(py, |s| s.out.is_blocked = true);
+    }
+
+    /// The transport below takes more.
+    fn resume_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().state.with(slf.py(), |s| s.out.is_blocked = false);
+        Self::write_kept(slf)
+    }
+}
+
+/// The end of the callback, in the context that it had.
+fn flush(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let slf = object.cast_exact::<TlsTransport>()?;
+    let this = slf.get();
+    let py = slf.py();
+    this.state.with(py, |s| s.out.is_gathering = false);
+    match this.under(py) {
+        Some(Under::Stream(stream)) => {
+            let context = stream.get().body.write_context(py);
+            context::run_or_stay(&context, || TlsTransport::flush_gathered(slf))
+        }
+        _ => TlsTransport::flush_gathered(slf),
+    }
+}
+
+/// `TlsTransport.write`
+struct Write;
+
+impl FastMethod for Write {
+    type Class = TlsTransport;
+    const NAME: &'static CStr = c"write";
+    const DOC: &'static CStr = c"write($self, /, data)\n--\n\nEncrypt and send bytes-like data, or keep what the transport below does not take.\n\nThe first write of a callback goes at once; those that follow it closely leave together when the callback ends.\n\nTypeError for anything but bytes, bytearray and memoryview. Data written after the end is dropped.";
+
+    fn call<'py>(
+        slf: Borrowed<'_, 'py, TlsTransport>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let data = arguments.one("write", intern!(py, "data"))?;
+        TlsTransport::write_bytes_like(&slf, &data)?;
+        Ok(py.None().into_bound(py))
+    }
+}
+
+/// Adds the method that runs per message.
+pub fn add_methods(py: Python<'_>) -> PyResult<()> {
+    method::add::<Write>(py)
+}
