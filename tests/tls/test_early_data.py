@@ -161,7 +161,7 @@ class Paused(Recorder):
         transport.pause_reading()
 
 
-@pytest.mark.sslproto_defect("the last flight of a TLS 1.2 server does not leave while reading is paused")
+@pytest.mark.oneloop_only("asyncio: the last flight of a TLS 1.2 server does not leave while reading is paused")
 async def test_pausing_in_connection_made_holds_no_handshake_up(
     loop: asyncio.AbstractEventLoop, authority: Authority
 ) -> None:

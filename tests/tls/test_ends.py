@@ -283,8 +283,8 @@ async def test_the_shutdown_time_limit_always_fires(
         assert protocol.calls.count("connection_lost") == 1
 
 
-@pytest.mark.sslproto_defect(
-    "no time limit where the peer has ended the stream and what is written does not leave", run=False
+@pytest.mark.oneloop_only(
+    "asyncio: no time limit where the peer has ended the stream and what is written does not leave"
 )
 async def test_the_shutdown_time_limit_after_their_goodbye(
     loop: asyncio.AbstractEventLoop, authority: Authority
