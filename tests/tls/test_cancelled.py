@@ -93,7 +93,7 @@ async def test_connect_accepted_socket(loop: asyncio.AbstractEventLoop, authorit
             task.result()[0].abort()
         ours.close()
         with contextlib.suppress(OSError):
-            transport, connection = await client
+            _, connection = await client
             await connection.wait_lost()
         theirs.close()
         await settled()
