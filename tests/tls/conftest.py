@@ -1,4 +1,4 @@
-"""Fixtures of the TLS tests: certificates, versions, and what a server of ours has accepted."""
+"""Fixtures of the TLS tests: certificates and versions."""
 
 from __future__ import annotations
 

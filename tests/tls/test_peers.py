@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.protocols import BufferedRecorder, Echo, Recorder
+from tests.protocols import Echo, Recorder
 from tests.tls import foreign
 from tests.tls.authority import HOST, Authority
+from tests.tls.buffers import ViewRecorder
 from tests.tls.peers import openssl
 from tests.tls.peers.content import content
 
@@ -79,17 +79,10 @@ async def test_their_client(
         assert all(exc is None or isinstance(exc, OSError) for _, exc in ends), ends
 
 
-def views() -> BufferedRecorder:
-    """One whose buffer is a view; for a `bytearray`, see test_buffered.py."""
-    made = BufferedRecorder()
-    made.buffer = memoryview(made.buffer)  # type: ignore[assignment]
-    return made
-
-
 @pytest.mark.time_limit(120)
-@pytest.mark.parametrize("factory", [Recorder, views])
+@pytest.mark.parametrize("factory", [Recorder, ViewRecorder])
 async def test_their_server(
-    loop: asyncio.AbstractEventLoop, authority: Authority, peer: str, version: str, factory: Callable[[], Recorder]
+    loop: asyncio.AbstractEventLoop, authority: Authority, peer: str, version: str, factory: type[Recorder]
 ) -> None:
     """Our client checks its certificate, compares every byte, and closes."""
     command = foreign.COMMANDS[peer]()

@@ -1,0 +1,135 @@
+"""BufferedProtocol: buffers of all sizes and kinds, changed from call to call, or wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.protocols import BufferedRecorder, Recorder
+from tests.tls.authority import Authority
+from tests.tls.buffers import ViewRecorder
+from tests.tls.endpoint import connected, facing
+from tests.tls.peers.content import content
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 16_383, 16_384, 16_385, 300_000])
+async def test_views_of_all_sizes(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str, size: int
+) -> None:
+    """Large records through small buffers: every byte once, and the end behind the last."""
+    count = 3000 if size < 100 else 400_000
+    async with connected(authority, Recorder, lambda: ViewRecorder(size), version=version) as made:
+        transport, _, _, protocol = made
+        transport.write(content(count))
+        transport.close()
+        assert await protocol.wait_lost() is None
+        assert protocol.received == content(count)
+        assert protocol.calls[-2:] == ["eof_received", "connection_lost"]
+
+
+@pytest.mark.oneloop_only("asyncio reads what is behind the first record into a copy of a bytearray, and loses it")
+@pytest.mark.parametrize("size", [1, 100, 16_385, 300_000])
+async def test_bytearrays_of_all_sizes(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str, size: int
+) -> None:
+    count = 3000 if size < 100 else 400_000
+    async with connected(authority, Recorder, lambda: BufferedRecorder(size), version=version) as made:
+        transport, _, _, protocol = made
+        for start in range(0, count, 1000):
+            transport.write(content(count)[start : start + 1000])
+        assert await protocol.wait_received(count) == content(count)
+
+
+async def test_another_buffer_each_time(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    """Of another size, too: a protocol that reads a head, then a body of the length that the head says."""
+
+    class Framed(Recorder, asyncio.BufferedProtocol):
+        def __init__(self) -> None:
+            super().__init__()
+            self.frames: list[bytes] = []
+            self.buffer = memoryview(bytearray(4))
+            self.have = 0
+            self.is_head = True
+
+        def get_buffer(self, sizehint: int) -> memoryview:
+            return self.buffer[self.have :]
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.have += nbytes
+            if self.have < len(self.buffer):
+                return
+            whole = bytes(self.buffer)
+            if not self.is_head:
+                self.frames.append(whole)
+            self.buffer = memoryview(bytearray(int.from_bytes(whole) if self.is_head else 4))
+            self.is_head, self.have = not self.is_head, 0
+            self._note("data_received")
+
+    async with connected(authority, Recorder, Framed) as (transport, _, _, protocol):
+        sizes = [1, 2, 1000, 16_384, 16_385, 3, 100_000, 5]
+        for size in sizes:
+            transport.write(size.to_bytes(4) + content(size))
+        while len(protocol.frames) < len(sizes):
+            protocol.calls.clear()
+            await protocol.wait_call("data_received")
+        assert protocol.frames == [content(size) for size in sizes]
+
+
+async def test_a_pause_between_two_buffers(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    class Pausing(ViewRecorder):
+        def buffer_updated(self, nbytes: int) -> None:
+            super().buffer_updated(nbytes)
+            self.transport.pause_reading()
+            loop.call_soon(self.transport.resume_reading)
+
+    async with connected(authority, Recorder, lambda: Pausing(1000)) as (transport, _, _, protocol):
+        transport.write(content(50_000))
+        assert await protocol.wait_received(50_000) == content(50_000)
+
+
+@pytest.mark.parametrize("change", ["to plain", "to buffered"])
+async def test_changing_between_the_kinds(loop: asyncio.AbstractEventLoop, authority: Authority, change: str) -> None:
+    """`set_protocol` in the middle of data that has been decrypted: the next call is the new protocol's."""
+    second: Any = Recorder() if change == "to plain" else ViewRecorder()
+
+    class First(ViewRecorder if change == "to plain" else Recorder):  # type: ignore[misc]
+        def _note(self, call: str) -> None:
+            super()._note(call)
+            if call == "data_received":
+                self.transport.set_protocol(second)
+
+    async with facing(authority, First) as (transport, protocol, endpoint):
+        await endpoint.send(b"first")
+        assert await protocol.wait_received(5) == b"first"
+        await endpoint.send(b"second")
+        assert await second.wait_received(6) == b"second"
+        assert transport.get_protocol() is second
+        await endpoint.say_goodbye()
+        await second.wait_lost()
+        assert "connection_lost" not in protocol.calls
+
+
+@pytest.mark.parametrize("fault", ["get_buffer", "buffer_updated", "not a buffer"])
+async def test_callbacks_that_fail(
+    loop: asyncio.AbstractEventLoop, authority: Authority, fault: str, reported: Any
+) -> None:
+    """They are reported, and end the connection, once."""
+
+    class Fails(ViewRecorder):
+        def get_buffer(self, sizehint: int) -> Any:
+            if fault == "get_buffer":
+                raise ValueError(fault)
+            return 5 if fault == "not a buffer" else super().get_buffer(sizehint)
+
+        def buffer_updated(self, nbytes: int) -> None:
+            raise ValueError(fault)
+
+    async with facing(authority, Fails) as (_, protocol, endpoint):
+        await endpoint.send(b"data")
+        error = await protocol.wait_lost()
+        assert isinstance(error, TypeError if fault == "not a buffer" else ValueError)
+        (context,) = reported.take()
+        assert context["exception"] is error
+        assert protocol.calls.count("connection_lost") == 1
