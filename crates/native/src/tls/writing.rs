@@ -133,15 +133,17 @@ impl TlsTransport {
 
     /// Keeps plaintext. The child of a fork drops what its parent has kept, for the parent sends that (S6).
     fn keep(&self, py: Python<'_>, object: &Bound<'_, PyBytes>, from: usize) {
+        self.drop_parents_backlog(py);
+        self.state.with(py, |s| s.out.backlog.push(object, from));
+    }
+
+    fn drop_parents_backlog(&self, py: Python<'_>) {
         let forks = fork::generation();
-        let dropped = self.state.with(py, |s| {
-            let out = &mut s.out;
-            let stale = (out.forks != forks).then(|| std::mem::take(&mut out.backlog));
-            out.forks = forks;
-            out.backlog.push(object, from);
-            stale
+        let stale = self.state.with(py, |s| {
+            let is_stale = std::mem::replace(&mut s.out.forks, forks) != forks;
+            is_stale.then(|| std::mem::take(&mut s.out.backlog))
         });
-        drop(dropped);
+        drop(stale);
     }
 
     /// Asks for `flush_gathered` at the end of the callback. False where nothing may wait so long.
@@ -190,6 +192,7 @@ impl TlsTransport {
     pub fn write_all(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        this.drop_parents_backlog(py);
         // Else it waits in the library for the transport below.
         let may_send = !this.state.with(py, |s| s.out.is_blocked);
         let mut sent = Vec::new();

@@ -1,0 +1,48 @@
+"""testssl.sh, which looks for weak protocols, ciphers and known vulnerabilities, against a server of `oneloop.tls`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import oneloop
+import oneloop.tls
+from tests.protocols import Echo
+from tests.tls import authority
+
+# Protocols, categories of ciphers, the server's preferences, forward secrecy, vulnerabilities.
+CHECKS = ["-p", "-s", "-P", "-f", "-U"]
+HARMLESS = {"OK", "INFO", "DEBUG"}
+LIMIT_S = 300
+
+
+@pytest.mark.time_limit(LIMIT_S)
+def test_nothing_is_found(tmp_path: Path) -> None:
+    program = shutil.which("testssl") or shutil.which("testssl.sh")
+    if program is None:
+        pytest.skip("needs testssl.sh")
+    findings_file = tmp_path / "findings.json"
+    context = oneloop.tls.server_context(authority.make(tmp_path).server)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Echo, "127.0.0.1", 0, ssl=context)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            options = ["--quiet", "--color=0", "--warnings=batch", "--nodns=min", "--ip=one"]
+            command = [program, *options, f"--jsonfile={findings_file}", *CHECKS, f"localhost:{port}"]
+            await asyncio.to_thread(
+                subprocess.run, command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=LIMIT_S
+            )
+
+    oneloop.run(main())
+    findings = json.loads(findings_file.read_text())
+    by_name = {finding["id"]: finding["finding"] for finding in findings}
+    assert by_name["TLS1_2"] == by_name["TLS1_3"].partition(" with ")[0] == "offered"
+    assert by_name["cipher_order"].startswith("server")
+    assert not [finding for finding in findings if finding["severity"] not in HARMLESS]
