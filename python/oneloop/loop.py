@@ -221,7 +221,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self,
         transport: Any,
         protocol: Any,
-        sslcontext: ssl.SSLContext,
+        sslcontext: ssl.SSLContext | _native.TlsContext,
         *,
         server_side: bool = False,
         server_hostname: str | None = None,
@@ -234,7 +234,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         CPython 3.13.12 and 3.14.3 it was lost).
         """
         given: object = sslcontext
-        if not isinstance(given, ssl.SSLContext):
+        if not isinstance(given, ssl.SSLContext | _native.TlsContext):
             raise TypeError(f"sslcontext is expected to be an instance of ssl.SSLContext, got {sslcontext!r}")
         if not getattr(transport, "_start_tls_compatible", False):
             raise TypeError(f"transport {transport!r} is not supported by start_tls()")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import fields
 from importlib import import_module
@@ -61,6 +62,16 @@ def test_every_setting_is_in_the_reference() -> None:
     text = (ROOT / "docs/reference/green.md").read_text(encoding="utf-8")
     for name, setting in config.settings.items():
         assert f"| `{name}` | `{setting.environment_key}` |" in text
+
+
+def test_every_option_and_name_of_tls_is_in_the_reference() -> None:
+    text = (ROOT / "docs/reference/tls.md").read_text(encoding="utf-8")
+    for make in (oneloop.tls.server_context, oneloop.tls.client_context):
+        for name in inspect.signature(make).parameters:
+            assert f"`{name}`" in text, name
+    for kind in (oneloop.tls.TlsContext, oneloop.tls.TlsObject):
+        for name in vars(kind):
+            assert name.startswith("_") or re.search(rf"`{name}\b", text), name
 
 
 def test_every_invariant_is_in_safety() -> None:

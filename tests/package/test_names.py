@@ -38,6 +38,7 @@ PUBLIC = [
     "oneloop.green.waiter",
     "oneloop.green.watchers",
     "oneloop.testing",
+    "oneloop.tls",
 ]
 
 

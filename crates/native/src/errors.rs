@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::io;
 use std::os::fd::RawFd;
+use std::path::Path;
 
 /// `OSError(errno, text)`, of the subclass that the errno has (ConnectionResetError…), with a note
 /// (PEP 678) that names the operation: `str(exc)` stays what asyncio's would be. An error without an
@@ -41,6 +42,14 @@ pub fn file_error(error: &io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(errno) => PyOSError::new_err((errno, strerror(errno))),
         None => PyRuntimeError::new_err(error.to_string()),
+    }
+}
+
+/// The same, with the path.
+pub fn path_error(error: &io::Error, path: &Path) -> PyErr {
+    match error.raw_os_error() {
+        Some(errno) => PyOSError::new_err((errno, strerror(errno), path.as_os_str().to_owned())),
+        None => PyOSError::new_err(format!("{}: {error}", path.display())),
     }
 }
 

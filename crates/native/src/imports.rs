@@ -41,6 +41,8 @@ imports! {
     ssl_want_read_error = "ssl", "SSLWantReadError";
     ssl_syscall_error = "ssl", "SSLSyscallError";
     certificate_error = "ssl", "CertificateError";
+    decode_certificate = "oneloop.tls", "_decode_certificate";
+    encode_hostname = "oneloop.tls", "_encode_hostname";
     create_default_context = "ssl", "create_default_context";
     memory_bio = "ssl", "MemoryBIO";
     native_ssl_socket = "_ssl", "_SSLSocket";
@@ -74,6 +76,11 @@ imports! {
 /// Whether the running version's TLS transports ask the one below if they are closing (Python 3.14).
 pub fn tls_asks_below(py: Python<'_>) -> PyResult<bool> {
     tls_asks_below_flag(py)?.is_truthy()
+}
+
+/// The module `ssl`.
+pub fn ssl(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    Ok(py.import(pyo3::intern!(py, "ssl"))?.into_any())
 }
 
 /// `asyncio.BaseEventLoop.create_task`

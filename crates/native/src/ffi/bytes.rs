@@ -4,6 +4,7 @@ use oneloop_engine::files::Segment;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 
 unsafe extern "C" {
@@ -127,4 +128,21 @@ pub fn written(source: &[MaybeUninit<u8>], len: usize) -> &[u8] {
     let written = &source[..len];
     // SAFETY: both return how many bytes were written, from the start on.
     unsafe { std::slice::from_raw_parts(written.as_ptr().cast::<u8>(), written.len()) }
+}
+
+/// A bytes object of these parts.
+pub fn joined<'py>(py: Python<'py>, parts: &[IoSlice<'_>]) -> PyResult<Bound<'py, PyBytes>> {
+    if let [part] = parts {
+        return Ok(PyBytes::new(py, part));
+    }
+    let len = parts.iter().map(|part| part.len()).sum();
+    let mut room = BytesRoom::new(py, len)?;
+    let mut rest = room.as_mut_slice(py);
+    for part in parts {
+        let (place, after) = rest.split_at_mut(part.len());
+        place.copy_from_slice(as_uninit(part));
+        rest = after;
+    }
+    // SAFETY: the parts have `len` bytes, and each has been written to its place.
+    unsafe { room.finish(py, len) }
 }

@@ -4,6 +4,7 @@
 //! that uses the transport in another thread can make, is refused (S5).
 
 use super::openssl::OpenSsl;
+use super::rustls::{RustlsSession, TlsContext};
 use super::session::{Plain, Session, Step};
 use crate::ffi::LoopCell;
 use oneloop_engine::sys::socket::Room;
@@ -14,6 +15,30 @@ use pyo3::{PyTraverseError, PyVisit};
 
 enum Kind {
     OpenSsl(OpenSsl),
+    Rustls(RustlsSession),
+}
+
+impl Kind {
+    fn session(&self) -> &dyn Session {
+        match self {
+            Self::OpenSsl(session) => session,
+            Self::Rustls(session) => session,
+        }
+    }
+
+    fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self {
+            Self::OpenSsl(session) => session.object(py),
+            Self::Rustls(session) => session.object(py),
+        }
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::OpenSsl(session) => session.visit(visit),
+            Self::Rustls(session) => session.visit(visit),
+        }
+    }
 }
 
 enum Slot {
@@ -32,9 +57,15 @@ impl Library {
         server_side: bool,
         server_hostname: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let none = context.py().None().into_bound(context.py());
-        let session = OpenSsl::new(context, server_side, server_hostname.unwrap_or(&none))?;
-        Ok(Self(LoopCell::new(Slot::Free(Box::new(Kind::OpenSsl(session))))))
+        let kind = if let Ok(context) = context.cast_exact::<TlsContext>() {
+            let hostname = server_hostname.map(PyAnyMethods::extract).transpose()?;
+            Kind::Rustls(TlsContext::session(context, server_side, hostname)?)
+        } else {
+            let none = context.py().None().into_bound(context.py());
+            let hostname = server_hostname.unwrap_or(&none);
+            Kind::OpenSsl(OpenSsl::new(context, server_side, hostname)?)
+        };
+        Ok(Self(LoopCell::new(Slot::Free(Box::new(kind)))))
     }
 
     /// A call is under way.
@@ -54,9 +85,7 @@ impl Library {
     /// What programs see as `ssl_object`; None after `release`.
     pub fn object<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.0.with(py, |slot| match slot {
-            Slot::Free(kind) => match &**kind {
-                Kind::OpenSsl(session) => Some(session.object(py)),
-            },
+            Slot::Free(kind) => Some(kind.object(py)),
             Slot::Busy | Slot::Released => None,
         })
     }
@@ -64,9 +93,7 @@ impl Library {
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.0
             .peek(|slot| match slot {
-                Slot::Free(kind) => match &**kind {
-                    Kind::OpenSsl(session) => session.visit(visit),
-                },
+                Slot::Free(kind) => kind.visit(visit),
                 Slot::Busy | Slot::Released => Ok(()),
             })
             .unwrap_or(Ok(()))
@@ -85,9 +112,7 @@ impl Library {
                 return Err(PyRuntimeError::new_err("the TLS connection has ended"));
             }
         };
-        let result = match &*kind {
-            Kind::OpenSsl(session) => f(session),
-        };
+        let result = f(kind.session());
         let busy = self.0.with(py, |slot| std::mem::replace(slot, Slot::Free(kind)));
         drop(busy);
         result

@@ -9,6 +9,7 @@ mod marks;
 mod openssl;
 mod reading;
 mod records;
+mod rustls;
 mod session;
 mod shutdown;
 mod timeouts;
@@ -20,6 +21,7 @@ use pyo3::prelude::*;
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::TlsTransport>()?;
+    self::rustls::add_classes(module)?;
     register_native(module.py().get_type::<transport::TlsTransport>(), reading::receive);
     writing::add_methods(module.py())
 }

@@ -78,6 +78,8 @@ impl OpenSsl {
 
     /// What `call` says of the library's last words: a step, or the wish for more from the peer.
     fn step(&self, py: Python<'_>, outcome: PyResult<Bound<'_, PyAny>>) -> PyResult<Step> {
+        // An alert, perhaps, also where it has failed.
+        self.state.with(py, |s| s.may_have_output = true);
         let step = match outcome {
             Ok(_) => Step::Done,
             Err(error) if wants_more(py, &error)? => Step::Wanting,
@@ -85,7 +87,6 @@ impl OpenSsl {
         };
         let unread = self.pending(py)?;
         self.state.with(py, |s| {
-            s.may_have_output = true;
             if unread <= s.records.started() {
                 s.records.read_all();
             }

@@ -99,6 +99,11 @@ pub fn receive(
     Ok(Ok(len))
 }
 
+/// What another thread was in the way of.
+fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    TlsTransport::_do_read(object.cast_exact::<TlsTransport>()?)
+}
+
 impl TlsTransport {
     fn taker<'py>(&self, py: Python<'py>) -> PyResult<Taker<'py>> {
         let known = self.state.with(py, |s| match (&s.protocol, s.phase) {
@@ -277,6 +282,9 @@ impl TlsTransport {
                     return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
                 }
             }
+            if Self::is_deferred(slf, go_on) {
+                return Ok(());
+            }
             let read = match this.taker(py)? {
                 Taker::Nobody => break,
                 Taker::Buffer => Self::read_into(slf).map(|end| (Text::Nothing, end)),
@@ -339,6 +347,10 @@ impl TlsTransport {
     /// Reads no more from the transport below while too much ciphertext waits for a program that has paused reading, or
     /// whose buffers are small.
     pub fn control_reading(&self, py: Python<'_>) -> PyResult<()> {
+        if self.library.is_busy(py) {
+            // Another thread's; whoever reads next asks again.
+            return Ok(());
+        }
         let unread = self.library.unread(py)?;
         match self.state.with(py, |s| s.unread_marks.turn(unread)) {
             Some(true) => self.call_under(py, "pause_reading"),

@@ -2,6 +2,7 @@
 
 use super::session::{Plain, Session, Step};
 use super::transport::{App, Phase, TlsTransport};
+use crate::event_loop::LoopCore;
 use crate::imports;
 use pyo3::exceptions::{PyException, PyTimeoutError};
 use pyo3::intern;
@@ -150,6 +151,9 @@ impl TlsTransport {
     pub fn flush_and_shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        if Self::is_deferred(slf, go_on) {
+            return Ok(());
+        }
         Self::read_on(slf)?;
         // A callback of the program's may have ended it meanwhile.
         if this.phase(py) != Phase::Flushing {
@@ -159,6 +163,7 @@ impl TlsTransport {
         if this.state.with(py, |s| s.is_reading_paused) {
             // Nobody will read it, and OpenSSL would not say goodbye before it is read.
             this.drop_unread(slf)?;
+            this.control_reading(py)?;
         }
         if this.phase(py) != Phase::Flushing {
             return Ok(());
@@ -238,6 +243,15 @@ impl TlsTransport {
             Err(error) => Self::fatal(slf, error, "Error calling eof_received()"),
         };
         done.and(ended)
+    }
+}
+
+/// What another thread was in the way of.
+fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let slf = object.cast_exact::<TlsTransport>()?;
+    match slf.get().phase(slf.py()) {
+        Phase::Flushing => TlsTransport::flush_and_shut_down(slf),
+        _ => Ok(()),
     }
 }
 

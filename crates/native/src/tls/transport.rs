@@ -18,7 +18,7 @@ use super::library::Library;
 use super::marks::Marks;
 use super::session::Session;
 use super::timeouts::Timeouts;
-use crate::event_loop::LoopCore;
+use crate::event_loop::{LoopCore, Run};
 use crate::ffi::LoopCell;
 use crate::imports;
 use crate::transport::{Mark, StreamProtocol, StreamTransport, unclosed};
@@ -190,6 +190,16 @@ impl TlsTransport {
         let py = slf.py();
         let owner = slf.get().owner.bind(py);
         owner.call_method1(intern!(py, "call_later"), (delay_s, slf.getattr(name)?))
+    }
+
+    /// True while another thread is in the library, which no loop's program should have: `step` follows in the next tick.
+    pub fn is_deferred(slf: &Bound<'_, Self>, step: Run) -> bool {
+        let py = slf.py();
+        let is_busy = slf.get().library.is_busy(py);
+        if is_busy {
+            slf.get().owner.get().run_soon(py, slf.clone().into_any().unbind(), step);
+        }
+        is_busy
     }
 
     /// What only debug mode logs: `text`, with this transport in the place of its `%r`.

@@ -21,7 +21,7 @@ use pyo3::types::PyBytes;
 use std::ffi::CStr;
 
 /// So much is encrypted at a time: it stays in the processor's cache, and in the connection's own buffers.
-const PIECE: usize = 64 * 1024;
+const PIECE: usize = 32 * 1024;
 
 impl TlsTransport {
     pub fn write_bytes_like(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -78,13 +78,9 @@ impl TlsTransport {
                 return this.write_after_end(py);
             }
         }
-        if this.library.is_busy(py) {
-            // Another thread is in the library, or this is a callback of its: the loop sends it.
+        if Self::is_deferred(slf, go_on) {
+            // Or this is a callback of the library's.
             this.keep(py, object, 0);
-            let waiting = slf.clone().into_any().unbind();
-            this.owner
-                .get()
-                .run_soon(py, waiting, |_, object| Self::write_kept(object.cast_exact::<Self>()?));
             return Ok(());
         }
         let callback = this.owner.get().current_callback();
@@ -178,6 +174,9 @@ impl TlsTransport {
     /// Encrypts and sends what is kept, as far as the transport below takes it; and what the library has to say.
     pub fn write_kept(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
+        if Self::is_deferred(slf, go_on) {
+            return Ok(());
+        }
         let may_write = slf.get().state.with(py, |s| {
             s.phase == Phase::Wrapped && !s.out.is_blocked && !s.out.backlog.is_empty()
         });
@@ -270,7 +269,7 @@ impl TlsTransport {
 
     /// Sends what the library has to say, if the transport below takes it.
     pub fn process_outgoing(slf: &Bound<'_, Self>) -> PyResult<()> {
-        if !slf.get().state.with(slf.py(), |s| s.out.is_blocked) {
+        if !slf.get().state.with(slf.py(), |s| s.out.is_blocked) && !Self::is_deferred(slf, go_on) {
             slf.get().send_taken(slf.py())?;
         }
         Self::control_app_writing(slf)
@@ -302,6 +301,11 @@ impl TlsTransport {
         slf.get().state.with(slf.py(), |s| s.out.is_blocked = false);
         Self::write_kept(slf)
     }
+}
+
+/// What another thread was in the way of.
+fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    TlsTransport::write_kept(object.cast_exact::<TlsTransport>()?)
 }
 
 /// The end of the callback, in the context that it had.

@@ -1,0 +1,278 @@
+//! `TlsContext`: what the connections of a program have in common, made by `oneloop.tls`.
+//!
+//! A context holds one rustls configuration, which is never changed: `reload` puts another one in its place, and
+//! connections keep the one that they have begun with.
+
+use super::client::ClientSettings;
+use super::failure;
+use super::files::Source;
+use super::object::{TlsObject, missing};
+use super::options::Options;
+use super::server::ServerSettings;
+use super::session::RustlsSession;
+use super::trust::Authorities;
+use crate::ffi::LoopCell;
+use crate::imports;
+use pyo3::exceptions::{PyAttributeError, PyValueError};
+use pyo3::prelude::*;
+use rustls::pki_types::{IpAddr, Ipv4Addr, ServerName};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+enum Settings {
+    Server(ServerSettings),
+    Client(ClientSettings),
+}
+
+#[derive(Clone)]
+enum Configuration {
+    Server(Arc<ServerConfig>),
+    Client(Arc<ClientConfig>),
+}
+
+impl Settings {
+    fn load(&self, py: Python<'_>, options: &Options) -> PyResult<Configuration> {
+        Ok(match self {
+            Self::Server(settings) => Configuration::Server(settings.load(py, options)?),
+            Self::Client(settings) => Configuration::Client(settings.load(py, options)?),
+        })
+    }
+}
+
+/// Certificates, trust and choices of protocol for connections, made by `server_context()` or `client_context()`.
+///
+/// It goes wherever oneloop's API takes `ssl=`. It never changes but by `reload()`.
+#[pyclass(frozen, weakref, module = "oneloop.tls")]
+pub struct TlsContext {
+    settings: Settings,
+    options: Options,
+    current: LoopCell<Configuration>,
+}
+
+type Versions = (u16, u16);
+
+impl TlsContext {
+    fn make(py: Python<'_>, settings: Settings, options: Options) -> PyResult<Self> {
+        let current = LoopCell::new(settings.load(py, &options)?);
+        Ok(Self { settings, options, current })
+    }
+
+    /// Whether what the peer shows is verified.
+    pub fn verifies(&self) -> bool {
+        match &self.settings {
+            Settings::Server(settings) => settings.client_ca.is_some(),
+            Settings::Client(settings) => settings.verifies,
+        }
+    }
+
+    /// A connection for a transport.
+    ///
+    /// Raises ValueError or ssl.SSLError as `ssl` does when side and name do not fit the context.
+    pub fn session(
+        slf: &Bound<'_, Self>,
+        server_side: bool,
+        server_hostname: Option<&str>,
+    ) -> PyResult<RustlsSession> {
+        let py = slf.py();
+        let this = slf.get();
+        let (connection, hostname) = match (this.current.with(py, |c| c.clone()), server_side) {
+            (Configuration::Server(config), true) => {
+                if server_hostname.is_some() {
+                    let text = "server_hostname can only be specified in client mode";
+                    return Err(PyValueError::new_err(text));
+                }
+                (ServerConnection::new(config).map(Connection::Server), None)
+            }
+            (Configuration::Client(config), false) => {
+                let (name, hostname) = this.server_name(py, server_hostname)?;
+                (ClientConnection::new(config, name).map(Connection::Client), hostname)
+            }
+            (Configuration::Server(_), false) => return Err(wrong_side(py, "client", "SERVER")),
+            (Configuration::Client(_), true) => return Err(wrong_side(py, "server", "CLIENT")),
+        };
+        let connection = connection.map_err(|e| failure::of(py, &e, server_hostname))?;
+        let object = TlsObject::new(slf.clone().unbind(), server_side, hostname, connection);
+        Ok(RustlsSession::new(Py::new(py, object)?))
+    }
+
+    /// The name for rustls, and as `ssl` shows it: in the form that DNS has.
+    fn server_name(
+        &self,
+        py: Python<'_>,
+        hostname: Option<&str>,
+    ) -> PyResult<(ServerName<'static>, Option<String>)> {
+        let Some(hostname) = hostname else {
+            if self.check_hostname() {
+                return Err(PyValueError::new_err("check_hostname requires server_hostname"));
+            }
+            // Without a name the client asks for none, as it does with an address. This one is nobody's.
+            return Ok((ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))), None));
+        };
+        if hostname.is_empty() || hostname.starts_with('.') {
+            return Err(PyValueError::new_err(
+                "server_hostname cannot be an empty string or start with a leading dot.",
+            ));
+        }
+        let ascii = if hostname.is_ascii() {
+            hostname.to_owned()
+        } else {
+            imports::encode_hostname(py)?.call1((hostname,))?.extract()?
+        };
+        let name = ServerName::try_from(ascii.clone()).map_err(|_| {
+            PyValueError::new_err(format!("server_hostname is not a name of a host: {hostname:?}"))
+        })?;
+        Ok((name, Some(ascii)))
+    }
+}
+
+fn wrong_side(py: Python<'_>, wanted: &str, made: &str) -> PyErr {
+    let text = format!("Cannot create a {wanted} socket with a PROTOCOL_TLS_{made} context");
+    match imports::ssl_error(py).and_then(|class| class.call1((0, text))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(e) => e,
+    }
+}
+
+#[pymethods]
+impl TlsContext {
+    #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "the options of server_context(), in one call")]
+    fn _server(
+        py: Python<'_>,
+        certfile: PathBuf,
+        keyfile: Option<PathBuf>,
+        sni: Vec<(String, PathBuf, Option<PathBuf>)>,
+        client_ca: Option<PathBuf>,
+        is_required: bool,
+        alpn: Vec<Vec<u8>>,
+        versions: Versions,
+        is_resumed: bool,
+        key_log: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let others = sni
+            .into_iter()
+            .map(|(name, certificate, key)| (name, Source { certificate, key }))
+            .collect();
+        let certificate = Source { certificate: certfile, key: keyfile };
+        let settings = ServerSettings { certificate, others, client_ca, is_required };
+        let options = Options::new(alpn, versions, is_resumed, key_log)?;
+        Self::make(py, Settings::Server(settings), options)
+    }
+
+    #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "the options of client_context(), in one call")]
+    fn _client(
+        py: Python<'_>,
+        ca: Vec<Option<PathBuf>>,
+        verifies: bool,
+        checks_hostname: bool,
+        certfile: Option<PathBuf>,
+        keyfile: Option<PathBuf>,
+        alpn: Vec<Vec<u8>>,
+        versions: Versions,
+        is_resumed: bool,
+        key_log: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let authorities = ca
+            .into_iter()
+            .map(|path| path.map_or(Authorities::System, Authorities::File))
+            .collect();
+        let certificate = certfile.map(|certificate| Source { certificate, key: keyfile });
+        let settings = ClientSettings { authorities, verifies, checks_hostname, certificate };
+        let options = Options::new(alpn, versions, is_resumed, key_log)?;
+        Self::make(py, Settings::Client(settings), options)
+    }
+
+    /// Read all files again: certificates, keys, authorities.
+    ///
+    /// Connections that are made from now on use them; those that there are go on as they are. Sessions from before are
+    /// not resumed, so that whoever is no longer trusted has to show a certificate.
+    ///
+    /// Raises:
+    ///     OSError, ssl.SSLError: a file cannot be used; nothing has changed then.
+    fn reload(&self, py: Python<'_>) -> PyResult<()> {
+        let new = self.settings.load(py, &self.options)?;
+        drop(self.current.with(py, |current| std::mem::replace(current, new)));
+        Ok(())
+    }
+
+    /// `ssl.CERT_REQUIRED`, `CERT_OPTIONAL` or `CERT_NONE`.
+    #[getter]
+    fn verify_mode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let name = match &self.settings {
+            _ if !self.verifies() => "CERT_NONE",
+            Settings::Server(settings) if !settings.is_required => "CERT_OPTIONAL",
+            _ => "CERT_REQUIRED",
+        };
+        imports::ssl(py)?.getattr(name)
+    }
+
+    /// Whether a server's certificate must be made out to the name that was asked for.
+    #[getter]
+    fn check_hostname(&self) -> bool {
+        match &self.settings {
+            Settings::Server(_) => false,
+            Settings::Client(settings) => settings.verifies && settings.checks_hostname,
+        }
+    }
+
+    /// `ssl.PROTOCOL_TLS_SERVER` or `PROTOCOL_TLS_CLIENT`.
+    #[getter]
+    fn protocol<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::ssl(py)?.getattr(match self.settings {
+            Settings::Server(_) => "PROTOCOL_TLS_SERVER",
+            Settings::Client(_) => "PROTOCOL_TLS_CLIENT",
+        })
+    }
+
+    /// An `ssl.TLSVersion`.
+    #[getter]
+    fn minimum_version<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::ssl(py)?.getattr("TLSVersion")?.call1((self.options.minimum_version,))
+    }
+
+    /// An `ssl.TLSVersion`.
+    #[getter]
+    fn maximum_version<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        imports::ssl(py)?.getattr("TLSVersion")?.call1((self.options.maximum_version,))
+    }
+
+    /// The file to which the secrets of all connections are appended, or None.
+    #[getter]
+    fn keylog_filename(&self) -> Option<String> {
+        self.options.key_log_path().map(|path| path.to_string_lossy().into_owned())
+    }
+
+    /// The application protocols that it offers, the preferred one first.
+    #[getter]
+    fn alpn(&self) -> Vec<String> {
+        self.options.alpn.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+    }
+
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<Py<PyAny>> {
+        Err(missing(slf.as_any(), name, "SSLContext"))
+    }
+
+    fn __setattr__(&self, name: &str, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(unchangeable(name))
+    }
+
+    fn __delattr__(&self, name: &str) -> PyResult<()> {
+        Err(unchangeable(name))
+    }
+
+    fn __repr__(&self) -> &'static str {
+        match self.settings {
+            Settings::Server(_) => "<oneloop.tls.TlsContext of a server>",
+            Settings::Client(_) => "<oneloop.tls.TlsContext of a client>",
+        }
+    }
+}
+
+fn unchangeable(name: &str) -> PyErr {
+    PyAttributeError::new_err(format!(
+        "a TlsContext does not change, so '{name}' cannot be set: say it to server_context() or client_context(), or use \
+         an ssl.SSLContext"
+    ))
+}

@@ -1,0 +1,237 @@
+//! Whom a client trusts: the authorities, and the verifiers that ask them.
+
+use super::problem::{self, Issuer};
+use super::{failure, files};
+use pyo3::prelude::*;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use webpki::EndEntityCert;
+
+/// Where certificates of authorities come from.
+pub enum Authorities {
+    /// The system's store, or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name in its place.
+    System,
+    File(PathBuf),
+}
+
+/// The certificates of all these authorities.
+pub fn roots(py: Python<'_>, sources: &[Authorities]) -> PyResult<RootCertStore> {
+    let mut store = RootCertStore::empty();
+    for source in sources {
+        match source {
+            Authorities::System => add_system(py, &mut store)?,
+            Authorities::File(path) => {
+                for certificate in files::certificates(py, path)? {
+                    store
+                        .add(certificate)
+                        .map_err(|e| files::bad(py, "BAD_CERTIFICATE", path, &e.to_string()))?;
+                }
+            }
+        }
+    }
+    Ok(store)
+}
+
+fn add_system(py: Python<'_>, store: &mut RootCertStore) -> PyResult<()> {
+    let found = rustls_native_certs::load_native_certs();
+    // Stores hold certificates that nothing but their maker's software can read; the others count.
+    let (added, _) = store.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let mut text = "the system's store has no certificates of authorities".to_owned();
+        for error in &found.errors {
+            text.push_str("; ");
+            text.push_str(&error.to_string());
+        }
+        return Err(failure::ssl_error(py, "X509", "NO_CERTIFICATES_IN_STORE", &text));
+    }
+    Ok(())
+}
+
+/// rustls's verifier, which also notes who has signed what nobody trusted has signed.
+#[derive(Debug)]
+pub struct Verifier {
+    inner: Arc<WebPkiServerVerifier>,
+    checks_hostname: bool,
+}
+
+impl Verifier {
+    pub fn new(inner: Arc<WebPkiServerVerifier>, checks_hostname: bool) -> Self {
+        Self { inner, checks_hostname }
+    }
+}
+
+/// Notes it for the exception; see `problem`.
+fn note_issuer(end_entity: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) {
+    let is_own = |der: &CertificateDer<'_>| {
+        EndEntityCert::try_from(der).is_ok_and(|parsed| parsed.issuer() == parsed.subject())
+    };
+    problem::note_issuer(if is_own(end_entity) {
+        Issuer::Itself
+    } else if chain.iter().any(is_own) {
+        Issuer::Untrusted
+    } else {
+        Issuer::Unknown
+    });
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self.inner.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        match verified {
+            // The name is looked at last, after the chain.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.checks_hostname => Ok(ServerCertVerified::assertion()),
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                note_issuer(end_entity, intermediates);
+                verified
+            }
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// Trusts everybody, who must have the key of the certificate that they show all the same.
+#[derive(Debug)]
+pub struct Anybody(WebPkiSupportedAlgorithms);
+
+impl Anybody {
+    pub fn new(provider: &CryptoProvider) -> Self {
+        Self(provider.signature_verification_algorithms)
+    }
+}
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
+
+/// The server's verifier of clients, which notes the same.
+#[derive(Debug)]
+pub struct ClientVerifier(Arc<dyn ClientCertVerifier>);
+
+impl ClientVerifier {
+    pub fn new(inner: Arc<dyn ClientCertVerifier>) -> Self {
+        Self(inner)
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.0.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.0.verify_client_cert(end_entity, intermediates, now).inspect_err(|e| {
+            if *e == Error::InvalidCertificate(CertificateError::UnknownIssuer) {
+                note_issuer(end_entity, intermediates);
+            }
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}

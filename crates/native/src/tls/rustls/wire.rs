@@ -1,0 +1,235 @@
+//! `Wire`: one rustls connection and the ciphertext that it has no room for; knows no Python objects but the `bytes`
+//! that leave.
+//!
+//! rustls decrypts in its own buffer of about one record. What is fed goes straight there; only what does not fit waits
+//! in `inbox`, whose memory is given back as soon as it is empty.
+
+use crate::ffi::bytes;
+use crate::tls::records::Records;
+use crate::tls::session::Plain;
+use oneloop_engine::sys::socket::Room;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rustls::{Connection, Error};
+use std::io::{self, BufRead, IoSlice, Write};
+
+pub struct Wire {
+    connection: Connection,
+    /// What rustls had no room for; the bytes before `start` are used.
+    inbox: Vec<u8>,
+    start: usize,
+    /// Bytes that rustls has and has not looked at.
+    unprocessed: usize,
+    /// Bytes that rustls has decrypted and nobody has read.
+    decrypted: usize,
+    /// Counts what rustls has of a record that is not whole.
+    records: Records,
+    /// The peer has said close_notify.
+    is_ended: bool,
+    /// A read has told so.
+    has_told_end: bool,
+    /// We have said close_notify.
+    is_shut: bool,
+}
+
+impl Wire {
+    pub fn new(mut connection: Connection) -> Self {
+        // The transport has water marks; a limit here would make writes partial.
+        connection.set_buffer_limit(None);
+        Self {
+            connection,
+            inbox: Vec::new(),
+            start: 0,
+            unprocessed: 0,
+            decrypted: 0,
+            records: Records::default(),
+            is_ended: false,
+            has_told_end: false,
+            is_shut: false,
+        }
+    }
+
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub fn is_shut(&self) -> bool {
+        self.is_shut
+    }
+
+    pub fn feed(&mut self, mut ciphertext: &[u8]) {
+        if self.is_ended {
+            // RFC 8446, 6.1: what comes after close_notify is ignored.
+            return;
+        }
+        self.records.add(ciphertext);
+        if self.inbox.is_empty() {
+            self.give(&mut ciphertext);
+        }
+        self.inbox.extend_from_slice(ciphertext);
+    }
+
+    /// Never less than what reads can bring.
+    pub fn unread(&self) -> usize {
+        let waiting = self.inbox.len() - self.start + self.unprocessed;
+        waiting + self.decrypted + self.records.started()
+    }
+
+    pub fn may_read(&self) -> bool {
+        let has_some = self.unprocessed > 0 || self.decrypted > 0 || !self.inbox.is_empty();
+        has_some || (self.is_ended && !self.has_told_end)
+    }
+
+    /// Lets rustls have what it has room for.
+    fn give(&mut self, rest: &mut &[u8]) {
+        while !rest.is_empty() {
+            match self.connection.read_tls(rest) {
+                Ok(0) => *rest = &[],
+                Ok(len) => self.unprocessed += len,
+                // No room until what is there has been processed or read.
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn give_from_inbox(&mut self) {
+        let inbox = std::mem::take(&mut self.inbox);
+        let mut rest = &inbox[self.start..];
+        self.give(&mut rest);
+        if rest.is_empty() {
+            self.start = 0;
+        } else {
+            self.start = inbox.len() - rest.len();
+            self.inbox = inbox;
+        }
+    }
+
+    /// Works on what was fed; false if there was nothing.
+    fn process(&mut self) -> Result<bool, Error> {
+        if !self.inbox.is_empty() {
+            self.give_from_inbox();
+        }
+        if self.unprocessed == 0 {
+            return Ok(false);
+        }
+        self.unprocessed = 0;
+        let state = self.connection.process_new_packets()?;
+        self.decrypted = state.plaintext_bytes_to_read();
+        if state.peer_has_closed() {
+            self.is_ended = true;
+            self.inbox = Vec::new();
+            self.start = 0;
+        }
+        Ok(true)
+    }
+
+    /// Goes on with the handshake; true when it is done.
+    pub fn shake_hands(&mut self) -> Result<bool, Error> {
+        while self.connection.is_handshaking() && self.process()? {}
+        Ok(!self.connection.is_handshaking())
+    }
+
+    pub fn read(&mut self, room: &mut Room) -> Result<Plain, Error> {
+        loop {
+            match self.connection.reader().into_first_chunk() {
+                Ok([]) => {
+                    self.has_told_end = true;
+                    return Ok(Plain::Ended);
+                }
+                Ok(chunk) => {
+                    let len = chunk.len().min(room.len());
+                    room[..len].copy_from_slice(bytes::as_uninit(&chunk[..len]));
+                    self.connection.reader().consume(len);
+                    self.decrypted -= len;
+                    return Ok(Plain::Data(len));
+                }
+                // None now.
+                Err(_) => {}
+            }
+            if !self.process()? {
+                return Ok(Plain::Nothing);
+            }
+        }
+    }
+
+    pub fn write(&mut self, plaintext: &[u8]) -> io::Result<usize> {
+        self.connection.writer().write(plaintext)
+    }
+
+    pub fn take<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        if !self.connection.wants_write() {
+            return Ok(None);
+        }
+        let mut parcel = Parcel { py, first: Ok(None), rest: Vec::new() };
+        while self.connection.wants_write() {
+            // A parcel takes whatever it is given.
+            self.connection.write_tls(&mut parcel)?;
+        }
+        parcel.finish()
+    }
+
+    /// Says close_notify unless it was said; true when the peer has said it, too. `None` if the peer has sent data
+    /// instead, which somebody should have read before.
+    pub fn shut_down(&mut self) -> Result<Option<bool>, Error> {
+        if !self.is_shut {
+            self.is_shut = true;
+            self.connection.send_close_notify();
+        }
+        loop {
+            match self.connection.reader().into_first_chunk() {
+                Ok([]) => return Ok(Some(true)),
+                Ok(_) => return Ok(None),
+                // None now.
+                Err(_) => {}
+            }
+            if !self.process()? {
+                return Ok(Some(false));
+            }
+        }
+    }
+}
+
+/// Ciphertext on its way out: one `bytes` object, made of the records at once.
+struct Parcel<'py> {
+    py: Python<'py>,
+    first: PyResult<Option<Bound<'py, PyBytes>>>,
+    /// What rustls gives after its first sixty-four records, with these before it.
+    rest: Vec<u8>,
+}
+
+impl<'py> Parcel<'py> {
+    fn finish(self) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let first = self.first?;
+        Ok(if self.rest.is_empty() { first } else { Some(PyBytes::new(self.py, &self.rest)) })
+    }
+}
+
+impl Write for Parcel<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(data)])
+    }
+
+    fn write_vectored(&mut self, records: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &self.first {
+            Ok(None) if self.rest.is_empty() => {
+                self.first = bytes::joined(self.py, records).map(Some);
+            }
+            Ok(first) => {
+                if let Some(first) = first {
+                    self.rest.extend_from_slice(first.as_bytes());
+                }
+                for record in records {
+                    self.rest.extend_from_slice(record);
+                }
+                self.first = Ok(None);
+            }
+            // No memory: `finish` tells.
+            Err(_) => {}
+        }
+        Ok(records.iter().map(|record| record.len()).sum())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
