@@ -67,6 +67,21 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
+@pytest.fixture(scope="session")
+def redis_tls_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The same over TLS alone, with CPython's test certificate."""
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("needs redis-server (Debian package redis-server)")
+    directory = tmp_path_factory.mktemp("redis-tls")
+    port = free_port()
+    command = [program, "--port", "0", "--tls-port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly"]
+    command += ["no", "--dir", str(directory), "--tls-cert-file", cpython.ONLYCERT, "--tls-key-file", cpython.ONLYKEY]
+    command += ["--tls-ca-cert-file", cpython.ONLYCERT, "--tls-auth-clients", "no"]
+    with running(command, directory / "log", lambda: accepts(("127.0.0.1", port))):
+        yield port
+
+
 def postgres_program(name: str) -> str | None:
     """A program of PostgreSQL; Debian keeps the server's outside of PATH."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))

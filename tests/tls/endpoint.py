@@ -149,13 +149,21 @@ async def connected(
     """Both ends of the loop: the client's transport and protocol, the server's transport and protocol."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket_pair(kind)
-    accepting = loop.create_task(
-        loop.connect_accepted_socket(server, theirs, ssl=authority.server_context(version), **options)
+    made: list[Any] = await asyncio.gather(
+        loop.create_connection(
+            client, sock=ours, ssl=authority.client_context(version), server_hostname=HOST, **options
+        ),
+        loop.connect_accepted_socket(server, theirs, ssl=authority.server_context(version), **options),
+        return_exceptions=True,
     )
-    transport, protocol = await loop.create_connection(
-        client, sock=ours, ssl=authority.client_context(version), server_hostname=HOST, **options
-    )
-    accepted, server_protocol = await accepting
+    for failed in made:
+        if isinstance(failed, BaseException):
+            for other in made:
+                if other is not failed and isinstance(other, tuple):
+                    other[0].abort()
+            await settled()
+            raise failed
+    (transport, protocol), (accepted, server_protocol) = made
     try:
         yield transport, protocol, accepted, server_protocol
     finally:

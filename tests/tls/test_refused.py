@@ -144,6 +144,37 @@ async def test_our_side_gets_the_error_of_ssl(
     await settled()
 
 
+@pytest.mark.oneloop_only("asyncio drops the alert of a handshake that failed: the peer sees a connection that ends")
+@pytest.mark.parametrize("server_side", [True, False], ids=["server", "client"])
+@pytest.mark.parametrize("case", CASES)
+async def test_the_peer_is_told_by_an_alert(
+    loop: asyncio.AbstractEventLoop,
+    authority: Authority,
+    case: Callable[[Authority], Contexts],
+    server_side: bool,
+) -> None:
+    """Whichever side refuses: the peer of ours gets the error that it would get from `ssl`."""
+    server, client = case(authority)
+    errors = reference(server, client)
+    expected = errors[1] if server_side else errors[0]
+    ours, theirs = socket_pair("tcp")
+    with theirs:
+        if server_side:
+            making: Any = loop.connect_accepted_socket(Recorder, ours, ssl=server)
+            endpoint = Endpoint(theirs, client)
+        else:
+            making = loop.create_connection(Recorder, sock=ours, ssl=client, server_hostname=HOST)
+            endpoint = Endpoint(theirs, server, server_side=True)
+        task = loop.create_task(making)
+        with pytest.raises(ssl.SSLError) as caught:
+            await endpoint.shake_hands()
+            await endpoint.receive(1)
+        assert described(caught.value) == described(expected)
+        await asyncio.wait([task])
+        assert isinstance(task.exception(), ssl.SSLError)
+        await settled()
+
+
 async def test_the_name_is_in_the_text(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     ours, theirs = socket_pair("tcp")
     server, client = wrong_host(authority)
