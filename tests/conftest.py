@@ -71,7 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         only_ours = item.get_closest_marker("oneloop_only")
         if only_ours is not None and name == "asyncio":
             assert only_ours.args, f"{item.nodeid}: oneloop_only needs a reason"
-            if sys.version_info >= only_ours.kwargs.get("since", (3, 11)):
+            versions = only_ours.kwargs
+            if versions.get("since", (3, 11)) <= sys.version_info < versions.get("before", (4,)):
                 continue
         kept.append(item)
     items[:] = kept

@@ -145,6 +145,7 @@ async def test_start_tls(loop: asyncio.AbstractEventLoop, authority: Authority, 
         pytest.fail(f"no connection after {MOST} turns")
 
 
+@pytest.mark.oneloop_only("asyncio: TypeError when the transport below is TLS, too, and is aborted", before=(3, 13))
 async def test_start_tls_inside_of_tls(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     for turns in (1, 2, 3, 5, 8, 13):
         async with connected(authority) as (outer, protocol, accepted, _):
