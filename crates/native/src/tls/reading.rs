@@ -22,6 +22,8 @@ use std::os::fd::RawFd;
 
 /// Up to so much ciphertext is decrypted on the stack.
 const SHORT: usize = 16 * 1024;
+/// And up to so much, if the text becomes an object of its own: a longer copy costs more than giving some room back.
+const SHORT_OBJECT: usize = 2 * 1024;
 /// Longer receives are given to the library in pieces, which stay in the processor's cache.
 const PIECE: usize = 32 * 1024;
 
@@ -149,7 +151,8 @@ impl TlsTransport {
         taker: Taker<'py>,
     ) -> PyResult<(Text<'py>, End)> {
         let most = ciphertext.len() + self.library.unread(py)?;
-        if most <= SHORT {
+        let short = if matches!(taker, Taker::Reader(_)) { SHORT } else { SHORT_OBJECT };
+        if most <= short {
             self.decrypt_short(py, ciphertext, taker)
         } else {
             self.decrypt_long(py, ciphertext, taker, most)
