@@ -6,7 +6,8 @@ use crate::event_loop::report;
 use crate::imports;
 use crate::transport::StreamTransport;
 use pyo3::exceptions::{
-    PyConnectionAbortedError, PyConnectionResetError, PyException, PyOSError, PyValueError,
+    PyConnectionAbortedError, PyConnectionResetError, PyException, PyOSError, PyRuntimeError,
+    PyValueError,
 };
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -79,6 +80,12 @@ impl TlsTransport {
         let py = slf.py();
         match slf.get().library.shake_hands(py) {
             Ok(Step::Wanting) => Self::process_outgoing(slf),
+            Ok(Step::Done) if slf.get().phase(py) != Phase::Handshake => {
+                // A callback of the library's has ended it, in the handshake's last step.
+                let text = "the TLS transport was closed in the last step of its handshake";
+                let error = PyRuntimeError::new_err(text);
+                slf.get().wake_waiter(py, Some(error.value(py).as_any()))
+            }
             Ok(Step::Done) => Self::shaken(slf),
             Err(error) if error.matches(py, imports::ssl_error(py)?)? => {
                 Self::handshake_failed(slf, error)
@@ -112,6 +119,9 @@ impl TlsTransport {
     fn shaken(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        if let Err(error) = this.remember_handshake(py) {
+            return Self::handshake_failed(slf, error);
+        }
         this.stop_handshake_timer(py)?;
         let (is_new, started_s) = this.state.with(py, |s| {
             s.phase = Phase::Wrapped;
@@ -174,8 +184,7 @@ impl TlsTransport {
         if error.is_instance_of::<PyOSError>(py) {
             return Self::log_debug(slf, &format!("%r: {message}"), Some(&error));
         }
-        if !error.is_instance_of::<PyException>(py) {
-            // A cancellation.
+        if error.matches(py, imports::cancelled_error(py)?)? {
             return Ok(());
         }
         let none = py.None().into_bound(py);

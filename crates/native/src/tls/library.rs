@@ -49,7 +49,13 @@ enum Slot {
     Released,
 }
 
-pub struct Library(LoopCell<Slot>);
+pub struct Library {
+    slot: LoopCell<Slot>,
+    /// What programs see as `ssl_object`, whoever has the session.
+    object: LoopCell<Option<Py<PyAny>>>,
+    /// What it tells of the handshake is asked when that has ended: another thread may have the session later.
+    tells_at_once: bool,
+}
 
 impl Library {
     pub fn new(
@@ -65,33 +71,41 @@ impl Library {
             let hostname = server_hostname.unwrap_or(&none);
             Kind::OpenSsl(OpenSsl::new(context, server_side, hostname)?)
         };
-        Ok(Self(LoopCell::new(Slot::Free(Box::new(kind)))))
+        let object = kind.object(context.py()).unbind();
+        Ok(Self {
+            tells_at_once: matches!(kind, Kind::OpenSsl(_)),
+            slot: LoopCell::new(Slot::Free(Box::new(kind))),
+            object: LoopCell::new(Some(object)),
+        })
     }
 
     /// A call is under way.
     pub fn is_busy(&self, py: Python<'_>) -> bool {
-        self.0.with(py, |slot| matches!(slot, Slot::Busy))
+        self.slot.with(py, |slot| matches!(slot, Slot::Busy))
     }
 
     /// Lets go of the session, if no call has it.
     pub fn release(&self, py: Python<'_>) {
-        let released = self.0.with(py, |slot| match slot {
+        let released = self.slot.with(py, |slot| match slot {
             Slot::Free(_) => Some(std::mem::replace(slot, Slot::Released)),
             Slot::Busy | Slot::Released => None,
         });
-        drop(released);
+        drop((released, self.object.take(py)));
     }
 
     /// What programs see as `ssl_object`; None after `release`.
     pub fn object<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.0.with(py, |slot| match slot {
-            Slot::Free(kind) => Some(kind.object(py)),
-            Slot::Busy | Slot::Released => None,
-        })
+        self.object.with(py, |object| object.as_ref().map(|object| object.bind(py).clone()))
+    }
+
+    /// The same, if it has to be asked for the handshake when that ends.
+    pub fn told_at_once<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        if self.tells_at_once { self.object(py) } else { None }
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.0
+        self.object.peek(|object| visit.call(object)).unwrap_or(Ok(()))?;
+        self.slot
             .peek(|slot| match slot {
                 Slot::Free(kind) => kind.visit(visit),
                 Slot::Busy | Slot::Released => Ok(()),
@@ -101,19 +115,19 @@ impl Library {
 
     #[inline]
     fn call<R>(&self, py: Python<'_>, f: impl FnOnce(&dyn Session) -> PyResult<R>) -> PyResult<R> {
-        let kind = match self.0.with(py, |slot| std::mem::replace(slot, Slot::Busy)) {
+        let kind = match self.slot.with(py, |slot| std::mem::replace(slot, Slot::Busy)) {
             Slot::Free(kind) => kind,
             Slot::Busy => {
                 let text = "a TLS transport is used in two threads at once; use loop.call_soon_threadsafe()";
                 return Err(PyRuntimeError::new_err(text));
             }
             Slot::Released => {
-                self.0.with(py, |slot| *slot = Slot::Released);
+                self.slot.with(py, |slot| *slot = Slot::Released);
                 return Err(PyRuntimeError::new_err("the TLS connection has ended"));
             }
         };
         let result = f(kind.session());
-        let busy = self.0.with(py, |slot| std::mem::replace(slot, Slot::Free(kind)));
+        let busy = self.slot.with(py, |slot| std::mem::replace(slot, Slot::Free(kind)));
         drop(busy);
         result
     }
@@ -126,6 +140,10 @@ impl Session for Library {
 
     fn unread(&self, py: Python<'_>) -> PyResult<usize> {
         self.call(py, |session| session.unread(py))
+    }
+
+    fn waiting(&self, py: Python<'_>) -> PyResult<usize> {
+        self.call(py, |session| session.waiting(py))
     }
 
     fn shake_hands(&self, py: Python<'_>) -> PyResult<Step> {

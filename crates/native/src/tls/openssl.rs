@@ -5,7 +5,7 @@
 
 use super::records::Records;
 use super::session::{Plain, Session, Step};
-use crate::ffi::{LoopCell, bytes, window};
+use crate::ffi::{LoopCell, buffer, bytes, window};
 use crate::imports;
 use oneloop_engine::sys::socket::Room;
 use pyo3::exceptions::PyValueError;
@@ -115,7 +115,7 @@ impl OpenSsl {
     /// Through the methods of a class that has its own.
     fn read_own(&self, py: Python<'_>, room: &mut Room) -> PyResult<usize> {
         let read = self.object.bind(py).call_method1(intern!(py, "read"), (room.len(),))?;
-        let read = read.cast_into::<PyBytes>()?;
+        let read = buffer::to_bytes(&read)?;
         let read = read.as_bytes();
         if read.len() > room.len() {
             let text = "SSLObject.read() returned more bytes than it was asked for";
@@ -139,6 +139,13 @@ impl Session for OpenSsl {
         match self.state.with(py, |s| (!s.records.may_read()).then(|| s.records.started())) {
             Some(started) => Ok(started),
             None => self.pending(py),
+        }
+    }
+
+    fn waiting(&self, py: Python<'_>) -> PyResult<usize> {
+        match self.state.with(py, |s| s.records.may_read().then(|| s.records.started())) {
+            Some(started) => Ok(self.pending(py)?.saturating_sub(started)),
+            None => Ok(0),
         }
     }
 

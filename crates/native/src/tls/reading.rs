@@ -267,11 +267,18 @@ impl TlsTransport {
         let py = slf.py();
         let this = slf.get();
         loop {
+            if let End::Failed(error) = &end {
+                let failure = Some(error.clone_ref(py));
+                drop(this.state.with(py, |s| std::mem::replace(&mut s.failure, failure)));
+            }
             let told = Self::give(slf, text);
+            let failure = this.state.with(py, |s| s.failure.take());
             if let Err(error) = told {
                 return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
             }
             match end {
+                // The protocol has closed it, and the connection has ended with the failure.
+                End::Failed(_) if failure.is_none() => return Ok(()),
                 End::Empty => break,
                 End::Full => {}
                 End::Closed => {
@@ -354,8 +361,8 @@ impl TlsTransport {
             // Another thread's; whoever reads next asks again.
             return Ok(());
         }
-        let unread = self.library.unread(py)?;
-        match self.state.with(py, |s| s.unread_marks.turn(unread)) {
+        let waiting = self.library.waiting(py)?;
+        match self.state.with(py, |s| s.unread_marks.turn(waiting)) {
             Some(true) => self.call_under(py, "pause_reading"),
             Some(false) => self.call_under(py, "resume_reading"),
             None => Ok(()),

@@ -33,8 +33,11 @@ pub trait Session {
     /// Keeps ciphertext until it is read. Never refuses any, so whoever feeds must stop when `unread` grows.
     fn feed(&self, py: Python<'_>, ciphertext: &[u8]) -> PyResult<()>;
 
-    /// Bytes that were fed and not used yet, approximately; for flow control.
+    /// Bytes that were fed and not used yet, those of a record that is not whole among them.
     fn unread(&self, py: Python<'_>) -> PyResult<usize>;
+
+    /// The same without a record that is not whole, which only more ciphertext can end: for flow control.
+    fn waiting(&self, py: Python<'_>) -> PyResult<usize>;
 
     /// Goes on with the handshake.
     fn shake_hands(&self, py: Python<'_>) -> PyResult<Step>;

@@ -154,6 +154,10 @@ impl TlsTransport {
         if Self::is_deferred(slf, go_on) {
             return Ok(());
         }
+        if let Some(error) = this.state.with(py, |s| s.failure.take()) {
+            Self::process_outgoing(slf)?;
+            return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
+        }
         Self::read_on(slf)?;
         // A callback of the program's may have ended it meanwhile.
         if this.phase(py) != Phase::Flushing {

@@ -116,6 +116,10 @@ pub struct State {
     pub is_closed: bool,
     /// The transport below has told its end.
     pub is_lost: bool,
+    /// By the program.
+    pub has_called_close: bool,
+    /// What a read has failed with, while what came before is delivered.
+    pub failure: Option<PyErr>,
     /// Closed a second time: nobody will ask for `ssl_object`.
     pub is_forgotten: bool,
     pub sslcontext: Option<Py<PyAny>>,
@@ -223,6 +227,20 @@ impl TlsTransport {
         drop(dropped);
     }
 
+    /// Asks for what `get_extra_info` may be asked for later, where it has to be asked now.
+    pub fn remember_handshake(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(object) = self.library.told_at_once(py) else { return Ok(()) };
+        let extra = PyDict::new(py);
+        for (name, method) in
+            [("peercert", "getpeercert"), ("cipher", "cipher"), ("compression", "compression")]
+        {
+            extra.set_item(name, object.call_method0(method)?)?;
+        }
+        let extra = extra.unbind();
+        self.state.with(py, |s| s.extra = Some(extra));
+        Ok(())
+    }
+
     fn info<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = name.py();
         let Ok(key) = name.extract::<&str>() else { return Ok(None) };
@@ -300,6 +318,8 @@ impl TlsTransport {
             has_eof: false,
             is_closed: false,
             is_lost: false,
+            has_called_close: false,
+            failure: None,
             is_forgotten: false,
             sslcontext: Some(sslcontext.unbind()),
             extra: None,
@@ -313,10 +333,12 @@ impl TlsTransport {
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
         let (was_closed, is_lost) = this.state.with(slf.py(), |s| {
-            s.is_forgotten = s.is_closed;
+            // The loss has closed it, too, and the program may not have seen that yet.
+            s.is_forgotten |= s.has_called_close || (s.is_closed && !s.is_lost);
+            s.has_called_close = true;
             (std::mem::replace(&mut s.is_closed, true), s.is_lost)
         });
-        if was_closed && is_lost {
+        if is_lost && this.state.with(slf.py(), |s| s.is_forgotten) {
             this.forget(slf.py());
         }
         if was_closed { Ok(()) } else { Self::start_shutdown(slf) }
@@ -425,7 +447,11 @@ impl TlsTransport {
 
     /// Ciphertext that came while reading was paused, in bytes.
     fn get_read_buffer_size(&self, py: Python<'_>) -> PyResult<usize> {
-        if self.state.with(py, |s| s.is_lost) { Ok(0) } else { self.library.unread(py) }
+        if self.state.with(py, |s| s.is_lost) || self.library.is_busy(py) {
+            Ok(0)
+        } else {
+            self.library.unread(py)
+        }
     }
 
     /// The water marks of `get_read_buffer_size()` as `(low, high)`, in bytes.

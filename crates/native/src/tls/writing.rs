@@ -42,14 +42,7 @@ impl TlsTransport {
         // All of them first: with a wrong one among them nothing is sent.
         let pieces = pieces
             .try_iter()?
-            .map(|piece| {
-                let piece = piece?;
-                if is_bytes_like(&piece) {
-                    buffer::to_bytes(&piece)
-                } else {
-                    Err(not_bytes(&piece))
-                }
-            })
+            .map(|piece| buffer::to_bytes(&piece?))
             .collect::<PyResult<Vec<_>>>()?;
         match pieces.as_slice() {
             [] => Self::write_kept(slf),
@@ -226,18 +219,18 @@ impl TlsTransport {
     fn encrypt(slf: &Bound<'_, Self>, bytes: &[u8]) -> PyResult<usize> {
         let py = slf.py();
         let this = slf.get();
-        if bytes.len() <= PIECE {
-            let written = this.library.write(py, bytes)?;
-            this.send_taken(py)?;
-            return Ok(written);
-        }
         let mut len = 0;
         let mut sent = Vec::new();
-        for piece in bytes.chunks(PIECE) {
+        while len < bytes.len() {
+            let piece = &bytes[len..bytes.len().min(len + PIECE)];
             let written = this.library.write(py, piece)?;
-            sent.extend(this.library.take(py)?);
             len += written;
-            if written < piece.len() {
+            if written == bytes.len() {
+                this.send_taken(py)?;
+                return Ok(written);
+            }
+            sent.extend(this.library.take(py)?);
+            if written == 0 {
                 break;
             }
         }

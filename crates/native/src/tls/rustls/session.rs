@@ -46,6 +46,10 @@ impl Session for RustlsSession {
         Ok(self.0.get().with(py, |wire| wire.unread()))
     }
 
+    fn waiting(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.0.get().with(py, |wire| wire.waiting()))
+    }
+
     fn shake_hands(&self, py: Python<'_>) -> PyResult<Step> {
         let is_done = self.run(py, Wire::shake_hands)?;
         Ok(if is_done { Step::Done } else { Step::Wanting })

@@ -71,8 +71,11 @@ impl Wire {
 
     /// Never less than what reads can bring.
     pub fn unread(&self) -> usize {
-        let waiting = self.inbox.len() - self.start + self.unprocessed;
-        waiting + self.decrypted + self.records.started()
+        self.waiting() + self.records.started()
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.inbox.len() - self.start + self.unprocessed + self.decrypted
     }
 
     pub fn may_read(&self) -> bool {
