@@ -35,6 +35,23 @@ async def test_they_say_goodbye(
         assert transport.is_closing()
 
 
+@PROTOCOLS
+async def test_an_answer_to_their_goodbye(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str, factory: Any
+) -> None:
+    """Who writes in eof_received() is heard: the peer, which says no more, may still read."""
+
+    class Answers(factory):  # type: ignore[misc]
+        def eof_received(self) -> bool:
+            self.transport.write(b"farewell")
+            return super().eof_received()  # type: ignore[no-any-return]
+
+    async with facing(authority, Answers, version=version) as (_transport, protocol, endpoint):
+        await endpoint.say_goodbye()
+        assert await endpoint.receive_all() == b"farewell"
+        assert await protocol.wait_lost() is None
+
+
 @SIDES
 @PROTOCOLS
 async def test_we_say_goodbye(
@@ -294,6 +311,19 @@ async def test_the_shutdown_time_limit_after_their_goodbye(
         transport.write(b"x" * 20_000_000)
         await settled()
         await endpoint.say_goodbye()
+        await protocol.wait_lost()
+
+
+@pytest.mark.oneloop_only("asyncio: no time limit where the peer has ended the stream")
+@PROTOCOLS
+async def test_the_shutdown_time_limit_after_their_end_of_file(
+    loop: asyncio.AbstractEventLoop, authority: Authority, factory: Any
+) -> None:
+    """The same where they end the stream without a goodbye."""
+    async with facing(authority, factory, ssl_shutdown_timeout=0.02) as (transport, protocol, endpoint):
+        transport.write(b"x" * 20_000_000)
+        await settled()
+        endpoint.sock.shutdown(1)
         await protocol.wait_lost()
 
 

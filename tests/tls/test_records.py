@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.tls.endpoint import Endpoint, facing, happens, settled
 
 RECORD = 16 * 1024
 ROUNDS = 300
+NAME = ContextVar("NAME", default="nobody")
 
 
 class Counting:
@@ -57,10 +59,13 @@ class WritesOnData(Recorder):
 
 
 @asynccontextmanager
-async def accepted(authority: Authority, factory: Callable[[], Any]) -> AsyncIterator[Endpoint]:
+async def accepted(
+    authority: Authority, factory: Callable[[], Any], context: ssl.SSLContext | None = None
+) -> AsyncIterator[Endpoint]:
     """A client of a server of the loop's. Nothing is gathered where the program has the socket object itself."""
     loop = asyncio.get_running_loop()
-    async with await loop.create_server(factory, "127.0.0.1", 0, ssl=authority.server_context()) as server:
+    context = context or authority.server_context()
+    async with await loop.create_server(factory, "127.0.0.1", 0, ssl=context) as server:
         with socket.create_connection(server.sockets[0].getsockname()) as sock:
             sock.setblocking(False)
             endpoint = Endpoint(sock, authority.client_context())
@@ -132,6 +137,41 @@ async def test_nothing_comes_before_what_was_gathered(
         while len(text) < 11:
             text += endpoint.tls.read(100)
         assert text == b"firstsecond"
+
+
+async def test_nothing_waits_where_the_program_has_the_socket(
+    loop: asyncio.AbstractEventLoop, authority: Authority
+) -> None:
+    """It could send on the socket itself, or close it, in the same callback."""
+    async with facing(authority) as (transport, _protocol, endpoint):
+        transport.write(b"first")
+        transport.write(b"second")
+        endpoint.incoming.write(endpoint.sock.recv(1 << 16))
+        assert endpoint.tls.read(100) + endpoint.tls.read(100) == b"firstsecond"
+
+
+async def test_what_was_gathered_leaves_in_the_context_of_its_write(
+    loop: asyncio.AbstractEventLoop, authority: Authority
+) -> None:
+    seen: list[str] = []
+
+    class Sees(ssl.SSLObject):
+        def write(self, data: Any) -> int:
+            seen.append(NAME.get())
+            return super().write(data)
+
+    class Answers(Recorder):
+        def data_received(self, data: bytes) -> None:
+            NAME.set("writer")
+            self.transport.write(b"first")
+            self.transport.write(b"second")
+
+    server_context = authority.server_context()
+    server_context.sslobject_class = Sees
+    async with accepted(authority, Answers, server_context) as endpoint:
+        await endpoint.send(b"?")
+        assert await endpoint.receive(11) == b"firstsecond"
+    assert set(seen) == {"writer"}
 
 
 @pytest.mark.oneloop_only("asyncio drops what came before, and sends no alert")
@@ -242,3 +282,24 @@ async def test_a_program_that_lies_about_its_read(loop: asyncio.AbstractEventLoo
     assert [str(problem["exception"]) for problem in problems] == [
         "SSLObject.read() returned more bytes than it was asked for"
     ]
+
+
+async def test_a_class_that_reads_ahead(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    """What it has kept is asked for until it has no more, without a further record."""
+
+    class Ahead(ssl.SSLObject):
+        kept = b""
+
+        def read(self, *_arguments: Any) -> Any:
+            if not self.kept:
+                self.kept = super().read(RECORD)
+            data, self.kept = self.kept[:10], self.kept[10:]
+            return data
+
+    context = authority.server_context()
+    context.sslobject_class = Ahead
+    async with facing(authority, ssl=context) as (_transport, protocol, endpoint):
+        text = bytes(range(255))
+        await endpoint.send(text)
+        assert await happens(lambda: len(protocol.received) == len(text))
+        assert protocol.received == text

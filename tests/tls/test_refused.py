@@ -144,6 +144,60 @@ async def test_our_side_gets_the_error_of_ssl(
     await settled()
 
 
+@pytest.mark.oneloop_only("asyncio keeps the alert to itself")
+@pytest.mark.parametrize(
+    ("case", "server_side", "alert"),
+    [
+        (unknown_authority, False, "ALERT_UNKNOWN_CA"),
+        (expired, False, "ALERT_CERTIFICATE_EXPIRED"),
+        (no_shared_cipher, True, "HANDSHAKE_FAILURE"),
+        (no_shared_version, True, "ALERT_PROTOCOL_VERSION"),
+        (callback_that_refuses, True, "UNRECOGNIZED_NAME"),
+    ],
+)
+async def test_the_peer_learns_why(
+    loop: asyncio.AbstractEventLoop,
+    authority: Authority,
+    case: Callable[[Authority], Contexts],
+    server_side: bool,
+    alert: str,
+) -> None:
+    """An alert leaves before the connection is dropped."""
+    server, client = case(authority)
+    ours, theirs = socket_pair("unix")
+    with theirs:
+        if server_side:
+            making: Any = loop.connect_accepted_socket(Recorder, ours, ssl=server)
+            endpoint = Endpoint(theirs, client)
+        else:
+            making = loop.create_connection(Recorder, sock=ours, ssl=client, server_hostname=HOST)
+            endpoint = Endpoint(theirs, server, server_side=True)
+        task = loop.create_task(making)
+        with pytest.raises(ssl.SSLError, match=alert):
+            await endpoint.shake_hands()
+        await asyncio.wait([task])
+        assert isinstance(task.exception(), ssl.SSLError)
+        await settled()
+
+
+@pytest.mark.parametrize("server_side", [True, False], ids=["server", "client"])
+async def test_an_upgrade_that_fails_ends_the_connection(
+    loop: asyncio.AbstractEventLoop, authority: Authority, server_side: bool
+) -> None:
+    """The protocol, which had the plain connection, is told of its end, once and with the error."""
+    ours, theirs = socket_pair("tcp")
+    with theirs:
+        plain, protocol = await loop.create_connection(Recorder, sock=ours)
+        theirs.send(b"no handshake\r\n")
+        context = authority.server_context() if server_side else authority.client_context()
+        name = None if server_side else HOST
+        with pytest.raises(ssl.SSLError) as caught:
+            await loop.start_tls(plain, protocol, context, server_side=server_side, server_hostname=name)
+        assert await protocol.wait_lost() is caught.value
+        assert protocol.calls == ["connection_made", "connection_lost"]
+        await settled()
+
+
 async def test_the_name_is_in_the_text(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     ours, theirs = socket_pair("tcp")
     server, client = wrong_host(authority)
