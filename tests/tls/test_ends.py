@@ -265,6 +265,39 @@ async def test_close_while_reading_is_paused(
         assert received == b"d" * data
 
 
+@pytest.mark.oneloop_only("asyncio ends with an SSLError, or by its time limit")
+@pytest.mark.parametrize("high", [None, 100])
+async def test_close_while_reading_is_paused_and_data_has_come(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str, high: int | None
+) -> None:
+    """It is dropped: the peer gets a goodbye, and its own is heard, also where nothing more was read before."""
+    async with facing(authority, version=version, kind="unix") as (transport, protocol, endpoint):
+        transport.pause_reading()
+        transport.set_read_buffer_limits(high)
+        await endpoint.raw(b"".join(endpoint.encrypted(b"x" * 100) for _ in range(10)))
+        await settled()
+        transport.close()
+        assert await endpoint.receive_all() == b""
+        await endpoint.say_goodbye()
+        assert await protocol.wait_lost() is None
+        assert not protocol.received
+
+
+@pytest.mark.oneloop_only("asyncio waits for a resume_reading() that does not come")
+async def test_close_while_reading_is_paused_and_the_stream_has_ended(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str
+) -> None:
+    async with facing(authority, version=version) as (transport, protocol, endpoint):
+        transport.pause_reading()
+        await endpoint.send(b"unread")
+        endpoint.sock.shutdown(1)
+        await settled()
+        assert protocol.calls == ["connection_made"]
+        transport.close()
+        assert await protocol.wait_lost() is None
+        assert not protocol.received
+
+
 async def pause_reading(transport: Any, _endpoint: Endpoint) -> None:
     transport.pause_reading()
 
