@@ -283,6 +283,26 @@ async def test_close_while_reading_is_paused_and_data_has_come(
         assert not protocol.received
 
 
+async def test_writes_after_the_stream_has_ended_while_reading_is_paused(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str
+) -> None:
+    """They are dropped, although the protocol has not been told yet; it still gets what came before."""
+    async with facing(authority, version=version) as (transport, protocol, endpoint):
+        transport.pause_reading()
+        await endpoint.send(b"data")
+        endpoint.sock.shutdown(1)
+        await settled()
+        transport.write(b"late")
+        transport.resume_reading()
+        await protocol.wait_lost()
+        assert protocol.received == b"data"
+        assert protocol.calls == ["connection_made", "data_received", "eof_received", "connection_lost"]
+        while await endpoint.take():
+            pass
+        with pytest.raises(ssl.SSLEOFError):
+            endpoint.tls.read(1)
+
+
 @pytest.mark.oneloop_only("asyncio waits for a resume_reading() that does not come")
 async def test_close_while_reading_is_paused_and_the_stream_has_ended(
     loop: asyncio.AbstractEventLoop, authority: Authority, version: str

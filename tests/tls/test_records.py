@@ -90,6 +90,19 @@ async def test_writes_of_one_callback_make_few_records(
         assert 2 <= len(lengths) <= 2 + count // 10
 
 
+@pytest.mark.parametrize("size", [5000, 16 * 1024, 70_000, 700_000])
+async def test_long_writes_behind_short_ones(loop: asyncio.AbstractEventLoop, authority: Authority, size: int) -> None:
+    """All of one callback, where short writes are gathered and long ones are not: none overtakes another."""
+
+    class Answers(WritesOnData):
+        pieces = (b"first", b"second", b"x" * size, b"third", b"fourth", b"y" * size, b"last")
+
+    async with accepted(authority, Answers) as endpoint:
+        await endpoint.send(b"?")
+        text = b"".join(Answers.pieces)
+        assert await endpoint.receive(len(text)) == text
+
+
 async def test_long_writes_make_full_records(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     async with facing(authority, kind="unix") as (transport, _protocol, endpoint):
         transport.write(bytes(3 * RECORD + 5))
