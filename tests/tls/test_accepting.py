@@ -22,11 +22,12 @@ def client_of(server: asyncio.Server) -> socket.socket:
 async def test_cancelled_while_it_shakes_hands(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     """As at the end of `asyncio.run`: the client's connection ends."""
     context = authority.server_context()
+    others = asyncio.all_tasks()
     async with await loop.create_server(Recorder, "127.0.0.1", 0, ssl=context) as server:
         with client_of(server) as sock:
-            assert await happens(lambda: len(asyncio.all_tasks()) == 2)
+            assert await happens(lambda: len(asyncio.all_tasks() - others) == 1)
             await settled()
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in asyncio.all_tasks() - others:
                 task.cancel()
             assert await loop.sock_recv(sock, 1) == b""
         await settled()
