@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import pytest
@@ -175,7 +175,11 @@ async def test_what_was_gathered_leaves_in_the_context_of_its_write(
 
     class Answers(Recorder):
         def data_received(self, data: bytes) -> None:
-            NAME.set("writer")
+            context = copy_context()
+            context.run(NAME.set, "writer")
+            loop.call_soon(self.answer, context=context)
+
+        def answer(self) -> None:
             self.transport.write(b"first")
             self.transport.write(b"second")
 
