@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ReadPipeTransport,
         StreamTransport,
         TimerHandle,
+        TlsTransport,
         WritePipeTransport,
     )
     from oneloop.loop import Loop

@@ -145,6 +145,26 @@ async def test_start_tls(loop: asyncio.AbstractEventLoop, authority: Authority, 
         pytest.fail(f"no connection after {MOST} turns")
 
 
+@pytest.mark.parametrize("server_side", [True, False], ids=["server", "client"])
+async def test_an_upgrade_that_is_cancelled_tells_nobody(
+    loop: asyncio.AbstractEventLoop, authority: Authority, server_side: bool
+) -> None:
+    """The protocol's connection ends without a word, for the upgrade has taken it over and has not begun."""
+    ours, theirs = socket_pair("tcp")
+    with theirs:
+        plain, protocol = await loop.create_connection(Recorder, sock=ours)
+        context = authority.server_context() if server_side else authority.client_context()
+        name = None if server_side else HOST
+        task = loop.create_task(loop.start_tls(plain, protocol, context, server_side=server_side, server_hostname=name))
+        await settled()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        await settled()
+        assert plain.is_closing()
+        assert protocol.calls == ["connection_made"]
+
+
 @pytest.mark.oneloop_only("asyncio: TypeError when the transport below is TLS, too, and is aborted", before=(3, 13))
 async def test_start_tls_inside_of_tls(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     for turns in (1, 2, 3, 5, 8, 13):

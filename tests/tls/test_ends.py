@@ -35,6 +35,23 @@ async def test_they_say_goodbye(
         assert transport.is_closing()
 
 
+@PROTOCOLS
+async def test_an_answer_to_their_goodbye(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str, factory: Any
+) -> None:
+    """Who writes in eof_received() is heard: the peer, which says no more, may still read."""
+
+    class Answers(factory):  # type: ignore[misc]
+        def eof_received(self) -> bool:
+            self.transport.write(b"farewell")
+            return super().eof_received()  # type: ignore[no-any-return]
+
+    async with facing(authority, Answers, version=version) as (_transport, protocol, endpoint):
+        await endpoint.say_goodbye()
+        assert await endpoint.receive_all() == b"farewell"
+        assert await protocol.wait_lost() is None
+
+
 @SIDES
 @PROTOCOLS
 async def test_we_say_goodbye(
@@ -248,6 +265,59 @@ async def test_close_while_reading_is_paused(
         assert received == b"d" * data
 
 
+@pytest.mark.oneloop_only("asyncio ends with an SSLError, or by its time limit")
+@pytest.mark.parametrize("high", [None, 100])
+async def test_close_while_reading_is_paused_and_data_has_come(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str, high: int | None
+) -> None:
+    """It is dropped: the peer gets a goodbye, and its own is heard, also where nothing more was read before."""
+    async with facing(authority, version=version, kind="unix") as (transport, protocol, endpoint):
+        transport.pause_reading()
+        transport.set_read_buffer_limits(high)
+        await endpoint.raw(b"".join(endpoint.encrypted(b"x" * 100) for _ in range(10)))
+        await settled()
+        transport.close()
+        assert await endpoint.receive_all() == b""
+        await endpoint.say_goodbye()
+        assert await protocol.wait_lost() is None
+        assert not protocol.received
+
+
+async def test_writes_after_the_stream_has_ended_while_reading_is_paused(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str
+) -> None:
+    """They are dropped, although the protocol has not been told yet; it still gets what came before."""
+    async with facing(authority, version=version) as (transport, protocol, endpoint):
+        transport.pause_reading()
+        await endpoint.send(b"data")
+        endpoint.sock.shutdown(1)
+        await settled()
+        transport.write(b"late")
+        transport.resume_reading()
+        await protocol.wait_lost()
+        assert protocol.received == b"data"
+        assert protocol.calls == ["connection_made", "data_received", "eof_received", "connection_lost"]
+        while await endpoint.take():
+            pass
+        with pytest.raises(ssl.SSLEOFError):
+            endpoint.tls.read(1)
+
+
+@pytest.mark.oneloop_only("asyncio waits for a resume_reading() that does not come")
+async def test_close_while_reading_is_paused_and_the_stream_has_ended(
+    loop: asyncio.AbstractEventLoop, authority: Authority, version: str
+) -> None:
+    async with facing(authority, version=version) as (transport, protocol, endpoint):
+        transport.pause_reading()
+        await endpoint.send(b"unread")
+        endpoint.sock.shutdown(1)
+        await settled()
+        assert protocol.calls == ["connection_made"]
+        transport.close()
+        assert await protocol.wait_lost() is None
+        assert not protocol.received
+
+
 async def pause_reading(transport: Any, _endpoint: Endpoint) -> None:
     transport.pause_reading()
 
@@ -294,6 +364,19 @@ async def test_the_shutdown_time_limit_after_their_goodbye(
         transport.write(b"x" * 20_000_000)
         await settled()
         await endpoint.say_goodbye()
+        await protocol.wait_lost()
+
+
+@pytest.mark.oneloop_only("asyncio: no time limit where the peer has ended the stream")
+@PROTOCOLS
+async def test_the_shutdown_time_limit_after_their_end_of_file(
+    loop: asyncio.AbstractEventLoop, authority: Authority, factory: Any
+) -> None:
+    """The same where they end the stream without a goodbye."""
+    async with facing(authority, factory, ssl_shutdown_timeout=0.02) as (transport, protocol, endpoint):
+        transport.write(b"x" * 20_000_000)
+        await settled()
+        endpoint.sock.shutdown(1)
         await protocol.wait_lost()
 
 

@@ -176,6 +176,20 @@ async def test_a_paused_reader_stops_its_peer(
         assert await reader.wait_received(written) == PIECE * (written // len(PIECE))
 
 
+@pytest.mark.parametrize("factory", [Recorder, ViewRecorder])
+async def test_resuming_delivers_in_a_later_tick(
+    loop: asyncio.AbstractEventLoop, authority: Authority, factory: Any
+) -> None:
+    """No call of a protocol's within the call of its transport."""
+    async with connected(authority, Recorder, factory) as (transport, _writer, accepted, reader):
+        accepted.pause_reading()
+        transport.write(b"data")
+        assert await happens(lambda: accepted.get_read_buffer_size() > 0)
+        accepted.resume_reading()
+        assert not reader.received
+        assert await reader.wait_received(4) == b"data"
+
+
 @pytest.mark.time_limit(60)
 @pytest.mark.parametrize("factory", [Recorder, ViewRecorder])
 async def test_much_in_both_directions_at_once(

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ import pytest
 from tests.protocols import Recorder
 from tests.tls.authority import Authority
 from tests.tls.endpoint import Endpoint, facing, happens, settled
+from tests.transport.conftest import socket_pair
 
 RECORD = 16 * 1024
 ROUNDS = 300
+NAME = ContextVar("NAME", default="nobody")
 
 
 class Counting:
@@ -57,10 +60,13 @@ class WritesOnData(Recorder):
 
 
 @asynccontextmanager
-async def accepted(authority: Authority, factory: Callable[[], Any]) -> AsyncIterator[Endpoint]:
+async def accepted(
+    authority: Authority, factory: Callable[[], Any], context: ssl.SSLContext | None = None
+) -> AsyncIterator[Endpoint]:
     """A client of a server of the loop's. Nothing is gathered where the program has the socket object itself."""
     loop = asyncio.get_running_loop()
-    async with await loop.create_server(factory, "127.0.0.1", 0, ssl=authority.server_context()) as server:
+    context = context or authority.server_context()
+    async with await loop.create_server(factory, "127.0.0.1", 0, ssl=context) as server:
         with socket.create_connection(server.sockets[0].getsockname()) as sock:
             sock.setblocking(False)
             endpoint = Endpoint(sock, authority.client_context())
@@ -83,6 +89,19 @@ async def test_writes_of_one_callback_make_few_records(
         assert text == b"".join(Answers.pieces)
         # The first goes at once; the others follow in one, unless the callback took longer than they are gathered for.
         assert 2 <= len(lengths) <= 2 + count // 10
+
+
+@pytest.mark.parametrize("size", [5000, 16 * 1024, 70_000, 700_000])
+async def test_long_writes_behind_short_ones(loop: asyncio.AbstractEventLoop, authority: Authority, size: int) -> None:
+    """All of one callback, where short writes are gathered and long ones are not: none overtakes another."""
+
+    class Answers(WritesOnData):
+        pieces = (b"first", b"second", b"x" * size, b"third", b"fourth", b"y" * size, b"last")
+
+    async with accepted(authority, Answers) as endpoint:
+        await endpoint.send(b"?")
+        text = b"".join(Answers.pieces)
+        assert await endpoint.receive(len(text)) == text
 
 
 async def test_long_writes_make_full_records(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
@@ -132,6 +151,45 @@ async def test_nothing_comes_before_what_was_gathered(
         while len(text) < 11:
             text += endpoint.tls.read(100)
         assert text == b"firstsecond"
+
+
+async def test_nothing_waits_where_the_program_has_the_socket(
+    loop: asyncio.AbstractEventLoop, authority: Authority
+) -> None:
+    """It could send on the socket itself, or close it, in the same callback."""
+    async with facing(authority) as (transport, _protocol, endpoint):
+        transport.write(b"first")
+        transport.write(b"second")
+        endpoint.incoming.write(endpoint.sock.recv(1 << 16))
+        assert endpoint.tls.read(100) + endpoint.tls.read(100) == b"firstsecond"
+
+
+async def test_what_was_gathered_leaves_in_the_context_of_its_write(
+    loop: asyncio.AbstractEventLoop, authority: Authority
+) -> None:
+    seen: list[str] = []
+
+    class Sees(ssl.SSLObject):
+        def write(self, data: Any) -> int:
+            seen.append(NAME.get())
+            return super().write(data)
+
+    class Answers(Recorder):
+        def data_received(self, data: bytes) -> None:
+            context = copy_context()
+            context.run(NAME.set, "writer")
+            loop.call_soon(self.answer, context=context)
+
+        def answer(self) -> None:
+            self.transport.write(b"first")
+            self.transport.write(b"second")
+
+    server_context = authority.server_context()
+    server_context.sslobject_class = Sees
+    async with accepted(authority, Answers, server_context) as endpoint:
+        await endpoint.send(b"?")
+        assert await endpoint.receive(11) == b"firstsecond"
+    assert set(seen) == {"writer"}
 
 
 @pytest.mark.oneloop_only("asyncio drops what came before, and sends no alert")
@@ -243,3 +301,139 @@ async def test_a_program_that_lies_about_its_read(loop: asyncio.AbstractEventLoo
     assert [str(problem["exception"]) for problem in problems] == [
         "SSLObject.read() returned more bytes than it was asked for"
     ]
+
+
+async def test_a_class_that_reads_ahead(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    """What it has kept is asked for until it has no more, without a further record."""
+
+    class Ahead(ssl.SSLObject):
+        kept = b""
+
+        def read(self, *_arguments: Any) -> Any:
+            if not self.kept:
+                self.kept = super().read(RECORD)
+            data, self.kept = self.kept[:10], self.kept[10:]
+            return data
+
+    context = authority.server_context()
+    context.sslobject_class = Ahead
+    async with facing(authority, ssl=context) as (_transport, protocol, endpoint):
+        text = bytes(range(255))
+        await endpoint.send(text)
+        assert await happens(lambda: len(protocol.received) == len(text))
+        assert protocol.received == text
+
+
+class Short(ssl.SSLObject):
+    """Takes little at a time."""
+
+    def write(self, data: Any) -> int:
+        return super().write(memoryview(data)[:1000])
+
+
+async def test_a_program_that_writes_little_at_a_time(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    context = authority.server_context()
+    context.sslobject_class = Short
+    async with facing(authority, ssl=context) as (transport, _protocol, endpoint):
+        transport.write(b"x" * 5000)
+        assert await endpoint.receive(5000) == b"x" * 5000
+
+
+@pytest.mark.parametrize("marks", [(1000, 100), (8000, 2000), (16384, 4096)])
+async def test_read_marks_below_a_record(
+    loop: asyncio.AbstractEventLoop, authority: Authority, marks: tuple[int, int]
+) -> None:
+    """A record that is not whole yet is nothing that somebody could read to make room."""
+    async with facing(authority) as (transport, protocol, endpoint):
+        transport.set_read_buffer_limits(*marks)
+        wire = endpoint.encrypted(b"x" * 16_000)
+        for start in range(0, len(wire), 4000):
+            await endpoint.raw(wire[start : start + 4000])
+            await settled()
+        assert await happens(lambda: len(protocol.received) == 16_000)
+
+
+@pytest.mark.oneloop_only("asyncio drops what came before a bad record")
+async def test_the_error_of_a_record_behind_data_on_which_the_program_closes(
+    loop: asyncio.AbstractEventLoop, authority: Authority
+) -> None:
+    class Closes(Recorder):
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self.transport.close()
+
+    async with facing(authority, Closes) as (_transport, protocol, endpoint):
+        good, bad = endpoint.encrypted(b"good"), bytearray(endpoint.encrypted(b"bad"))
+        bad[-1] ^= 1
+        await endpoint.raw(good + bytes(bad))
+        await protocol.wait_lost()
+        assert protocol.received == b"good"
+        assert isinstance(protocol.error, ssl.SSLError)
+        assert protocol.error.reason in ("DECRYPTION_FAILED_OR_BAD_RECORD_MAC", "RECORD_LAYER_FAILURE")
+
+
+@pytest.mark.oneloop_only("asyncio's methods fail after it")
+async def test_one_close_after_the_loss_takes_nothing_away(
+    loop: asyncio.AbstractEventLoop, authority: Authority
+) -> None:
+    async with facing(authority) as (transport, protocol, endpoint):
+        endpoint.sock.close()
+        await protocol.wait_lost()
+        transport.close()
+        for name in ("ssl_object", "sslcontext", "cipher", "peername"):
+            assert transport.get_extra_info(name) is not None, name
+
+
+async def test_information_while_the_library_is_at_work(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
+    """Asked from inside of the library, as another thread might."""
+    seen: list[Any] = []
+    transports: list[Any] = []
+
+    class Curious(ssl.SSLObject):
+        def read(self, *arguments: Any) -> Any:
+            for transport in transports:
+                seen.append([transport.get_extra_info(name) for name in ("ssl_object", "cipher")])
+                transport.get_read_buffer_size()
+            return super().read(*arguments)
+
+    context = authority.server_context()
+    context.sslobject_class = Curious
+    async with facing(authority, ssl=context) as (transport, protocol, endpoint):
+        transports.append(transport)
+        await endpoint.send(b"?")
+        await protocol.wait_received(1)
+    assert seen
+    assert all(None not in values for values in seen)
+
+
+@pytest.mark.oneloop_only("asyncio says it in the words of its own states")
+@pytest.mark.parametrize("end", ["abort", "close"])
+async def test_an_end_in_the_last_step_of_the_handshake(
+    loop: asyncio.AbstractEventLoop, authority: Authority, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transports: list[Any] = []
+
+    class Ending(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            getattr(transports[0], end)()
+
+    make = loop._make_ssl_transport  # type: ignore[attr-defined]
+
+    def made(*arguments: Any, **keywords: Any) -> Any:
+        transports.append(make(*arguments, **keywords))
+        return transports[0]
+
+    monkeypatch.setattr(loop, "_make_ssl_transport", made)
+    context = authority.server_context()
+    context.sslobject_class = Ending
+    protocol = Recorder()
+    ours, theirs = socket_pair("tcp")
+    with theirs:
+        endpoint = Endpoint(theirs, authority.client_context())
+        task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, ours, ssl=context))
+        await endpoint.shake_hands()
+        with pytest.raises(RuntimeError, match="closed in the last step of its handshake"):
+            await task
+        await settled()
+    assert protocol.calls == []

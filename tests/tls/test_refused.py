@@ -175,6 +175,24 @@ async def test_the_peer_is_told_by_an_alert(
         await settled()
 
 
+@pytest.mark.parametrize("server_side", [True, False], ids=["server", "client"])
+async def test_an_upgrade_that_fails_ends_the_connection(
+    loop: asyncio.AbstractEventLoop, authority: Authority, server_side: bool
+) -> None:
+    """The protocol, which had the plain connection, is told of its end, once and with the error."""
+    ours, theirs = socket_pair("tcp")
+    with theirs:
+        plain, protocol = await loop.create_connection(Recorder, sock=ours)
+        theirs.send(b"no handshake\r\n")
+        context = authority.server_context() if server_side else authority.client_context()
+        name = None if server_side else HOST
+        with pytest.raises(ssl.SSLError) as caught:
+            await loop.start_tls(plain, protocol, context, server_side=server_side, server_hostname=name)
+        assert await protocol.wait_lost() is caught.value
+        assert protocol.calls == ["connection_made", "connection_lost"]
+        await settled()
+
+
 async def test_the_name_is_in_the_text(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     ours, theirs = socket_pair("tcp")
     server, client = wrong_host(authority)
