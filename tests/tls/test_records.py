@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 import weakref
+from asyncio import sslproto
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, copy_context
@@ -262,6 +263,8 @@ async def test_a_second_close_lets_go_of_the_context(loop: asyncio.AbstractEvent
 async def test_it_says_what_it_is(loop: asyncio.AbstractEventLoop, authority: Authority) -> None:
     async with facing(authority) as (transport, _protocol, _endpoint):
         assert isinstance(transport, asyncio.Transport)
+        assert isinstance(transport, sslproto._SSLProtocolTransport)  # type: ignore[attr-defined]
+        assert "ssl" in transport.__class__.__name__.lower()
         assert repr(transport).startswith("<TlsTransport Wrapped over <StreamTransport fd=")
         transport.abort()
         assert repr(transport).startswith("<TlsTransport closing Unwrapped over ")

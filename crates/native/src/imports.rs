@@ -47,7 +47,7 @@ imports! {
     create_default_context = "ssl", "create_default_context";
     memory_bio = "ssl", "MemoryBIO";
     native_ssl_socket = "_ssl", "_SSLSocket";
-    tls_transport_class = "oneloop.transports", "TlsTransport";
+    tls_transport_class = "oneloop.transports", "SSLProtocolTransport";
     logger = "asyncio.log", "logger";
     base_event_loop = "asyncio", "BaseEventLoop";
     stock_handle = "asyncio", "Handle";
