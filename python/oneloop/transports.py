@@ -20,7 +20,7 @@ class StreamTransport(transports._FlowControlMixin, asyncio.Transport):
     """A connected TCP or Unix socket."""
 
 
-class SSLProtocolTransport(sslproto._SSLProtocolTransport):  # type: ignore[name-defined, misc]
+class SSLProtocolTransport(sslproto._SSLProtocolTransport):
     """TLS over a stream transport. Programs look for "ssl" in the name of the class."""
 
 

@@ -44,7 +44,6 @@ imports! {
     certificate_error = "ssl", "CertificateError";
     decode_certificate = "oneloop.tls", "_decode_certificate";
     encode_hostname = "oneloop.tls", "_encode_hostname";
-    create_default_context = "ssl", "create_default_context";
     memory_bio = "ssl", "MemoryBIO";
     native_ssl_socket = "_ssl", "_SSLSocket";
     tls_transport_class = "oneloop.transports", "SSLProtocolTransport";

@@ -22,7 +22,8 @@ pub fn default_context(
     if is_server {
         return Err(PyValueError::new_err("Server side SSL needs a valid SSLContext"));
     }
-    let context = imports::create_default_context(py)?.call0()?;
+    // Looked up each time: programs put another function in its place.
+    let context = imports::ssl(py)?.call_method0(intern!(py, "create_default_context"))?;
     if !has_hostname {
         context.setattr(intern!(py, "check_hostname"), PyBool::new(py, false))?;
     }
