@@ -24,9 +24,6 @@ class SSLProtocolTransport(sslproto._SSLProtocolTransport):
     """TLS over a stream transport. Programs look for "ssl" in the name of the class."""
 
 
-TlsTransport = SSLProtocolTransport
-
-
 # Python 3.14: a TLS transport is closing when the one below is.
 TLS_ASKS_BELOW = hasattr(sslproto.SSLProtocol, "_is_transport_closing")
 
