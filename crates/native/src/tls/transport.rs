@@ -478,6 +478,12 @@ impl TlsTransport {
         slf.clone()
     }
 
+    /// asyncio's name.
+    #[getter]
+    fn _app_reading_paused(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.is_reading_paused)
+    }
+
     /// asyncio's, for its own tests: bytes that are kept as if the transport below had enough.
     #[pyo3(name = "_test__append_write_backlog")]
     fn append_write_backlog(&self, data: &Bound<'_, PyBytes>) {
