@@ -35,8 +35,11 @@ core-test: setup-core
 ecosystem-test: setup
 	$(PYTEST) tests/ecosystem
 
-rust-test:
+rust-test: setup-dev
 	cargo test --locked --quiet -p oneloop-engine
+	PYO3_PYTHON=$(CURDIR)/$(PYTHON) CARGO_TARGET_DIR=target/lint \
+	LD_LIBRARY_PATH=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))') \
+	cargo test --locked --quiet -p oneloop-native --lib
 	cargo test --locked --quiet --release --manifest-path bench/native/Cargo.toml
 
 lint: setup-dev
