@@ -19,7 +19,7 @@ use super::marks::Marks;
 use super::session::Session;
 use super::timeouts::Timeouts;
 use crate::event_loop::{LoopCore, Run};
-use crate::ffi::LoopCell;
+use crate::ffi::{LoopCell, Object};
 use crate::imports;
 use crate::transport::{Mark, StreamProtocol, StreamTransport, unclosed};
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
@@ -85,6 +85,8 @@ pub struct Outgoing {
     pub is_blocked: bool,
     /// On the loop's list of what leaves at the end of the callback.
     pub is_gathering: bool,
+    /// That of the first write that was gathered.
+    pub context: Option<Object>,
     /// The callback in which a write last went at once.
     pub callback: u64,
     /// When the last send ended, on the cycle counter.
@@ -567,6 +569,9 @@ impl TlsTransport {
                 if let Some(opening) = &s.opening {
                     visit.call(&opening.waiter)?;
                     visit.call(&opening.timer)?;
+                }
+                if let Some(context) = &s.out.context {
+                    context.visit(&visit)?;
                 }
                 visit.call(&s.shutdown_timer)?;
                 visit.call(&s.sslcontext)?;

@@ -148,7 +148,9 @@ impl TlsTransport {
             return Ok(false);
         }
         if !self.state.with(py, |s| std::mem::replace(&mut s.out.is_gathering, true)) {
-            body.write_in_current_context(py)?;
+            let context = Object::new(context::copy_current(py)?);
+            let old = self.state.with(py, |s| s.out.context.replace(context));
+            drop(old);
             let object = Object::new(slf.clone().into_any());
             self.owner.get().flush_after_callback(py, object, flush);
         }
@@ -309,13 +311,15 @@ fn flush(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()
     let slf = object.cast_exact::<TlsTransport>()?;
     let this = slf.get();
     let py = slf.py();
-    this.state.with(py, |s| s.out.is_gathering = false);
-    match this.under(py) {
-        Some(Under::Stream(stream)) => {
-            let context = stream.get().body.write_context(py);
-            context::run_or_stay(&context, || TlsTransport::flush_gathered(slf))
+    let context = this.state.with(py, |s| {
+        s.out.is_gathering = false;
+        s.out.context.take()
+    });
+    match context {
+        Some(context) => {
+            context::run_or_stay(context.bind(py), || TlsTransport::flush_gathered(slf))
         }
-        _ => TlsTransport::flush_gathered(slf),
+        None => TlsTransport::flush_gathered(slf),
     }
 }
 
