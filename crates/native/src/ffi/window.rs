@@ -35,6 +35,8 @@ impl Window {
 
 #[pymethods]
 impl Window {
+    /// # Safety
+    /// CPython's `bf_getbuffer`: `view` is a buffer of the caller's, to be filled.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -58,6 +60,8 @@ impl Window {
         Ok(())
     }
 
+    /// # Safety
+    /// CPython's `bf_releasebuffer`: `view` was filled by `__getbuffer__`, and is not looked at here.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         self.exports.fetch_sub(1, Ordering::Relaxed);
     }

@@ -4,6 +4,7 @@
 
 mod backlog;
 mod handshake;
+mod information;
 mod library;
 mod marks;
 mod openssl;

@@ -49,7 +49,8 @@ pub trait Session {
     /// (16 KiB) spares a second call, not correctness.
     fn read(&self, py: Python<'_>, room: &mut Room) -> PyResult<Plain>;
 
-    /// Encrypts; how many bytes were taken: all of them, save in the middle of a renegotiation, when 0 are.
+    /// Encrypts; how many bytes were taken. 0 in the middle of a renegotiation: the peer comes first. Less than all of them
+    /// only by a class of the program's own.
     fn write(&self, py: Python<'_>, plaintext: &[u8]) -> PyResult<usize>;
 
     /// Takes the ciphertext that is to be sent.

@@ -147,10 +147,9 @@ impl TlsTransport {
         if body.descriptor.is_shared(py) {
             return Ok(false);
         }
-        if !self.state.with(py, |s| std::mem::replace(&mut s.out.is_gathering, true)) {
+        if self.state.with(py, |s| s.out.gathered_in.is_none()) {
             let context = Object::new(context::copy_current(py)?);
-            let old = self.state.with(py, |s| s.out.context.replace(context));
-            drop(old);
+            self.state.with(py, |s| s.out.gathered_in = Some(context));
             let object = Object::new(slf.clone().into_any());
             self.owner.get().flush_after_callback(py, object, flush);
         }
@@ -311,16 +310,8 @@ fn flush(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()
     let slf = object.cast_exact::<TlsTransport>()?;
     let this = slf.get();
     let py = slf.py();
-    let context = this.state.with(py, |s| {
-        s.out.is_gathering = false;
-        s.out.context.take()
-    });
-    match context {
-        Some(context) => {
-            context::run_or_stay(context.bind(py), || TlsTransport::flush_gathered(slf))
-        }
-        None => TlsTransport::flush_gathered(slf),
-    }
+    let Some(context) = this.state.with(py, |s| s.out.gathered_in.take()) else { return Ok(()) };
+    context::run_or_stay(context.bind(py), || TlsTransport::flush_gathered(slf))
 }
 
 /// `TlsTransport.write`
