@@ -378,3 +378,34 @@ if __name__ == "__main__":
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["3 None 0", "1 True 1", "[1, 2]", "3"]
+
+
+@pytest.mark.parametrize("make", ["None", "lambda: asyncio.SelectorEventLoop(selectors.DefaultSelector())"])
+def test_the_hooks_in_force_are_those_of_the_loop_that_runs(make: str) -> None:
+    """A loop that has something to read lets others go on, too; they had its hooks of asynchronous generators."""
+    out = patched(
+        f"""
+        import asyncio, selectors, socket, sys, threading
+        wrong = 0
+
+        async def main():
+            global wrong
+            loop = asyncio.get_running_loop()
+            one, two = socket.socketpair()
+            for each in (one, two): each.setblocking(False)
+            for _ in range(50):
+                await loop.sock_sendall(one, b"x")
+                await loop.sock_recv(two, 1)
+                wrong += sys.get_asyncgen_hooks().firstiter.__self__ is not loop
+            for each in (one, two): each.close()
+
+        def run():
+            with asyncio.Runner(loop_factory={make}) as runner: runner.run(main())
+
+        threads = [threading.Thread(target=run) for _ in range(10)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(wrong)
+    """
+    )
+    assert out == "0\n"

@@ -13,11 +13,11 @@ from greenlet import getcurrent
 from oneloop import _native, factories
 from oneloop.green.hub import get_hub
 from oneloop.green.local import local
-from oneloop.green.parking_selector import ParkingSelector, hidden_loop
+from oneloop.green.parking_selector import ParkingSelector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-__all__ = ["FacadeLoop", "hidden_loop", "install", "is_wanted", "run", "uninstall"]
+__all__ = ["FacadeLoop", "install", "is_wanted", "run", "uninstall"]
 
 T = TypeVar("T")
 

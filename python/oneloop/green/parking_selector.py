@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from selectors import EpollSelector as _EpollSelector  # the standard library's own, whatever is patched later
+from selectors import EpollSelector as _EpollSelector
 from time import monotonic as _monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,10 @@ from oneloop.green.hub import Hub, Waiter, get_hub, has_hub
 if TYPE_CHECKING:
     from selectors import SelectorKey
 
-__all__ = ["ParkingSelector", "hidden_loop", "is_on_hub"]
+__all__ = ["ParkingSelector", "hidden_loop", "is_on_hub", "select_now"]
+
+# The standard library's own: `oneloop.green.selectors`, which patching puts in its place, imports this module first.
+select_now = _EpollSelector.select
 
 BURST_TICKS = 8
 """So often a loop with callbacks that are ready goes on before the others are let in."""
@@ -69,11 +72,11 @@ class ParkingSelector(_EpollSelector):
                     self._park(hub, timeout)
         if hub is None:
             self._part()
-            return super().select(timeout)
+            return select_now(self, timeout)
         if not self._is_readable:
             return []
         self._is_readable = False
-        return super().select(0)
+        return select_now(self, 0)
 
     def wake(self) -> bool:
         """End the wait, or the next one. False in a thread without a hub, where the loop waits in the kernel."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import selectors as _stock
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import Any
 
 from oneloop.green.hub import Countdown, get_hub, has_hub
+from oneloop.green.parking_selector import hidden_loop, select_now
 from oneloop.green.readiness import wait_for_epoll
 from oneloop.green.select import poll, select
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __implements__ = ["DefaultSelector", "EpollSelector", "PollSelector", "SelectSelector"]
 __all__ = [
@@ -38,9 +36,6 @@ BaseSelector = _stock.BaseSelector
 SelectorKey = _stock.SelectorKey
 
 
-_select_now = _stock.EpollSelector.select
-
-
 class EpollSelector(_stock.EpollSelector):
     """See `selectors.EpollSelector`.
 
@@ -54,15 +49,17 @@ class EpollSelector(_stock.EpollSelector):
             BlockingSwitchOutError: in a coroutine or a callback, if it has to wait.
         """
         left = Countdown(None if timeout is None else max(timeout, 0))
-        with _as_green_thread(self) as is_a_loop:
+        # If a loop waits with its own selector, it is no coroutine that calls.
+        is_a_loop = getattr(asyncio._get_running_loop(), "_selector", None) is self
+        with hidden_loop() if is_a_loop else nullcontext():
             if is_a_loop and has_hub():
                 # A loop that always has something to do lets others go on too.
                 get_hub().pause()
             while True:
-                ready = _select_now(self, 0)
+                ready = select_now(self, 0)
                 seconds = left.seconds()
                 if ready or seconds == 0 or not wait_for_epoll(self.fileno(), seconds):
-                    return ready or _select_now(self, 0)
+                    return ready or select_now(self, 0)
 
 
 class SelectSelector(_stock.SelectSelector):
@@ -85,20 +82,6 @@ __patched_attributes__ = [
     (_stock.EpollSelector, "select", EpollSelector.select),
 ]
 """What patching replaces inside of the standard library's classes, for those that have imported them before."""
-
-
-@contextmanager
-def _as_green_thread(selector: EpollSelector) -> Iterator[bool]:
-    """If a loop waits with its own selector, it is no coroutine that calls: the loop is hidden meanwhile."""
-    loop = asyncio._get_running_loop()
-    is_a_loop = getattr(loop, "_selector", None) is selector
-    if is_a_loop:
-        asyncio._set_running_loop(None)
-    try:
-        yield is_a_loop
-    finally:
-        if is_a_loop:
-            asyncio._set_running_loop(loop)
 
 
 def __getattr__(name: str) -> Any:
