@@ -1,0 +1,17 @@
+//! HTTP/1.1 without I/O and without Python: heads, framing, bodies (RFC 9110 and 9112).
+//!
+//! Strict: what two implementations could read in two ways is refused, with the status that the RFC asks for.
+
+#![deny(unsafe_code)]
+
+pub mod body;
+pub mod head;
+pub mod limits;
+pub mod refusal;
+pub mod request;
+
+pub use body::{BodyReader, Piece};
+pub use head::{Framing, Header, Version};
+pub use limits::Limits;
+pub use refusal::Refusal;
+pub use request::{Request, Target, parse_request};

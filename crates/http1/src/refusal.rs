@@ -1,0 +1,19 @@
+//! `Refusal`: why a message is not taken, and the status that says so.
+
+/// Why a message is refused: the status of the answer, and a sentence for it and for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// 400, 408, 413, 414, 417, 431, 501 or 505.
+    pub status: u16,
+    pub reason: &'static str,
+}
+
+impl Refusal {
+    pub const fn new(status: u16, reason: &'static str) -> Self {
+        Self { status, reason }
+    }
+
+    pub const fn bad(reason: &'static str) -> Self {
+        Self::new(400, reason)
+    }
+}
