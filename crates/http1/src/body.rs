@@ -37,6 +37,11 @@ impl BodyReader {
         self.left == 0
     }
 
+    /// Bytes of the body that have not come, where the framing says so.
+    pub fn left(&self) -> Option<u64> {
+        Some(self.left)
+    }
+
     /// Reads on. Called again with the rest of the input, and with more of it, until `is_complete`.
     pub fn read<'a>(&mut self, input: &'a [u8], _limits: &Limits) -> Result<Piece<'a>, Refusal> {
         let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len());

@@ -9,6 +9,7 @@ pub mod head;
 pub mod limits;
 pub mod refusal;
 pub mod request;
+pub mod response;
 
 pub use body::{BodyReader, Piece};
 pub use head::{Framing, Header, Version};
