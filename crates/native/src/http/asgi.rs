@@ -3,6 +3,7 @@
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange};
 use crate::ffi::awaitable::{self, Step, Steps};
+use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call};
 use crate::imports;
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PySystemExit};
@@ -13,7 +14,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct RequestTask {
-    exchange: Py<Exchange>,
+    exchange: Object<Exchange>,
     /// The application's coroutine, until it has ended.
     coroutine: LoopCell<Option<Object>>,
 }
@@ -37,15 +38,17 @@ pub fn start(
         Ok(coroutine) => coroutine,
         Err(error) => return failed(exchange, error),
     };
-    let work = Bound::new(
+    let work = recycled::make(
         py,
         RequestTask {
-            exchange: exchange.clone().unbind(),
+            exchange: Object::new(exchange.clone()),
             coroutine: LoopCell::new(Some(Object::new(coroutine))),
         },
     )?;
     let task = make_task(http, &work)?;
     if work.get().coroutine.with(py, |c| c.is_some()) {
+        recycled::track(py, &work.clone().unbind());
+        recycled::track(py, &exchange.clone().unbind());
         this.tasks.bind(py).add(&task)?;
         exchange.get().state.with(py, |s| s.task = Some(Object::new(task)));
     }
@@ -144,6 +147,15 @@ fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResult<()
             HttpConnection::break_off(connection, exchange)
         }
         Answer::Complete => Ok(()),
+    }
+}
+
+impl Recycled for RequestTask {
+    const IS_COLLECTED: bool = true;
+
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
     }
 }
 
@@ -252,7 +264,7 @@ impl RequestTask {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.exchange)?;
+        self.exchange.visit(&visit)?;
         self.coroutine
             .peek(|coroutine| coroutine.as_ref().map_or(Ok(()), |c| c.visit(&visit)))
             .unwrap_or(Ok(()))

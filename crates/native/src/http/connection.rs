@@ -14,7 +14,7 @@
 use super::exchange::Exchange;
 use super::options::NEVER_NS;
 use super::server::HttpServer;
-use crate::ffi::LoopCell;
+use crate::ffi::{LoopCell, Object};
 use crate::transport::Under;
 use oneloop_http1::BodyReader;
 use pyo3::intern;
@@ -51,7 +51,7 @@ pub struct State {
     pub buffer: Vec<u8>,
     /// So much of it is known to have no end of a head.
     pub searched: usize,
-    pub exchange: Option<Py<Exchange>>,
+    pub exchange: Option<Object<Exchange>>,
     pub awaited: Awaited,
     pub deadline_ns: u64,
     pub place: usize,
@@ -324,7 +324,9 @@ impl HttpConnection {
                     Some(Under::Other(other)) => visit.call(other)?,
                     None => {}
                 }
-                visit.call(&s.exchange)?;
+                if let Some(exchange) = &s.exchange {
+                    exchange.visit(&visit)?;
+                }
                 visit.call(&s.client)?;
                 visit.call(&s.server)?;
                 s.drain_waiters.iter().try_for_each(|waiter| visit.call(waiter))

@@ -9,6 +9,7 @@
 
 use super::answer::Framing;
 use super::connection::HttpConnection;
+use crate::ffi::recycled::{Pool, Recycled};
 use crate::ffi::{LoopCell, Object};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -27,7 +28,7 @@ pub enum Answer {
 /// The request's body, on its way to the application.
 #[derive(Default)]
 pub struct Body {
-    pub pieces: VecDeque<Py<PyBytes>>,
+    pub pieces: VecDeque<Object<PyBytes>>,
     pub len_bytes: usize,
     /// All of it has come.
     pub is_complete: bool,
@@ -63,7 +64,7 @@ pub struct State {
 
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct Exchange {
-    pub connection: Py<HttpConnection>,
+    pub connection: Object<HttpConnection>,
     pub is_head: bool,
     pub is_http10: bool,
     pub state: LoopCell<State>,
@@ -84,6 +85,15 @@ pub fn wake(py: Python<'_>, waiters: Vec<Py<PyAny>>) -> PyResult<()> {
     waiters.into_iter().map(wake).fold(Ok(()), PyResult::and)
 }
 
+impl Recycled for Exchange {
+    const IS_COLLECTED: bool = true;
+
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+}
+
 impl Exchange {
     pub fn is_body_complete(&self, py: Python<'_>) -> bool {
         self.state.with(py, |s| s.body.is_complete)
@@ -100,7 +110,7 @@ impl Exchange {
 
     /// More of the body has come.
     pub fn add_body(&self, py: Python<'_>, data: &[u8], ends: bool) -> PyResult<()> {
-        let piece = (!data.is_empty()).then(|| PyBytes::new(py, data).unbind());
+        let piece = (!data.is_empty()).then(|| Object::new(PyBytes::new(py, data)));
         let waiters = self.state.with(py, |s| {
             if s.answer != Answer::Complete {
                 s.body.len_bytes += data.len();
@@ -125,7 +135,7 @@ impl Exchange {
             return Ok(piece.bind(py).clone());
         }
         let parts: Vec<_> =
-            pieces.iter().map(|piece| std::io::IoSlice::new(piece.as_bytes(py))).collect();
+            pieces.iter().map(|piece| std::io::IoSlice::new(piece.bind(py).as_bytes())).collect();
         crate::ffi::bytes::joined(py, &parts)
     }
 }
@@ -133,7 +143,7 @@ impl Exchange {
 #[pymethods]
 impl Exchange {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.connection)?;
+        self.connection.visit(&visit)?;
         self.state
             .peek(|s| {
                 if let Some(task) = &s.task {

@@ -35,5 +35,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::ffi::awaitable::install_steps::<sending::SendCall>(py);
     crate::ffi::awaitable::install_steps::<receiving::ReceiveCall>(py);
     crate::ffi::recycled::install::<sending::SendCall>(py);
+    crate::ffi::recycled::install::<asgi::RequestTask>(py);
+    crate::ffi::recycled::install::<exchange::Exchange>(py);
     sending::add_methods(py)
 }

@@ -6,7 +6,7 @@ use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
 use super::scope;
 use crate::event_loop::LoopCore;
-use crate::ffi::{LoopCell, bytes};
+use crate::ffi::{LoopCell, Object, bytes, recycled};
 use crate::transport::with_lent;
 use oneloop_engine::sys::socket;
 use oneloop_http1::limits::MOST_HEADERS;
@@ -188,7 +188,7 @@ impl HttpConnection {
         let has_body = request.framing != Framing::None && !reader.is_complete();
         let exchange = Self::new_exchange(slf, &request, has_body)?;
         let scope = scope::of_request(slf, &request)?;
-        let kept = exchange.clone().unbind();
+        let kept = Object::new(exchange.clone());
         let old = this.state.with(py, |s| {
             s.searched = 0;
             s.input = if has_body { Input::Body(reader) } else { Input::Waiting };
@@ -238,12 +238,12 @@ impl HttpConnection {
             scope: None,
         };
         let exchange = Exchange {
-            connection: slf.clone().unbind(),
+            connection: Object::new(slf.clone()),
             is_head: request.method == "HEAD",
             is_http10: request.version == Version::Http10,
             state: LoopCell::new(state),
         };
-        Bound::new(py, exchange)
+        recycled::make(py, exchange)
     }
 
     fn take_body(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
@@ -297,7 +297,8 @@ impl HttpConnection {
         let (keeps_alive, expects_continue) =
             exchange.get().state.with(py, |s| (s.keeps_alive, s.expects_continue));
         let (is_current, left) = this.state.with(py, |s| {
-            let is_current = s.exchange.as_ref().is_some_and(|current| current.is(exchange));
+            let is_current =
+                s.exchange.as_ref().is_some_and(|current| current.bind(py).is(exchange));
             let left = match &s.input {
                 Input::Body(reader) => reader.left().unwrap_or(u64::MAX),
                 _ => 0,

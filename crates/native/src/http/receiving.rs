@@ -19,7 +19,7 @@ enum Course {
 /// What `receive()` gives: a coroutine.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct ReceiveCall {
-    exchange: Py<Exchange>,
+    exchange: Object<Exchange>,
     course: LoopCell<Course>,
 }
 
@@ -32,7 +32,8 @@ enum News {
 
 impl ReceiveCall {
     pub fn make<'py>(exchange: &Bound<'py, Exchange>) -> PyResult<Bound<'py, Self>> {
-        let made = Self { exchange: exchange.clone().unbind(), course: LoopCell::new(Course::New) };
+        let made =
+            Self { exchange: Object::new(exchange.clone()), course: LoopCell::new(Course::New) };
         Bound::new(exchange.py(), made)
     }
 
@@ -172,7 +173,7 @@ impl ReceiveCall {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.exchange)?;
+        self.exchange.visit(&visit)?;
         self.course
             .peek(|course| match course {
                 Course::Waiting(steps) => steps.visit(&visit),

@@ -6,31 +6,78 @@ use oneloop_http1::{Request, Version};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 use std::borrow::Cow;
 
-/// The scope of a request, whose parts are the application's own: nobody else has them.
+/// What every scope of a server starts with, in the order of its keys; copied for each request.
+pub struct Template {
+    scope: Py<PyDict>,
+    asgi: Py<PyDict>,
+    extensions: Py<PyDict>,
+}
+
+impl Template {
+    pub fn new(py: Python<'_>, root_path: &str) -> PyResult<Self> {
+        let asgi = PyDict::new(py);
+        asgi.set_item("version", "3.0")?;
+        asgi.set_item("spec_version", "2.5")?;
+        let extensions = PyDict::new(py);
+        for name in ["http.response.trailers", "http.response.early_hint"] {
+            extensions.set_item(name, PyDict::new(py))?;
+        }
+        let scope = PyDict::new(py);
+        let keys = [
+            intern!(py, "type"),
+            intern!(py, "asgi"),
+            intern!(py, "http_version"),
+            intern!(py, "server"),
+            intern!(py, "client"),
+            intern!(py, "scheme"),
+            intern!(py, "root_path"),
+            intern!(py, "headers"),
+            intern!(py, "method"),
+            intern!(py, "path"),
+            intern!(py, "raw_path"),
+            intern!(py, "query_string"),
+            intern!(py, "extensions"),
+        ];
+        for key in keys {
+            scope.set_item(key, py.None())?;
+        }
+        scope.set_item(intern!(py, "type"), intern!(py, "http"))?;
+        scope.set_item(intern!(py, "http_version"), intern!(py, "1.1"))?;
+        scope.set_item(intern!(py, "scheme"), intern!(py, "http"))?;
+        scope.set_item(intern!(py, "root_path"), root_path)?;
+        Ok(Self { scope: scope.unbind(), asgi: asgi.unbind(), extensions: extensions.unbind() })
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.scope)?;
+        visit.call(&self.asgi)?;
+        visit.call(&self.extensions)
+    }
+}
+
+/// The scope of a request, whose dictionaries and lists are the application's own.
 pub fn of_request<'py>(
     connection: &Bound<'py, HttpConnection>,
     request: &Request<'_, '_>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let py = connection.py();
     let this = connection.get();
-    let options = &this.http.get().options;
-    let scope = PyDict::new(py);
-    scope.set_item(intern!(py, "type"), intern!(py, "http"))?;
-    scope.set_item(intern!(py, "asgi"), asgi(py)?)?;
-    let version = match request.version {
-        Version::Http10 => intern!(py, "1.0"),
-        Version::Http11 => intern!(py, "1.1"),
-    };
-    scope.set_item(intern!(py, "http_version"), version)?;
+    let http = this.http.get();
+    let options = &http.options;
+    let scope = http.template.scope.bind(py).copy()?;
+    scope.set_item(intern!(py, "asgi"), http.template.asgi.bind(py).copy()?)?;
+    if request.version == Version::Http10 {
+        scope.set_item(intern!(py, "http_version"), intern!(py, "1.0"))?;
+    }
     let (client, server) = ends(connection)?;
     scope.set_item(intern!(py, "server"), server)?;
     scope.set_item(intern!(py, "client"), client)?;
-    let is_tls = this.state.with(py, |s| s.is_tls);
-    let scheme = if is_tls { intern!(py, "https") } else { intern!(py, "http") };
-    scope.set_item(intern!(py, "scheme"), scheme)?;
-    scope.set_item(intern!(py, "root_path"), options.root_path.as_str())?;
+    if this.state.with(py, |s| s.is_tls) {
+        scope.set_item(intern!(py, "scheme"), intern!(py, "https"))?;
+    }
     scope.set_item(intern!(py, "headers"), headers(py, request)?)?;
     if let Some(state) = &options.state {
         scope.set_item(intern!(py, "state"), state.bind(py).copy()?)?;
@@ -44,22 +91,9 @@ pub fn of_request<'py>(
     };
     scope.set_item(intern!(py, "raw_path"), raw_path)?;
     scope.set_item(intern!(py, "query_string"), PyBytes::new(py, request.query))?;
-    scope.set_item(intern!(py, "extensions"), extensions(py)?)?;
+    let extensions = http.template.extensions.bind(py).copy()?;
+    scope.set_item(intern!(py, "extensions"), extensions)?;
     Ok(scope)
-}
-
-fn asgi(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let asgi = PyDict::new(py);
-    asgi.set_item(intern!(py, "version"), intern!(py, "3.0"))?;
-    asgi.set_item(intern!(py, "spec_version"), intern!(py, "2.5"))?;
-    Ok(asgi)
-}
-
-fn extensions(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let extensions = PyDict::new(py);
-    extensions.set_item(intern!(py, "http.response.trailers"), PyDict::new(py))?;
-    extensions.set_item(intern!(py, "http.response.early_hint"), PyDict::new(py))?;
-    Ok(extensions)
 }
 
 /// The common methods are strings that exist already.

@@ -25,7 +25,7 @@ enum Course {
 /// What `send(message)` gives: a coroutine.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct SendCall {
-    exchange: Py<Exchange>,
+    exchange: Object<Exchange>,
     course: LoopCell<Course>,
 }
 
@@ -126,7 +126,7 @@ impl SendCall {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.exchange)?;
+        self.exchange.visit(&visit)?;
         self.course
             .peek(|course| match course {
                 Course::New(message) => message.visit(&visit),
@@ -154,7 +154,7 @@ impl FastMethod for Send {
         let py = slf.py();
         let message = arguments.one("send", intern!(py, "message"))?;
         let made = SendCall {
-            exchange: slf.to_owned().unbind(),
+            exchange: Object::new(slf.to_owned()),
             course: LoopCell::new(Course::New(Object::new(message.to_owned()))),
         };
         Ok(recycled::make(py, made)?.into_any())

@@ -2,6 +2,7 @@
 
 use super::connection::HttpConnection;
 use super::options::{NEVER_NS, Options};
+use super::scope::Template;
 use crate::event_loop::LoopCore;
 use crate::ffi::LoopCell;
 use pyo3::intern;
@@ -46,6 +47,7 @@ pub struct HttpServer {
     pub owner: Py<LoopCore>,
     pub app: Py<PyAny>,
     pub options: Options,
+    pub template: Template,
     /// Tasks of requests that wait: the loop knows them only weakly.
     pub tasks: Py<PySet>,
     pub serving: LoopCell<Serving>,
@@ -151,10 +153,12 @@ impl HttpServer {
         interface: &str,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let options = Options::new(interface, options)?;
         Ok(Self {
             owner: owner.clone().unbind(),
             app,
-            options: Options::new(interface, options)?,
+            template: Template::new(owner.py(), &options.root_path)?,
+            options,
             tasks: PySet::empty(owner.py())?.unbind(),
             serving: LoopCell::default(),
         })
@@ -224,6 +228,7 @@ impl HttpServer {
         visit.call(&self.app)?;
         visit.call(&self.tasks)?;
         self.options.visit(&visit)?;
+        self.template.visit(&visit)?;
         self.serving
             .peek(|s| {
                 visit.call(&s.sweep)?;
