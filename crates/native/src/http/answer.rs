@@ -7,6 +7,7 @@ use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange, State};
 use crate::event_loop::LoopCore;
 use crate::ffi::{Object, buffer};
+use oneloop_http1::characters::is_token;
 use oneloop_http1::response;
 use pyo3::exceptions::{PyConnectionResetError, PyKeyError, PyRuntimeError, PyTypeError};
 use pyo3::intern;
@@ -31,7 +32,7 @@ const LONG_BODY: usize = 16 * 1024;
 
 /// RuntimeError for what could be taken for another field, or for the end of the head.
 pub fn check_field(name: &[u8], value: &[u8]) -> PyResult<()> {
-    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+    if !is_token(name) {
         let text = format!("Invalid HTTP header name: {:?}", String::from_utf8_lossy(name));
         return Err(PyRuntimeError::new_err(text));
     }
@@ -40,11 +41,6 @@ pub fn check_field(name: &[u8], value: &[u8]) -> PyResult<()> {
         return Err(PyRuntimeError::new_err(text));
     }
     Ok(())
-}
-
-/// RFC 9110 section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// An item of a message; KeyError if it is not there.
@@ -299,7 +295,7 @@ impl Exchange {
         let mut tail: &[u8] = b"";
         if framing == Framing::Chunked {
             if !data.is_empty() {
-                write_chunk_size(&mut out, data.len());
+                response::write_chunk_head(&mut out, data.len());
                 tail = b"\r\n";
             }
             if ends {
@@ -441,12 +437,8 @@ fn write_status_line(head: &mut Vec<u8>, status: u16) {
     head.extend_from_slice(b"HTTP/1.1 ");
     head.extend_from_slice(status.to_string().as_bytes());
     head.push(b' ');
-    head.extend_from_slice(response::reason(status).as_bytes());
+    head.extend_from_slice(response::reason_phrase(status).as_bytes());
     head.extend_from_slice(b"\r\n");
-}
-
-fn write_chunk_size(out: &mut Vec<u8>, len: usize) {
-    out.extend_from_slice(format!("{len:x}\r\n").as_bytes());
 }
 
 /// Our own fields, without `server` if the application has its own.

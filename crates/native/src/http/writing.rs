@@ -100,7 +100,8 @@ impl HttpConnection {
     /// A whole answer with a text for people.
     pub fn own_answer(&self, py: Python<'_>, status: u16, text: &str) -> Vec<u8> {
         let http = self.http.get();
-        let mut answer = format!("HTTP/1.1 {status} {}\r\n", response::reason(status)).into_bytes();
+        let mut answer =
+            format!("HTTP/1.1 {status} {}\r\n", response::reason_phrase(status)).into_bytes();
         if http.options.date_header {
             answer.extend_from_slice(b"date: ");
             answer.extend_from_slice(&http.date(py));
