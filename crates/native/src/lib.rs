@@ -7,6 +7,7 @@ mod event_loop;
 mod ffi;
 mod file;
 mod green;
+mod httptools;
 mod imports;
 mod sockets;
 mod tls;
@@ -52,6 +53,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ffi::utf8::join_bytes, module)?)?;
     aio::add_classes(module)?;
     green::add_classes(module)?;
+    httptools::add_classes(module)?;
     transport::add_methods(module.py())?;
     tls::add_to(module)?;
     event_loop::add_methods(module.py())
