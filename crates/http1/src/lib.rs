@@ -10,7 +10,7 @@ pub mod characters;
 mod chunk_line;
 #[cfg(test)]
 mod cuts;
-mod fields;
+pub mod fields;
 pub mod head;
 pub mod limits;
 pub mod refusal;
@@ -19,8 +19,9 @@ mod request_line;
 pub mod response;
 mod target;
 mod trailers;
+pub mod url;
 
-pub use body::{BodyReader, Piece};
+pub use body::{BodyReader, Event, Piece};
 pub use head::{Framing, Header, Version};
 pub use limits::Limits;
 pub use refusal::Refusal;
