@@ -17,7 +17,7 @@ from oneloop.http.logs import _STATUS_COLORS, is_colored, painted, status_text
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["AccessLog"]
 
@@ -56,10 +56,13 @@ class AccessLog:
         self._second = 0
         self._time = ""
         self._is_broken = False
-        if form == "json":
-            self._write = self._json_record if through_logging else self._json
-        else:
-            self._write = self._record if through_logging else self._text
+        written: dict[tuple[str, bool], Callable[..., None]] = {
+            ("text", False): self._text,
+            ("text", True): self._record,
+            ("json", False): self._json,
+            ("json", True): self._json_record,
+        }
+        self._write = written[form, through_logging]
 
     def __call__(
         self,

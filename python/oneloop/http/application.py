@@ -121,7 +121,7 @@ def _import(name: str) -> object:
     except ModuleNotFoundError as error:
         # A module that exists, and imports one that does not, shows its traceback.
         parts = module_name.split(".")
-        if error.name in (".".join(parts[: n + 1]) for n in range(len(parts))):
+        if error.name and error.name in [".".join(parts[: n + 1]) for n in range(len(parts))]:
             raise LoadError(f"there is no module {error.name!r}: is --app-dir the folder that it is in?") from error
         raise LoadError(f"importing {module_name!r} failed: {error}", traceback.format_exc()) from error
     except (Exception, SystemExit) as error:
@@ -157,7 +157,8 @@ def _interface_of_class(app: type[Any], name: str) -> Kind:
     """A class is called for each request: what it makes is awaited, called or iterated."""
     if hasattr(app, "__await__"):
         return "asgi3"
-    if "__call__" in dir(app) and inspect.isfunction(getattr(app, "__call__")) and _is_coroutine_function(app.__call__):  # noqa: B004, B009
+    call = inspect.getattr_static(app, "__call__", None)
+    if inspect.iscoroutinefunction(call):
         return "asgi2"
     if hasattr(app, "__iter__"):
         return "wsgi"
@@ -207,8 +208,9 @@ def _is_coroutine_function(app: object) -> bool:
         app = app.func
     if inspect.iscoroutinefunction(app):
         return True
-    call = getattr(type(app), "__call__", None)
-    return not inspect.isroutine(app) and inspect.iscoroutinefunction(inspect.unwrap(call) if call else None)
+    # The method itself, which a decorator may have wrapped.
+    call = inspect.getattr_static(type(app), "__call__", None)
+    return inspect.isfunction(call) and inspect.iscoroutinefunction(inspect.unwrap(call))
 
 
 def _as_asgi3(app: Callable[..., Any]) -> Callable[..., Any]:

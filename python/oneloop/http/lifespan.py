@@ -32,6 +32,9 @@ class _State(enum.Enum):
     ENDED = 4
 
 
+_FAILURES = (("lifespan.startup.failed", _State.STARTING), ("lifespan.shutdown.failed", _State.STOPPING))
+
+
 class Lifespan:
     """The application's lifespan task, and its `state`.
 
@@ -102,6 +105,7 @@ class Lifespan:
     def abandon(self) -> None:
         """End the application's task without telling it."""
         if self._task is not None:
+            self._place = _State.ENDED
             self._task.cancel()
 
     async def _collect(self) -> None:
@@ -139,9 +143,7 @@ class Lifespan:
         kind = message["type"]
         if kind == "lifespan.startup.complete" and self._place is _State.STARTING:
             self._place = _State.SERVING
-        elif kind == "lifespan.startup.failed" and self._place is _State.STARTING:
-            self._failure = message.get("message") or "The application gave no reason."
-        elif kind == "lifespan.shutdown.failed" and self._place is _State.STOPPING:
+        elif (kind, self._place) in _FAILURES:
             self._failure = message.get("message") or "The application gave no reason."
         elif kind != "lifespan.shutdown.complete" or self._place is not _State.STOPPING:
             raise RuntimeError(f"the application sent {kind!r} while its lifespan was {self._place.name.lower()}")

@@ -129,9 +129,12 @@ def _bound(family: int, address: tuple[object, ...], *, reuse_port: bool = False
     return made
 
 
-def _of_path(path: str, mode: int, backlog: int) -> Listener:
+def _of_path(path: str, mode: int | None, backlog: int) -> Listener:
+    before = None
     with contextlib.suppress(FileNotFoundError):
-        mode = _clear(path) or mode
+        before = _clear(path)
+    if mode is None:
+        mode = 0o666 if before is None else before
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
@@ -145,7 +148,7 @@ def _of_path(path: str, mode: int, backlog: int) -> Listener:
     return Listener(made, f"unix socket {path}", path, (found.st_dev, found.st_ino))
 
 
-def _clear(path: str) -> int | None:
+def _clear(path: str) -> int:
     """Remove a socket that nobody listens on any more; its permissions, for its successor."""
     found = Path(path).lstat()
     if not stat.S_ISSOCK(found.st_mode):

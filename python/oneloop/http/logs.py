@@ -91,7 +91,7 @@ def _configure_from(given: str | os.PathLike[str] | dict[str, object]) -> None:
     else:
         # Loggers that exist stay: the application's may have been made before.
         logging.config.fileConfig(path, disable_existing_loggers=False)
-        _adopt_uvicorns({name for name in logging.root.manager.loggerDict})
+        _adopt_uvicorns(set(logging.root.manager.loggerDict))
 
 
 def _configure_dict(config: dict[str, Any]) -> None:

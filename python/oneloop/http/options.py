@@ -69,7 +69,7 @@ class Given(TypedDict, total=False):
     host: str
     port: int
     uds: str | None
-    uds_mode: int
+    uds_mode: int | None
     fd: int | None
     backlog: int
     reuse_port: bool
@@ -132,7 +132,7 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 8000
     uds: str | None = None
-    uds_mode: int = 0o666
+    uds_mode: int | None = None
     fd: int | None = None
     backlog: int = 2048
     reuse_port: bool = False
@@ -172,7 +172,7 @@ class Options:
     max_headers: int = 100
     max_body_size: int | None = None
     timeout_header: float = 10.0
-    timeout_body: float = 30.0
+    timeout_body: float = 60.0
     timeout_keep_alive: float = 5.0
     timeout_graceful_shutdown: float | None = None
     ws_max_size: int = 16 * 1024 * 1024
@@ -228,7 +228,8 @@ class Options:
     def _check_texts(self) -> None:
         for name, value in self.headers:
             if not _NAME.fullmatch(name) or _FORBIDDEN.search(value) or not _is_latin(value):
-                raise OptionError(f"--header is Name:Value, with a name of letters and digits; not {name + ':' + value!r}")
+                given = f"{name}:{value}"
+                raise OptionError(f"--header is Name:Value, with a name of letters and digits; not {given!r}")
         if self.root_path and not self.root_path.startswith("/"):
             raise OptionError(f"--root-path begins with a slash; not {self.root_path!r}")
         if self.metrics is not None and not self.metrics.startswith("/"):
