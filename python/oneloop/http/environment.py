@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 __all__ = ["EnvironmentFileError", "load", "parse"]
 
@@ -27,14 +31,20 @@ class EnvironmentFileError(ValueError):
     """A line of an environment file is wrong."""
 
 
-def load(path: str | os.PathLike[str]) -> list[str]:
+def load(path: str | os.PathLike[str], again: Collection[str] = ()) -> list[str]:
     """Set the variables of a file that are not set yet; returns their names.
+
+    Args:
+        path: the file.
+        again: names that an earlier call has set; they get their new values, or go.
 
     Raises:
         OSError: the file cannot be read.
         EnvironmentFileError: a line is wrong; nothing is set.
     """
     values = parse(Path(path).read_text(encoding="utf-8-sig"))
+    for key in again:
+        os.environ.pop(key, None)
     added = [key for key in values if key not in os.environ]
     for key in added:
         os.environ[key] = values[key]

@@ -37,7 +37,7 @@ LOOP = BUCKET + len(BOUNDS_S) + 1
 
 _LOOP_FIELDS = [field.name for field in fields(Statistics) if field.type in ("int", "float")]
 # A field of that kind is what it is now; the others only grow.
-_LOOP_GAUGES = ("longest_callback_s", "longest_tick_s", "loop_lag_s", "ready", "timers")
+_LOOP_GAUGES = ("timers_pending", "open_transports", "longest_callback_s", "longest_tick_s", "loop_lag_s")
 WIDTH = LOOP + len(_LOOP_FIELDS)
 
 ROWS = 512
@@ -124,7 +124,7 @@ class Measures:
         _add_histogram(lines, rows)
         _add_processes(lines, rows)
         for place, name in enumerate(_LOOP_FIELDS, LOOP):
-            kind = "gauge" if name in _LOOP_GAUGES or name.startswith("open_") else "counter"
+            kind = "gauge" if name in _LOOP_GAUGES else "counter"
             unit = name.removesuffix("_s") + "_seconds" if name.endswith("_s") else name
             full = f"oneloop_loop_{unit}" + ("_total" if kind == "counter" else "")
             _head(lines, full, kind, f"The loop's `{name}`: see the reference of its statistics.")

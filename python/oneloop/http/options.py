@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import ssl
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
@@ -182,8 +181,9 @@ class Options:
     ssl_certfile: str | os.PathLike[str] | None = None
     ssl_keyfile: str | os.PathLike[str] | None = None
     ssl_keyfile_password: str | None = None
-    ssl_version: int = int(ssl.PROTOCOL_TLS_SERVER)
-    ssl_cert_reqs: int = int(ssl.CERT_NONE)
+    # ssl.PROTOCOL_TLS_SERVER and ssl.CERT_NONE: a parent process needs no OpenSSL.
+    ssl_version: int = 17
+    ssl_cert_reqs: int = 0
     ssl_ca_certs: str | os.PathLike[str] | None = None
     ssl_ciphers: str | None = None
 

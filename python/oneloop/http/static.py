@@ -1,7 +1,7 @@
-"""`Static`: files of a folder as HTTP answers: ranges, ETags, conditions, precompressed files; never outside the folder.
+"""`Static`: files of a folder as HTTP answers: ranges, ETags, conditions, precompressed files.
 
-RFC 9110: sections 8.8 (validators), 13 (conditions), 14 (ranges). Hidden names (`.git`) are not there for clients.
-A file is opened first and looked at afterwards, so that nobody can exchange it in between.
+RFC 9110: sections 8.8 (validators), 13 (conditions), 14 (ranges). Hidden names (`.git`) are not there for clients, nor
+is anything outside of the folder. A file is opened first and looked at afterwards, so that nobody can exchange it.
 """
 
 from __future__ import annotations
@@ -138,14 +138,12 @@ class Static:
         fields += [("content-type", kind), ("x-content-type-options", "nosniff")]
         if coding:
             fields.append(("content-encoding", coding))
-        part = _part_of(headers, etag, modified, found.st_size) if method == "GET" else (0, found.st_size)
+        part = _part_of(headers, etag, modified, found.st_size) if method == "GET" else (0, found.st_size, 200)
         if part is None:
             os.close(fd)
             return _plain(416, ("content-range", f"bytes */{found.st_size}"))
-        start, length = part
-        status = 200
-        if length != found.st_size:
-            status = 206
+        start, length, status = part
+        if status == 206:
             fields.append(("content-range", f"bytes {start}-{start + length - 1}/{found.st_size}"))
         fields.append(("content-length", str(length)))
         if method == "HEAD" or not length:
@@ -218,26 +216,26 @@ def _is_unchanged(headers: Mapping[str, str], etag: str, modified_s: float) -> b
         return False
 
 
-def _part_of(headers: Mapping[str, str], etag: str, modified: str, size: int) -> tuple[int, int] | None:
-    """Where the asked for part begins, and its length; None if there is no such part."""
+def _part_of(headers: Mapping[str, str], etag: str, modified: str, size: int) -> tuple[int, int, int] | None:
+    """Where the body begins, its length, and the status; None if there is no such part."""
     asked = headers.get("range")
     condition = headers.get("if-range")
     if asked is None or (condition is not None and condition not in (etag, modified)):
-        return 0, size
+        return 0, size, 200
     found = _RANGE.fullmatch(asked.strip().replace(" ", ""))
     # Several ranges, or other units: RFC 9110, section 14.2 lets a server leave them out.
     if found is None or found.group() == "bytes=-":
-        return 0, size
+        return 0, size, 200
     first, last = found.groups()
     if not first:
         length = min(int(last), size)
-        return (size - length, length) if length else None
+        return (size - length, length, 206) if length else None
     if last and int(last) < int(first):
-        return 0, size
+        return 0, size, 200
     if int(first) >= size:
         return None
     end = min(int(last), size - 1) if last else size - 1
-    return int(first), end - int(first) + 1
+    return int(first), end - int(first) + 1, 206
 
 
 def _plain(status: int, *fields: tuple[str, str]) -> StaticAnswer:
