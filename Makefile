@@ -36,7 +36,7 @@ ecosystem-test: setup
 	$(PYTEST) tests/ecosystem
 
 rust-test: setup-dev
-	cargo test --locked --quiet -p oneloop-engine
+	cargo test --locked --quiet -p oneloop-engine -p oneloop-http1 -p oneloop-websocket
 	PYO3_PYTHON=$(CURDIR)/$(PYTHON) CARGO_TARGET_DIR=target/lint \
 	LD_LIBRARY_PATH=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))') \
 	cargo test --locked --quiet -p oneloop-native --lib

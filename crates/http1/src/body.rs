@@ -1,8 +1,15 @@
 //! `BodyReader`: where a body ends, and what of the input belongs to it.
+//!
+//! ```text
+//! Line ── size > 0 ──▶ Data ──▶ DataCr ──▶ DataLf ──▶ Line
+//!   └──── size = 0 ──▶ Trailers ──▶ Complete        Length, UntilClose stay; Length ends in Complete
+//! ```
 
+use crate::chunk_line::ChunkLine;
 use crate::head::Framing;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
+use crate::trailers::{TrailerField, Trailers};
 
 /// What the start of the input is.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,36 +21,185 @@ pub enum Piece<'a> {
     Incomplete,
 }
 
+#[derive(Debug)]
+enum State {
+    Length,
+    UntilClose,
+    Line(ChunkLine),
+    Data,
+    DataCr,
+    DataLf,
+    Trailers,
+    Complete,
+    /// The framing is broken: every later call says so again.
+    Refused(Refusal),
+}
+
 /// Reads one body of a known framing.
 #[derive(Debug)]
 pub struct BodyReader {
+    state: State,
+    /// Bytes of the body, or of the chunk, that are still to come.
     left: u64,
+    /// Bytes of the body so far, those of the chunk under way included.
+    len_bytes: u64,
+    trailers: Option<Box<Trailers>>,
 }
 
 impl BodyReader {
     /// 413 if the announced length is above the limit.
     pub fn new(framing: Framing, limits: &Limits) -> Result<Self, Refusal> {
-        match framing {
-            Framing::Length(len) if len > limits.body_bytes => {
-                Err(Refusal::new(413, "the body is longer than allowed"))
-            }
-            Framing::Length(len) => Ok(Self { left: len }),
-            Framing::None | Framing::Chunked | Framing::UntilClose => Ok(Self { left: 0 }),
-        }
+        let (state, left) = match framing {
+            Framing::None | Framing::Length(0) => (State::Complete, 0),
+            Framing::Length(len) if len > limits.body_bytes => return Err(TOO_LONG),
+            Framing::Length(len) => (State::Length, len),
+            Framing::Chunked => (State::Line(ChunkLine::default()), 0),
+            Framing::UntilClose => (State::UntilClose, 0),
+        };
+        Ok(Self { state, left, len_bytes: 0, trailers: None })
     }
 
-    /// Whether the body is complete; at once where there is none.
+    /// Whether the body is complete; at once where there is none. Never of one that ends with the connection.
+    #[inline]
     pub fn is_complete(&self) -> bool {
-        self.left == 0
+        matches!(self.state, State::Complete)
+    }
+
+    /// Whether the end of the connection is the end of the body.
+    pub fn ends_with_connection(&self) -> bool {
+        matches!(self.state, State::UntilClose)
+    }
+
+    /// The fields after the last chunk that may stand there.
+    pub fn trailers(&self) -> &[TrailerField] {
+        self.trailers.as_ref().map_or(&[], |trailers| &trailers.fields)
+    }
+
+    /// Bytes of the body that have not come, where the framing says so.
+    pub fn left(&self) -> Option<u64> {
+        match self.state {
+            State::Complete => Some(0),
+            State::Length => Some(self.left),
+            _ => None,
+        }
     }
 
     /// Reads on. Called again with the rest of the input, and with more of it, until `is_complete`.
-    pub fn read<'a>(&mut self, input: &'a [u8], _limits: &Limits) -> Result<Piece<'a>, Refusal> {
-        let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len());
-        if len == 0 {
+    ///
+    /// A refusal is final: there is no way to find the next message.
+    #[inline]
+    pub fn read<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<Piece<'a>, Refusal> {
+        if input.is_empty() {
             return Ok(Piece::Incomplete);
         }
+        match self.state {
+            State::Length => {
+                let data = self.take_data(input);
+                if self.left == 0 {
+                    self.state = State::Complete;
+                }
+                Ok(Piece::Data { data, consumed: data.len(), ends: self.left == 0 })
+            }
+            State::UntilClose => {
+                self.add_len(input.len() as u64, limits)?;
+                Ok(Piece::Data { data: input, consumed: input.len(), ends: false })
+            }
+            State::Complete => Ok(Piece::Incomplete),
+            _ => self.read_chunked(input, limits),
+        }
+    }
+
+    /// Reads framing, then bytes of one chunk, then framing again as far as it goes: the last piece tells its end.
+    fn read_chunked<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<Piece<'a>, Refusal> {
+        let mut data: &'a [u8] = &[];
+        let mut at = 0;
+        while at < input.len() && !self.is_complete() {
+            if matches!(self.state, State::Data) {
+                if !data.is_empty() {
+                    break;
+                }
+                data = self.take_data(&input[at..]);
+                at += data.len();
+                if self.left == 0 {
+                    self.state = State::DataCr;
+                }
+                continue;
+            }
+            match self.read_framing(&input[at..], limits) {
+                Ok(taken) => at += taken,
+                Err(refusal) => {
+                    self.state = State::Refused(refusal);
+                    if at == 0 {
+                        return Err(refusal);
+                    }
+                    // What came before it is handed out first, as it would be had the bytes come one by one.
+                    break;
+                }
+            }
+        }
+        Ok(Piece::Data { data, consumed: at, ends: self.is_complete() })
+    }
+
+    /// Reads some bytes between the data of chunks; how many.
+    fn read_framing(&mut self, input: &[u8], limits: &Limits) -> Result<usize, Refusal> {
+        match (&mut self.state, input[0]) {
+            (State::Line(line), byte) => {
+                if line.take(byte)? {
+                    let size = line.size;
+                    self.begin_chunk(size, limits)?;
+                }
+                Ok(1)
+            }
+            // RFC 9112 section 7.1: exactly CRLF. What else is there would be read as the next chunk's size.
+            (State::DataCr, b'\r') => {
+                self.state = State::DataLf;
+                Ok(1)
+            }
+            (State::DataLf, b'\n') => {
+                self.state = State::Line(ChunkLine::default());
+                Ok(1)
+            }
+            (State::Trailers, _) => {
+                let (taken, ends) = self.take_trailers(input, limits)?;
+                if ends {
+                    self.state = State::Complete;
+                }
+                Ok(taken)
+            }
+            (State::Refused(refusal), _) => Err(*refusal),
+            _ => Err(Refusal::bad("a chunk is longer than its size")),
+        }
+    }
+
+    fn begin_chunk(&mut self, size: u64, limits: &Limits) -> Result<(), Refusal> {
+        self.add_len(size, limits)?;
+        self.left = size;
+        self.state = if size == 0 { State::Trailers } else { State::Data };
+        Ok(())
+    }
+
+    /// The usual end, an empty line, needs no memory.
+    fn take_trailers(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, bool), Refusal> {
+        if self.trailers.is_none() && input.starts_with(b"\r\n") {
+            return Ok((2, true));
+        }
+        self.trailers.get_or_insert_default().take(input, limits)
+    }
+
+    fn add_len(&mut self, len_bytes: u64, limits: &Limits) -> Result<(), Refusal> {
+        self.len_bytes = self.len_bytes.checked_add(len_bytes).ok_or(TOO_LONG)?;
+        if self.len_bytes > limits.body_bytes { Err(TOO_LONG) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn take_data<'a>(&mut self, input: &'a [u8]) -> &'a [u8] {
+        let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len());
         self.left -= len as u64;
-        Ok(Piece::Data { data: &input[..len], consumed: len, ends: self.left == 0 })
+        &input[..len]
     }
 }
+
+const TOO_LONG: Refusal = Refusal::new(413, "the body is longer than allowed");
+
+#[cfg(test)]
+mod tests;

@@ -4,14 +4,26 @@
 
 #![deny(unsafe_code)]
 
+pub mod authority;
 pub mod body;
+pub mod characters;
+mod chunk_line;
+#[cfg(test)]
+mod cuts;
+mod fields;
 pub mod head;
 pub mod limits;
 pub mod refusal;
 pub mod request;
+mod request_line;
+pub mod response;
+mod target;
+mod trailers;
 
 pub use body::{BodyReader, Piece};
 pub use head::{Framing, Header, Version};
 pub use limits::Limits;
 pub use refusal::Refusal;
 pub use request::{Request, Target, parse_request};
+pub use response::{Asked, Response, parse_response};
+pub use trailers::TrailerField;

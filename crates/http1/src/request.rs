@@ -1,21 +1,22 @@
 //! `Request`: the head of a request, borrowed from the input.
+//!
+//! httparse finds the lines and refuses characters that have no place in them; here is what it lets pass: bare LF, what
+//! fields mean together, forms of targets, limits. What is refused is refused at the same byte however the input is
+//! cut: limits hold for prefixes, and everything else waits for the whole head.
 
+use crate::authority::is_authority;
+use crate::fields::Fields;
 use crate::head::{Framing, Header, Version};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
+use crate::request_line::{are_empty_lines, explain, is_above, line_start};
+use crate::target::{Parts, split_target};
 use std::mem::MaybeUninit;
 
-/// The form of the request target (RFC 9112 section 3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target<'a> {
-    Origin,
-    /// With what stands before the path: the authority.
-    Absolute {
-        authority: &'a [u8],
-    },
-    /// `*`, of OPTIONS alone.
-    Asterisk,
-}
+pub use crate::target::Target;
+
+/// RFC 9112 section 3: 501 for methods that are longer than any that a server implements.
+const LONGEST_METHOD_BYTES: usize = 32;
 
 #[derive(Debug)]
 pub struct Request<'a, 'h> {
@@ -46,42 +47,131 @@ pub fn parse_request<'a, 'h>(
     fields: &'h mut [MaybeUninit<Header<'a>>],
     limits: &Limits,
 ) -> Result<Option<Request<'a, 'h>>, Refusal> {
+    // Nothing after the limit is looked at, so that the answer does not depend on how much has come.
+    let window = &input[..input.len().min(limits.head_bytes)];
     let mut parsed = httparse::Request::new(&mut []);
     let room = fields.len().min(limits.headers);
-    let len = match parsed.parse_with_uninit_headers(input, &mut fields[..room]) {
-        Ok(httparse::Status::Complete(len)) => len,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err(Refusal::bad("bad head")),
-    };
-    let target = parsed.path.ok_or(Refusal::bad("no target"))?.as_bytes();
-    let (path, query) = match memchr::memchr(b'?', target) {
-        Some(at) => (&target[..at], &target[at + 1..]),
-        None => (target, &target[target.len()..]),
-    };
-    let version = if parsed.version == Some(1) { Version::Http11 } else { Version::Http10 };
-    let mut framing = Framing::None;
-    let mut keeps_alive = version == Version::Http11;
-    for field in parsed.headers.iter() {
-        if field.name.eq_ignore_ascii_case("content-length") {
-            let text = std::str::from_utf8(field.value).ok().and_then(|text| text.parse().ok());
-            framing = Framing::Length(text.ok_or(Refusal::bad("bad Content-Length"))?);
-        } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
-            framing = Framing::Chunked;
-        } else if field.name.eq_ignore_ascii_case("connection") {
-            keeps_alive = !field.value.eq_ignore_ascii_case(b"close");
+    match parsed.parse_with_uninit_headers(window, &mut fields[..room]) {
+        Ok(httparse::Status::Complete(len)) => {
+            // Both are there when the head is complete.
+            let method = parsed.method.unwrap_or_default();
+            let target = parsed.path.unwrap_or_default();
+            let version = if parsed.version == Some(1) { Version::Http11 } else { Version::Http10 };
+            let request =
+                read_head(&window[..len], (method, target, version), parsed.headers, limits)?;
+            Ok(Some(request))
         }
+        Ok(httparse::Status::Partial) => refuse_early(input, None, limits).map_or(Ok(None), Err),
+        Err(error) => refuse_early(input, Some(error), limits).map_or(Ok(None), Err),
     }
-    Ok(Some(Request {
-        method: parsed.method.ok_or(Refusal::bad("no method"))?,
+}
+
+/// Checks a head that httparse has found complete.
+#[inline]
+fn read_head<'a, 'h>(
+    head: &'a [u8],
+    (method, target, version): (&'a str, &'a str, Version),
+    headers: &'h [Header<'a>],
+    limits: &Limits,
+) -> Result<Request<'a, 'h>, Refusal> {
+    let offset = |text: &str| text.as_ptr().addr() - head.as_ptr().addr();
+    let start = offset(method);
+    // The line without its CRLF: the target's end, a space and the version.
+    if offset(target) + target.len() + " HTTP/1.1".len() - start > limits.line_bytes {
+        return Err(Refusal::new(414, "the request line is too long"));
+    }
+    if start > 0 && !are_empty_lines(&head[..start]) {
+        return Err(Refusal::bad(BARE_LF));
+    }
+    if method.len() > LONGEST_METHOD_BYTES {
+        return Err(Refusal::new(501, "the method is too long"));
+    }
+    let fields = read_fields(head, headers)?;
+    let Parts { target, path, query } = split_target(method, target.as_bytes())?;
+    check_host(fields.host, version, target)?;
+    let framing = fields.request_framing(version)?;
+    let is_current = version == Version::Http11;
+    Ok(Request {
+        method,
         path,
         query,
-        target: Target::Origin,
+        target,
         version,
-        headers: parsed.headers,
+        headers,
         framing,
-        keeps_alive,
-        expects_continue: false,
-        upgrade: None,
-        len,
-    }))
+        keeps_alive: fields.is_persistent(version),
+        // RFC 9110 section 10.1.1: an expectation by HTTP/1.0 is ignored, and none is answered where no body comes.
+        expects_continue: fields.expects_continue
+            && is_current
+            && !matches!(framing, Framing::None | Framing::Length(0)),
+        // RFC 9110 section 7.8: an Upgrade by HTTP/1.0 is ignored.
+        upgrade: if fields.upgrades && is_current { fields.upgrade } else { None },
+        len: head.len(),
+    })
 }
+
+const BARE_LF: &str = "a line ends in a bare LF";
+
+/// Gathers what the fields of a complete head mean, and checks the end of every line of it.
+///
+/// RFC 9112 section 2.2 lets a recipient take a bare LF as a line end; two parsers of which one does so see different
+/// messages, so that it is refused here.
+#[inline]
+pub fn read_fields<'a>(head: &'a [u8], headers: &[Header<'a>]) -> Result<Fields<'a>, Refusal> {
+    let mut fields = Fields::default();
+    if !head.ends_with(b"\r\n\r\n") {
+        return Err(Refusal::bad(BARE_LF));
+    }
+    for header in headers {
+        // A field's name stands right behind the line end before it.
+        let at = header.name.as_ptr().addr() - head.as_ptr().addr();
+        if !head[..at].ends_with(b"\r\n") {
+            return Err(Refusal::bad(BARE_LF));
+        }
+        fields.add(header.name, header.value)?;
+    }
+    Ok(fields)
+}
+
+/// RFC 9112 section 3.2: 400 to HTTP/1.1 without a Host, and to an invalid one.
+#[inline]
+fn check_host(host: Option<&[u8]>, version: Version, target: Target) -> Result<(), Refusal> {
+    let Some(host) = host else {
+        return if version == Version::Http11 { Err(Refusal::bad("no Host")) } else { Ok(()) };
+    };
+    if !is_authority(host) {
+        return Err(Refusal::bad("Host is malformed"));
+    }
+    // Section 3.2.2: the target's authority replaces the Host. Whoever looks at the other one must not be misled.
+    if let Target::Absolute { authority } | Target::Authority { authority } = target
+        && !authority.eq_ignore_ascii_case(host)
+    {
+        return Err(Refusal::bad("Host is not the target's"));
+    }
+    Ok(())
+}
+
+/// What is wrong with a head that is incomplete or malformed; none while more of it is to be waited for.
+#[cold]
+fn refuse_early(input: &[u8], error: Option<httparse::Error>, limits: &Limits) -> Option<Refusal> {
+    let window = &input[..input.len().min(limits.head_bytes)];
+    let start = line_start(window);
+    if is_above(&window[start..], limits.line_bytes) {
+        // Had the bytes come one by one, this is as far as they would have been read.
+        let prefix = &window[..window.len().min(start + limits.line_bytes + 1)];
+        let first = error.and_then(|_| error_of(prefix)).and_then(|error| explain(error, prefix));
+        return Some(first.unwrap_or(Refusal::new(414, "the request line is too long")));
+    }
+    if let Some(refusal) = error.and_then(|error| explain(error, window)) {
+        return Some(refusal);
+    }
+    (input.len() > limits.head_bytes).then_some(Refusal::new(431, "the head is too long"))
+}
+
+/// What httparse has against a prefix of the request line.
+fn error_of(prefix: &[u8]) -> Option<httparse::Error> {
+    httparse::Request::new(&mut []).parse(prefix).err()
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ mod event_loop;
 mod ffi;
 mod file;
 mod green;
+mod http;
 mod imports;
 mod sockets;
 mod tls;
@@ -54,5 +55,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     green::add_classes(module)?;
     transport::add_methods(module.py())?;
     tls::add_to(module)?;
+    http::add_to(module)?;
+    let py = module.py();
+    transport::register_native(
+        py,
+        [
+            (py.get_type::<tls::TlsTransport>(), tls::receive, true),
+            (py.get_type::<http::HttpConnection>(), http::receive, false),
+        ],
+    );
     event_loop::add_methods(module.py())
 }

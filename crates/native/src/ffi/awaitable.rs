@@ -67,7 +67,10 @@ unsafe extern "C" fn next_step<T: Steps>(object: *mut ffi::PyObject) -> *mut ffi
         match T::send(slf, py.None().bind(py))? {
             Step::Yielded(object) => Ok(object.into_ptr()),
             Step::Returned(value) => {
-                raise_stop_iteration(py, &value);
+                // Without an exception the value is None: tp_iternext.
+                if !value.bind(py).is_none() {
+                    raise_stop_iteration(py, &value);
+                }
                 Ok(std::ptr::null_mut())
             }
         }

@@ -90,6 +90,19 @@ pub fn send<'py>(coroutine: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> Py
     })
 }
 
+/// `coroutine.throw(*args)`, as a step.
+pub fn throw<'py>(coroutine: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Step> {
+    let py = coroutine.py();
+    match coroutine.call_method1(pyo3::intern!(py, "throw"), args.clone()) {
+        Ok(yielded) => Ok(Step::Yielded(Object::new(yielded))),
+        Err(error) if error.is_instance_of::<PyStopIteration>(py) => {
+            let value = error.value(py).getattr(pyo3::intern!(py, "value"))?;
+            Ok(Step::Returned(Object::new(value)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// `StopIteration(value)`: what the iterator of an awaitable raises to return a value. Also for tuples
 /// and exceptions, which raising by class would unpack.
 pub fn stop_iteration(value: &Bound<'_, PyAny>) -> PyResult<PyErr> {

@@ -5,12 +5,14 @@
 //! attached: in pyclasses (whose deallocation the interpreter drives) and on the stack of native
 //! methods. Measured on a `call_soon` chain: see docs/design/0006.
 
+use pyo3::PyClass;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::True;
 use pyo3::{PyTraverseError, PyVisit};
 use std::mem::ManuallyDrop;
 
-pub struct Object(ManuallyDrop<Py<PyAny>>);
+pub struct Object<T = PyAny>(ManuallyDrop<Py<T>>);
 
 /// How many references there are to an object, ours among them.
 pub fn references<T>(object: &Py<T>) -> isize {
@@ -26,14 +28,14 @@ pub fn is_made<T>(field: &Py<T>) -> bool {
     unsafe { std::ptr::read_volatile(pointer) != 0 }
 }
 
-impl Object {
+impl<T> Object<T> {
     #[inline]
-    pub fn new(object: Bound<'_, PyAny>) -> Self {
+    pub fn new(object: Bound<'_, T>) -> Self {
         Self(ManuallyDrop::new(object.unbind()))
     }
 
     #[inline]
-    pub fn bind<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, PyAny> {
+    pub fn bind<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, T> {
         self.0.bind(py)
     }
 
@@ -42,7 +44,7 @@ impl Object {
         Self(ManuallyDrop::new(self.0.clone_ref(py)))
     }
 
-    pub fn as_ref(&self) -> &Py<PyAny> {
+    pub fn as_ref(&self) -> &Py<T> {
         &self.0
     }
 
@@ -62,21 +64,28 @@ impl Object {
     }
 }
 
-impl From<Bound<'_, PyAny>> for Object {
+impl<T: PyClass<Frozen = True> + Sync> Object<T> {
     #[inline]
-    fn from(object: Bound<'_, PyAny>) -> Self {
+    pub fn get(&self) -> &T {
+        self.0.get()
+    }
+}
+
+impl<T> From<Bound<'_, T>> for Object<T> {
+    #[inline]
+    fn from(object: Bound<'_, T>) -> Self {
         Self::new(object)
     }
 }
 
-impl From<Py<PyAny>> for Object {
+impl<T> From<Py<T>> for Object<T> {
     #[inline]
-    fn from(object: Py<PyAny>) -> Self {
+    fn from(object: Py<T>) -> Self {
         Self(ManuallyDrop::new(object))
     }
 }
 
-impl Drop for Object {
+impl<T> Drop for Object<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: this only asks.

@@ -1,10 +1,10 @@
 //! The handshake of a TLS transport, from `connection_made` to the program's; and what ends it badly.
 
 use super::session::{Session, Step};
-use super::transport::{App, Phase, TlsTransport, Under};
+use super::transport::{App, Phase, TlsTransport};
 use crate::event_loop::report;
 use crate::imports;
-use crate::transport::StreamTransport;
+use crate::transport::Under;
 use pyo3::exceptions::{
     PyConnectionAbortedError, PyConnectionResetError, PyException, PyOSError, PyRuntimeError,
     PyValueError,
@@ -36,10 +36,7 @@ impl TlsTransport {
     fn connection_made(slf: &Bound<'_, Self>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        let under = match transport.cast_exact::<StreamTransport>() {
-            Ok(stream) => Under::Stream(stream.clone().unbind()),
-            Err(_) => Under::Other(transport.clone().unbind()),
-        };
+        let under = Under::from(transport);
         let old = this.state.with(py, |s| {
             s.phase = Phase::Handshake;
             s.under.replace(under)

@@ -17,12 +17,13 @@ mod timeouts;
 mod transport;
 mod writing;
 
-use crate::transport::register_native;
 use pyo3::prelude::*;
+
+pub use reading::receive;
+pub use transport::TlsTransport;
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::TlsTransport>()?;
     self::rustls::add_classes(module)?;
-    register_native(module.py().get_type::<transport::TlsTransport>(), reading::receive);
     writing::add_methods(module.py())
 }

@@ -21,7 +21,7 @@ use super::timeouts::Timeouts;
 use crate::event_loop::{LoopCore, Run};
 use crate::ffi::{LoopCell, Object};
 use crate::imports;
-use crate::transport::{Mark, StreamProtocol, StreamTransport, unclosed};
+use crate::transport::{Mark, StreamProtocol, Under, unclosed};
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -44,29 +44,6 @@ pub enum App {
     Made,
     Eof,
     Lost,
-}
-
-/// The transport below.
-pub enum Under {
-    Stream(Py<StreamTransport>),
-    /// One that is not ours, or TLS again.
-    Other(Py<PyAny>),
-}
-
-impl Under {
-    pub fn clone_ref(&self, py: Python<'_>) -> Self {
-        match self {
-            Self::Stream(stream) => Self::Stream(stream.clone_ref(py)),
-            Self::Other(other) => Self::Other(other.clone_ref(py)),
-        }
-    }
-
-    pub fn object<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, PyAny> {
-        match self {
-            Self::Stream(stream) => stream.bind(py).as_any(),
-            Self::Other(other) => other.bind(py),
-        }
-    }
 }
 
 /// What a handshake needs, and nothing after it.

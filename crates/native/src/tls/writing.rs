@@ -5,12 +5,13 @@
 //! see of the transport, and nothing that ends it, comes before what was gathered.
 
 use super::session::Session;
-use super::transport::{Phase, TlsTransport, Under, not_bytes};
+use super::transport::{Phase, TlsTransport, not_bytes};
 use crate::event_loop::LoopCore;
 use crate::ffi::buffer::{self, View};
 use crate::ffi::method::{self, Arguments, FastMethod};
 use crate::ffi::{Object, context};
 use crate::imports;
+use crate::transport::Under;
 use crate::transport::{
     GATHERED, GATHERING_CYCLES, LONG_WRITE, StreamTransport, WARN_AFTER, is_bytes_like, tell_flow,
 };

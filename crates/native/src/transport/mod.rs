@@ -25,6 +25,7 @@ mod stream;
 mod stream_read;
 mod stream_write;
 pub mod unclosed;
+mod under;
 mod write_pipe;
 mod write_queue;
 
@@ -38,4 +39,5 @@ pub use receive::with_lent;
 pub use sending::{GATHERED, GATHERING_CYCLES, LONG_WRITE, WARN_AFTER, is_bytes_like};
 pub use stream::StreamTransport;
 pub(crate) use stream_write::add_methods;
+pub use under::Under;
 pub use write_pipe::WritePipeTransport;

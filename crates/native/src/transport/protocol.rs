@@ -15,17 +15,32 @@ use std::os::fd::RawFd;
 pub type Receive =
     for<'py> fn(&Bound<'py, LoopCore>, &Bound<'py, PyAny>, RawFd) -> PyResult<io::Result<usize>>;
 
-static NATIVE: PyOnceLock<(Py<PyType>, Receive)> = PyOnceLock::new();
-
-/// Makes the class of protocols known that receive by themselves. Their writes have been gathered already.
-pub fn register_native(class: Bound<'_, PyType>, receive: Receive) {
-    let py = class.py();
-    NATIVE.get_or_init(py, || (class.unbind(), receive));
+/// A class of protocols that receive by themselves.
+struct Native {
+    class: Py<PyType>,
+    receive: Receive,
+    /// Its writes have been gathered already.
+    writes_through: bool,
 }
 
-fn native_of(object: &Bound<'_, PyAny>) -> Option<Receive> {
-    let (class, receive) = NATIVE.get(object.py())?;
-    object.get_type().is(class).then_some(*receive)
+static NATIVE: PyOnceLock<Vec<Native>> = PyOnceLock::new();
+
+/// Makes the classes of protocols known that receive by themselves, each with whether its writes have been gathered
+/// already. Once, when the module is loaded.
+pub fn register_native(py: Python<'_>, classes: [(Bound<'_, PyType>, Receive, bool); 2]) {
+    NATIVE.get_or_init(py, || {
+        let known = |(class, receive, writes_through): (Bound<'_, PyType>, _, _)| Native {
+            class: class.unbind(),
+            receive,
+            writes_through,
+        };
+        classes.into_iter().map(known).collect()
+    });
+}
+
+fn native_of<'py>(object: &Bound<'py, PyAny>) -> Option<&'py Native> {
+    let class = object.get_type();
+    NATIVE.get(object.py())?.iter().find(|native| class.is(&native.class))
 }
 
 /// Which of its methods get the data; they are looked up at each call, as asyncio does.
@@ -51,9 +66,12 @@ pub struct StreamProtocol {
 impl StreamProtocol {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        if let Some(receive) = native_of(object) {
-            let object = object.clone().unbind();
-            return Ok(Self { object, receiver: Receiver::Native(receive), writes_through: true });
+        if let Some(native) = native_of(object) {
+            return Ok(Self {
+                object: object.clone().unbind(),
+                receiver: Receiver::Native(native.receive),
+                writes_through: native.writes_through,
+            });
         }
         let is_buffered = object.is_instance(&imports::buffered_protocol(py)?)?;
         let receiver = if is_buffered {

@@ -203,8 +203,6 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
     if view.is_some() && this.life(py).is_ended() {
         return Ok(());
     }
-    let callback = owner.current_callback();
-    let fd = this.body().descriptor.fd(py);
     let bytes = match (&object, &view) {
         (Some(object), _) => object.as_bytes(),
         (None, Some(view)) => view.as_slice(py),
@@ -213,22 +211,45 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
     if bytes.is_empty() {
         return Ok(());
     }
-    let data = Data { bytes, object };
-    let (way, written) = this.outgoing(py, |out| {
-        let way = out.way(callback, bytes.len(), is_shared);
-        (way, out.write(way, fd, &data, T::CHANNEL))
-    });
+    let offered = offer(slf, &Data { bytes, object });
     // Whoever gave it may resize it from here on.
     drop(view);
-    match written {
+    follow(slf, offered)
+}
+
+/// Sends bytes that are nobody's object, or queues a copy.
+pub fn push_slice<T: Sending>(slf: &Bound<'_, T>, bytes: &[u8]) -> PyResult<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    follow(slf, offer(slf, &Data { bytes, object: None }))
+}
+
+/// Sends what may go at once, and queues the rest.
+fn offer<T: Sending>(slf: &Bound<'_, T>, data: &Data<'_, '_>) -> (Way, io::Result<usize>) {
+    let py = slf.py();
+    let this = slf.get();
+    let callback = this.body().owner.get().current_callback();
+    let fd = this.body().descriptor.fd(py);
+    this.outgoing(py, |out| {
+        let is_shared = || this.body().descriptor.is_shared(py);
+        let way = out.way(callback, data.bytes.len(), is_shared);
+        (way, out.write(way, fd, data, T::CHANNEL))
+    })
+}
+
+fn follow<T: Sending>(slf: &Bound<'_, T>, offered: (Way, io::Result<usize>)) -> PyResult<()> {
+    let py = slf.py();
+    let this = slf.get();
+    match offered.1 {
         Ok(0) => {}
-        Ok(sent) => owner.note_sent(py, sent),
+        Ok(sent) => this.body().owner.get().note_sent(py, sent),
         Err(e) => {
             let error = errors::os_error_on("send", this.body().descriptor.fd(py), &e);
             return this.send_failed(slf, error);
         }
     }
-    settle(slf, way)
+    settle(slf, offered.0)
 }
 
 /// Sends several pieces as one write.

@@ -3,7 +3,7 @@
 use super::ending::{self, Ending};
 use super::life::{self, Life, resolve};
 use super::sending::{self, Outgoing, Sending};
-use super::stream::StreamTransport;
+use super::stream::{State, StreamTransport};
 use super::write_queue::Channel;
 use crate::errors;
 use crate::event_loop::LoopCore;
@@ -72,6 +72,15 @@ impl StreamTransport {
             return sending::write_after_loss(slf, "socket.send() raised exception.");
         }
         sending::push(slf, data)
+    }
+
+    /// Bytes that are nobody's object: sent, or copied. Nothing on a connection that has ended.
+    pub fn write_slice(slf: &Bound<'_, Self>, bytes: &[u8]) -> PyResult<()> {
+        let refuses = |s: &mut State| s.write_eof || s.life.is_ended();
+        if slf.get().state.with(slf.py(), refuses) {
+            return Ok(());
+        }
+        sending::push_slice(slf, bytes)
     }
 
     /// Several pieces as one write.

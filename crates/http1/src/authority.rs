@@ -1,0 +1,112 @@
+//! Authorities: what `Host` holds, what stands before the path of an absolute target, what CONNECT names.
+
+use crate::characters::is_host_byte;
+use std::net::Ipv6Addr;
+
+/// uri-host [ ":" port ] of the schemes http and https: the host is never empty (RFC 9110 section 4.2.1), and there
+/// is no userinfo (section 4.2.4). A port is digits up to 65535, or nothing (RFC 3986 section 3.2.3).
+pub fn is_authority(text: &[u8]) -> bool {
+    host_end(text).is_some_and(|end| match text.get(end..) {
+        Some([]) => true,
+        Some([b':', port @ ..]) => port.is_empty() || is_port(port),
+        _ => false,
+    })
+}
+
+/// authority-form = uri-host ":" port (RFC 9112 section 3.2.3).
+pub fn is_host_and_port(text: &[u8]) -> bool {
+    is_authority(text) && host_end(text).is_some_and(|end| text.len() > end + 1)
+}
+
+/// Where the host ends; none if there is none, or it is malformed.
+#[inline]
+fn host_end(text: &[u8]) -> Option<usize> {
+    if let [b'[', rest @ ..] = text {
+        let len = memchr::memchr(b']', rest)?;
+        let address = std::str::from_utf8(&rest[..len]).ok()?;
+        // IPvFuture, the other form, has no meaning yet (RFC 3986 section 3.2.2).
+        return address.parse::<Ipv6Addr>().ok().map(|_| len + 2);
+    }
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        if is_host_byte(byte) {
+            at += 1;
+        } else if byte == b'%' {
+            let encoded = text.get(at + 1..at + 3)?;
+            if !encoded.iter().all(u8::is_ascii_hexdigit) {
+                return None;
+            }
+            at += 3;
+        } else {
+            break;
+        }
+    }
+    (at > 0).then_some(at)
+}
+
+fn is_port(digits: &[u8]) -> bool {
+    digits.iter().all(u8::is_ascii_digit)
+        && std::str::from_utf8(digits).is_ok_and(|digits| digits.parse::<u16>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_authority, is_host_and_port};
+
+    #[test]
+    fn hosts_with_and_without_a_port() {
+        for good in [
+            "a",
+            "a.b-c_d",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "[::1]",
+            "[::1]:8080",
+            "a:",
+            "%41",
+            "a:65535",
+            "xn--a",
+        ] {
+            assert!(is_authority(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "",
+            ":80",
+            "a:b",
+            "a:65536",
+            "a:80:80",
+            "u@a",
+            "u:p@a",
+            "a/b",
+            "a b",
+            "a\tb",
+            "[::1",
+            "::1",
+            "[a]",
+            "[::1]x",
+            "[v1.a]",
+            "%4",
+            "%zz",
+            "a?b",
+            "a#b",
+            "\u{e4}",
+            "a\\b",
+            "a:+80",
+            "a: 80",
+            "[::1%25eth0]",
+            "<a>",
+            "a,b:80,c:80",
+        ] {
+            assert!(!is_authority(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn connect_needs_a_port() {
+        assert!(is_host_and_port(b"a:443"));
+        assert!(is_host_and_port(b"[::1]:443"));
+        for bad in ["a", "a:", ":443", "", "http://a:443", "/", "*"] {
+            assert!(!is_host_and_port(bad.as_bytes()), "{bad}");
+        }
+    }
+}

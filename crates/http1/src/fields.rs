@@ -1,0 +1,214 @@
+//! `Fields`: the header fields that mean something to framing and to the connection, gathered in one pass.
+
+use crate::characters::{is_token, is_token_byte, trim};
+use crate::head::{Framing, Version};
+use crate::refusal::Refusal;
+
+/// What a head's fields say. Filled by `add`, field by field.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools)] // independent answers of independent fields, no states
+pub struct Fields<'a> {
+    pub host: Option<&'a [u8]>,
+    pub upgrade: Option<&'a [u8]>,
+    /// `Expect: 100-continue`.
+    pub expects_continue: bool,
+    pub closes: bool,
+    pub keeps_alive: bool,
+    pub upgrades: bool,
+    content_length: Option<u64>,
+    codings: Codings,
+}
+
+/// What `Transfer-Encoding` lists, all fields of that name together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Codings {
+    #[default]
+    None,
+    /// `chunked` alone.
+    Chunked,
+    /// Others, then `chunked`.
+    OthersThenChunked,
+    /// Something whose last coding is not `chunked`: its end cannot be found.
+    Endless,
+}
+
+impl<'a> Fields<'a> {
+    /// Takes a field of a request or of a response.
+    #[inline]
+    pub fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), Refusal> {
+        // One comparison of a length for most fields.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case("host") => return self.add_host(value),
+            6 if name.eq_ignore_ascii_case("expect") => return self.add_expectation(value),
+            7 if name.eq_ignore_ascii_case("upgrade") => {
+                self.upgrade.get_or_insert(value);
+            }
+            10 if name.eq_ignore_ascii_case("connection") => self.add_connection(value),
+            14 if name.eq_ignore_ascii_case("content-length") => {
+                // RFC 9112 section 6.3: a list of equal values may be read as one of them; it is refused, as others
+                // between the sender and here may read it otherwise.
+                if self.content_length.is_some() {
+                    return Err(Refusal::bad("more than one Content-Length"));
+                }
+                self.content_length = Some(content_length(value)?);
+            }
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => return self.add_codings(value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// RFC 9112 section 3.2: more than one is answered by 400.
+    #[inline]
+    fn add_host(&mut self, value: &'a [u8]) -> Result<(), Refusal> {
+        match self.host.replace(value) {
+            Some(_) => Err(Refusal::bad("more than one Host")),
+            None => Ok(()),
+        }
+    }
+
+    /// RFC 9110 section 7.6.1: connection options are tokens without regard to case, over several fields.
+    #[inline]
+    fn add_connection(&mut self, value: &[u8]) {
+        if value.eq_ignore_ascii_case(b"keep-alive") {
+            self.keeps_alive = true;
+            return;
+        }
+        for option in value.split(|byte| *byte == b',') {
+            let option = trim(option);
+            self.closes |= option.eq_ignore_ascii_case(b"close");
+            self.keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrades |= option.eq_ignore_ascii_case(b"upgrade");
+        }
+    }
+
+    /// RFC 9110 section 10.1.1: the one expectation there is; others may be answered by 417.
+    fn add_expectation(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        for expectation in value.split(|byte| *byte == b',') {
+            if !trim(expectation).eq_ignore_ascii_case(b"100-continue") {
+                return Err(Refusal::new(417, "only 100-continue can be expected"));
+            }
+        }
+        self.expects_continue = true;
+        Ok(())
+    }
+
+    fn add_codings(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        for coding in value.split(|byte| *byte == b',') {
+            self.codings = add_coding(self.codings, trim(coding))?;
+        }
+        Ok(())
+    }
+
+    /// RFC 9112 section 6.3, for requests.
+    #[inline]
+    pub fn request_framing(&self, version: Version) -> Result<Framing, Refusal> {
+        if self.codings == Codings::None {
+            return Ok(self.content_length.map_or(Framing::None, Framing::Length));
+        }
+        self.check_codings(version)?;
+        match self.codings {
+            Codings::Chunked => Ok(Framing::Chunked),
+            // Section 6.1: a coding that is not understood is answered by 501.
+            Codings::OthersThenChunked => {
+                Err(Refusal::new(501, "a transfer coding is not supported"))
+            }
+            // Section 6.3: 400 where chunked is not the last coding of a request.
+            Codings::Endless | Codings::None => {
+                Err(Refusal::bad("chunked is not the last transfer coding"))
+            }
+        }
+    }
+
+    /// RFC 9112 section 6.3, for responses that may have a body.
+    pub fn response_framing(&self, version: Version) -> Result<Framing, Refusal> {
+        if self.codings == Codings::None {
+            return Ok(self.content_length.map_or(Framing::UntilClose, Framing::Length));
+        }
+        self.check_codings(version)?;
+        match self.codings {
+            Codings::Chunked | Codings::OthersThenChunked => Ok(Framing::Chunked),
+            Codings::Endless | Codings::None => Ok(Framing::UntilClose),
+        }
+    }
+
+    fn check_codings(&self, version: Version) -> Result<(), Refusal> {
+        // Section 6.1: such a message's framing is faulty.
+        if version == Version::Http10 {
+            return Err(Refusal::bad("HTTP/1.0 has no Transfer-Encoding"));
+        }
+        // Section 6.1: a server may refuse what has both; it ought to be handled as an error.
+        if self.content_length.is_some() {
+            return Err(Refusal::bad("both Content-Length and Transfer-Encoding"));
+        }
+        Ok(())
+    }
+
+    /// RFC 9112 section 9.3.
+    #[inline]
+    pub fn is_persistent(&self, version: Version) -> bool {
+        !self.closes && (version == Version::Http11 || self.keeps_alive)
+    }
+}
+
+/// Content-Length = 1*DIGIT (RFC 9110 section 8.6): no sign, no list, no space; overflow is no number.
+#[inline]
+fn content_length(value: &[u8]) -> Result<u64, Refusal> {
+    if value.is_empty() {
+        return Err(Refusal::bad("Content-Length is empty"));
+    }
+    let mut len: u64 = 0;
+    for &byte in value {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(Refusal::bad("Content-Length is no number"));
+        }
+        len = len
+            .checked_mul(10)
+            .and_then(|len| len.checked_add(u64::from(digit)))
+            .ok_or(Refusal::bad("Content-Length is too large"))?;
+    }
+    Ok(len)
+}
+
+fn add_coding(before: Codings, coding: &[u8]) -> Result<Codings, Refusal> {
+    if coding.eq_ignore_ascii_case(b"chunked") {
+        return match before {
+            Codings::None => Ok(Codings::Chunked),
+            Codings::Endless => Ok(Codings::OthersThenChunked),
+            // RFC 9112 section 6.1: chunked is never applied more than once.
+            Codings::Chunked | Codings::OthersThenChunked => {
+                Err(Refusal::bad("chunked more than once"))
+            }
+        };
+    }
+    let name = coding.iter().take_while(|byte| is_token_byte(**byte)).count();
+    let parameters = &coding[name..];
+    if name == 0 || !(parameters.is_empty() || matches!(trim(parameters).first(), Some(b';'))) {
+        return Err(Refusal::bad("Transfer-Encoding is malformed"));
+    }
+    // RFC 9112 section 7.1: chunked has no parameters.
+    if coding[..name].eq_ignore_ascii_case(b"chunked") {
+        return Err(Refusal::bad("chunked has no parameters"));
+    }
+    match before {
+        Codings::None | Codings::Endless => Ok(Codings::Endless),
+        Codings::Chunked | Codings::OthersThenChunked => {
+            Err(Refusal::bad("chunked is not the last transfer coding"))
+        }
+    }
+}
+
+/// A field line without its CRLF, read apart from a head: a trailer's (RFC 9112 section 5).
+pub fn parse_field_line(line: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
+    // A line that starts with white space continues the one before it: obs-fold (section 5.2). No name does.
+    let colon = memchr::memchr(b':', line).ok_or(Refusal::bad("a field line has no colon"))?;
+    let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
+    if !is_token(name) {
+        return Err(Refusal::bad("a field name is malformed"));
+    }
+    if !value.iter().all(|byte| crate::characters::is_value_byte(*byte)) {
+        return Err(Refusal::bad("a field value is malformed"));
+    }
+    Ok((name, value))
+}

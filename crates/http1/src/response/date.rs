@@ -1,0 +1,65 @@
+//! Dates as HTTP writes them: IMF-fixdate (RFC 9110 section 5.6.7).
+
+const WEEKDAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
+const MONTHS: [&[u8; 3]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` of seconds since 1970, up to the year 9999.
+pub fn http_date(unix_s: u64) -> [u8; 29] {
+    const LAST_S: u64 = 253_402_300_799;
+    let unix_s = unix_s.min(LAST_S);
+    let (days, second_of_day) = (unix_s / 86_400, unix_s % 86_400);
+    let (year, month, day) = civil_date(days);
+    let mut date = *b"Thu, 01 Jan 1970 00:00:00 GMT";
+    date[..3].copy_from_slice(WEEKDAYS[(days % 7) as usize]);
+    write_two(&mut date[5..7], day);
+    date[8..11].copy_from_slice(MONTHS[(month - 1) as usize]);
+    write_two(&mut date[12..14], year / 100);
+    write_two(&mut date[14..16], year % 100);
+    write_two(&mut date[17..19], second_of_day / 3600);
+    write_two(&mut date[20..22], second_of_day / 60 % 60);
+    write_two(&mut date[23..25], second_of_day % 60);
+    date
+}
+
+fn write_two(place: &mut [u8], number: u64) {
+    place[0] = b'0' + (number / 10 % 10) as u8;
+    place[1] = b'0' + (number % 10) as u8;
+}
+
+/// Year, month and day of a day since 1970: years are counted from March on, so that a leap day is a year's last.
+fn civil_date(days: u64) -> (u64, u64, u64) {
+    // Days from the first of March of the year 0; 400 years have 146,097 days.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // Five months from March on have 153 days.
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::http_date;
+
+    #[test]
+    fn known_dates() {
+        for (unix_s, date) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (1_709_164_799, "Wed, 28 Feb 2024 23:59:59 GMT"),
+            (1_709_251_199, "Thu, 29 Feb 2024 23:59:59 GMT"),
+            (1_735_689_599, "Tue, 31 Dec 2024 23:59:59 GMT"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+            (u64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            assert_eq!(std::str::from_utf8(&http_date(unix_s)), Ok(date));
+        }
+    }
+}

@@ -1,0 +1,539 @@
+//! The answer of an exchange, as ASGI's messages describe it: checked, framed, written.
+//!
+//! A head waits for the first part of its body, with which it leaves in one send; without one it leaves when the callback
+//! ends. A body that is longer or shorter than its head says never leaves as if it were right.
+
+use super::connection::HttpConnection;
+use super::exchange::{Answer, Exchange, State};
+use crate::event_loop::LoopCore;
+use crate::ffi::{Object, buffer};
+use oneloop_http1::characters::is_token;
+use oneloop_http1::response;
+use pyo3::exceptions::{PyConnectionResetError, PyKeyError, PyRuntimeError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// The head does not say.
+    Unknown,
+    /// So many bytes are still to come.
+    Length(u64),
+    Chunked,
+    /// HTTP/1.0: the end of the connection ends it.
+    UntilClose,
+    /// The answer has no body, whatever its head says: RFC 9110 section 6.4.1.
+    NoBody,
+}
+
+/// A body of this length goes beside its head instead of behind it: copying would cost more.
+const LONG_BODY: usize = 16 * 1024;
+
+/// RuntimeError for what could be taken for another field, or for the end of the head.
+pub fn check_field(name: &[u8], value: &[u8]) -> PyResult<()> {
+    if !is_token(name) {
+        let text = format!("Invalid HTTP header name: {:?}", String::from_utf8_lossy(name));
+        return Err(PyRuntimeError::new_err(text));
+    }
+    if memchr::memchr3(b'\r', b'\n', 0, value).is_some() {
+        let text = format!("Invalid HTTP header value: {:?}", String::from_utf8_lossy(value));
+        return Err(PyRuntimeError::new_err(text));
+    }
+    Ok(())
+}
+
+/// An item of a message; KeyError if it is not there.
+pub fn item<'py>(
+    message: &Bound<'py, PyAny>,
+    name: &Bound<'py, pyo3::types::PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match optional(message, name)? {
+        Some(value) => Ok(value),
+        None => Err(PyKeyError::new_err(name.clone().unbind())),
+    }
+}
+
+pub fn optional<'py>(
+    message: &Bound<'py, PyAny>,
+    name: &Bound<'py, pyo3::types::PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if let Ok(message) = message.cast_exact::<PyDict>() {
+        return message.get_item(name);
+    }
+    let value = message.call_method1(intern!(message.py(), "get"), (name,))?;
+    Ok((!value.is_none()).then_some(value))
+}
+
+/// What was found among the fields of an answer.
+#[derive(Default)]
+struct Found {
+    length: Option<u64>,
+    is_chunked: bool,
+    has_date: bool,
+    has_server: bool,
+    has_connection: bool,
+    closes: bool,
+}
+
+impl Exchange {
+    /// One message of the application's.
+    pub fn send_message(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let kind = item(message, intern!(py, "type"))?;
+        let (answer, is_disconnected, has_trailers) =
+            slf.get().state.with(py, |s| (s.answer, s.is_disconnected, s.has_trailers));
+        let is = |name: &Bound<'_, pyo3::types::PyString>| {
+            kind.is(name) || kind.eq(name).unwrap_or(false)
+        };
+        if answer == Answer::Complete {
+            let text =
+                format!("Unexpected ASGI message '{kind}' sent, after response already completed.");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        if is_disconnected {
+            return Err(PyConnectionResetError::new_err("the client has closed the connection"));
+        }
+        let expected = match answer {
+            Answer::Awaited if is(intern!(py, "http.response.start")) => {
+                return Self::start(slf, message);
+            }
+            Answer::Awaited if is(intern!(py, "http.response.early_hint")) => {
+                return Self::hint(slf, message);
+            }
+            Answer::Awaited => "http.response.start",
+            _ if is(intern!(py, "http.response.body")) => return Self::body(slf, message),
+            _ if has_trailers && is(intern!(py, "http.response.trailers")) => {
+                return Self::trailers(slf, message);
+            }
+            _ => "http.response.body",
+        };
+        let text = format!("Expected ASGI message '{expected}', but got '{kind}'.");
+        Err(PyRuntimeError::new_err(text))
+    }
+
+    fn start(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let status: u16 = item(message, intern!(py, "status"))?.extract()?;
+        if !(200..=999).contains(&status) {
+            return Err(PyRuntimeError::new_err(format!("Invalid HTTP status: {status}")));
+        }
+        let fields = optional(message, intern!(py, "headers"))?;
+        let has_trailers = match optional(message, intern!(py, "trailers"))? {
+            Some(given) => given.is_truthy()?,
+            None => false,
+        };
+        let mut head = this.spare(py);
+        let found = this.write_head(py, &mut head, status, fields.as_ref())?;
+        this.state.with(py, |s| {
+            s.status = status;
+            s.has_trailers = has_trailers;
+            s.framing = if this.is_head || status == 204 || status == 304 {
+                Framing::NoBody
+            } else if let Some(length) = found.length {
+                Framing::Length(length)
+            } else {
+                Framing::Unknown
+            };
+            s.keeps_alive &= !found.closes && !(s.expects_continue && !s.body.is_complete);
+            if found.has_connection && (s.keeps_alive || found.closes) {
+                s.says_connection = true;
+            }
+            s.head = head;
+            s.answer = Answer::Started;
+        });
+        // Whoever waits between the head and the body lets the peer see the head.
+        let owner = this.connection.get().http.get().owner.get();
+        owner.flush_after_callback(py, Object::new(slf.clone().into_any()), flush_head);
+        Ok(())
+    }
+
+    /// Memory for what is written.
+    pub fn spare(&self, py: Python<'_>) -> Vec<u8> {
+        let http = self.connection.get().http.get();
+        let mut spare = http.serving.with(py, |serving| std::mem::take(&mut serving.spare));
+        spare.clear();
+        spare
+    }
+
+    fn write_head(
+        &self,
+        py: Python<'_>,
+        head: &mut Vec<u8>,
+        status: u16,
+        fields: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Found> {
+        let options = &self.connection.get().http.get().options;
+        write_status_line(head, status);
+        let line_len = head.len();
+        if options.date_header {
+            self.write_date(py, head);
+        }
+        head.extend_from_slice(&options.fields);
+        let defaults = line_len..head.len();
+        let mut found = Found::default();
+        if let Some(fields) = fields {
+            write_fields(head, fields, &mut found)?;
+        }
+        if (found.has_date && options.date_header) || (found.has_server && options.has_server_field)
+        {
+            // The application's own stand in place of ours.
+            let own = head.split_off(defaults.end);
+            head.truncate(defaults.start);
+            if options.date_header && !found.has_date {
+                self.write_date(py, head);
+            }
+            write_without(head, &options.fields, found.has_server);
+            head.extend_from_slice(&own);
+        }
+        Ok(found)
+    }
+
+    fn write_date(&self, py: Python<'_>, head: &mut Vec<u8>) {
+        head.extend_from_slice(b"date: ");
+        head.extend_from_slice(&self.connection.get().http.get().date(py));
+        head.extend_from_slice(b"\r\n");
+    }
+
+    /// `103 Early Hints`: RFC 8297. Nothing for HTTP/1.0.
+    fn hint(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        if slf.get().is_http10 {
+            return Ok(());
+        }
+        let mut head = Vec::from(&b"HTTP/1.1 103 Early Hints\r\n"[..]);
+        for link in item(message, intern!(py, "links"))?.try_iter()? {
+            let link = buffer::to_bytes(&link?)?;
+            check_field(b"link", link.as_bytes())?;
+            head.extend_from_slice(b"link: ");
+            head.extend_from_slice(link.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        HttpConnection::write(slf.get().connection.bind(py), &head)
+    }
+
+    /// What the end of the head says of the body, known now: `len` if this part is all of it.
+    fn end_head(&self, s: &mut State, len: Option<usize>) {
+        if s.framing == Framing::Unknown {
+            s.framing = match len {
+                Some(len) if self.is_http10 => {
+                    s.head.extend_from_slice(b"content-length: ");
+                    s.head.extend_from_slice(len.to_string().as_bytes());
+                    s.head.extend_from_slice(b"\r\n");
+                    Framing::Length(len as u64)
+                }
+                None if self.is_http10 => {
+                    s.keeps_alive = false;
+                    Framing::UntilClose
+                }
+                _ => {
+                    s.head.extend_from_slice(b"transfer-encoding: chunked\r\n");
+                    Framing::Chunked
+                }
+            };
+        }
+        if !s.says_connection {
+            if !s.keeps_alive {
+                s.head.extend_from_slice(b"connection: close\r\n");
+            } else if self.is_http10 {
+                s.head.extend_from_slice(b"connection: keep-alive\r\n");
+            }
+        }
+        s.head.extend_from_slice(b"\r\n");
+    }
+
+    fn body(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let body = match optional(message, intern!(py, "body"))? {
+            Some(body) => match body.cast_exact::<PyBytes>() {
+                Ok(bytes) => bytes.clone(),
+                Err(_) => bytes_of(&body)?,
+            },
+            None => PyBytes::new(py, b""),
+        };
+        let more = match optional(message, intern!(py, "more_body"))? {
+            Some(more) => more.is_truthy()?,
+            None => false,
+        };
+        Self::write_body(slf, &body, more)
+    }
+
+    /// Writes a part of the body; the last one if no more follows.
+    pub fn write_body(
+        slf: &Bound<'_, Self>,
+        body: &Bound<'_, PyBytes>,
+        more: bool,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let data = body.as_bytes();
+        let is_last = this.connection.get().state.with(py, |s| s.is_last);
+        let (mut out, framing, ends) = this.state.with(py, |s| {
+            let ends = !more && !s.has_trailers;
+            if let Framing::Length(left) = s.framing {
+                check_length(left, data.len(), !more)?;
+            }
+            if s.answer == Answer::Started {
+                s.keeps_alive &= !is_last;
+                this.end_head(s, (!more).then_some(data.len()));
+                s.answer = Answer::Streaming;
+            }
+            if let Framing::Length(left) = &mut s.framing {
+                *left -= data.len() as u64;
+            }
+            if s.framing != Framing::NoBody {
+                s.sent_bytes += data.len() as u64;
+            }
+            PyResult::Ok((std::mem::take(&mut s.head), s.framing, ends))
+        })?;
+        if out.capacity() == 0 {
+            out = this.spare(py);
+        }
+        let data = if framing == Framing::NoBody { &[] } else { data };
+        let mut tail: &[u8] = b"";
+        if framing == Framing::Chunked {
+            if !data.is_empty() {
+                response::write_chunk_head(&mut out, data.len());
+                tail = b"\r\n";
+            }
+            if ends {
+                tail = if data.is_empty() { b"0\r\n\r\n" } else { b"\r\n0\r\n\r\n" };
+            } else if !more {
+                // Trailers follow.
+                tail = if data.is_empty() { b"0\r\n" } else { b"\r\n0\r\n" };
+            }
+        }
+        let connection = this.connection.bind(py);
+        let written = if data.len() < LONG_BODY {
+            out.extend_from_slice(data);
+            out.extend_from_slice(tail);
+            HttpConnection::write(connection, &out)
+        } else {
+            HttpConnection::write_parts(connection, &out, body, tail)
+        };
+        this.connection.get().http.get().keep_spare(py, out);
+        written?;
+        if ends { Self::complete(slf) } else { Ok(()) }
+    }
+
+    /// The trailers after a chunked body; nothing for any other.
+    fn trailers(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let mut out = Vec::new();
+        let fields = optional(message, intern!(py, "headers"))?;
+        if let Some(fields) = fields {
+            write_fields(&mut out, &fields, &mut Found::default())?;
+        }
+        let more = match optional(message, intern!(py, "more_trailers"))? {
+            Some(more) => more.is_truthy()?,
+            None => false,
+        };
+        if !more {
+            out.extend_from_slice(b"\r\n");
+        }
+        if this.state.with(py, |s| s.framing == Framing::Chunked) {
+            HttpConnection::write(this.connection.bind(py), &out)?;
+        }
+        if more { Ok(()) } else { Self::complete(slf) }
+    }
+
+    /// All of the answer is written.
+    fn complete(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let waiters = this.state.with(py, |s| {
+            s.answer = Answer::Complete;
+            s.body.pieces.clear();
+            std::mem::take(&mut s.receive_waiters)
+        });
+        let woken = if waiters.is_empty() { Ok(()) } else { super::exchange::wake(py, waiters) };
+        let told = this.tell_end(py);
+        HttpConnection::answered(this.connection.bind(py), slf).and(woken).and(told)
+    }
+
+    /// The access log and the count of requests.
+    pub fn tell_end(&self, py: Python<'_>) -> PyResult<()> {
+        let http = self.connection.get().http.get();
+        let total = http.serving.with(py, |serving| {
+            serving.total_requests += 1;
+            serving.total_requests
+        });
+        if let Some(on_response) = &http.options.on_response {
+            let (target, scope, status, sent, began_ns) = self.state.with(py, |s| {
+                (s.target.take(), s.scope.take(), s.status, s.sent_bytes, s.began_ns)
+            });
+            let duration_s = (http.owner.get().now_ns(py) - began_ns) as f64 / 1e9;
+            if let Some(scope) = scope {
+                let scope = scope.bind(py);
+                let arguments = (
+                    scope.get_item(intern!(py, "client"))?,
+                    scope.get_item(intern!(py, "method"))?,
+                    target,
+                    scope.get_item(intern!(py, "http_version"))?,
+                    status,
+                    sent,
+                    duration_s,
+                    scope.get_item(intern!(py, "headers"))?,
+                );
+                on_response.call1(py, arguments)?;
+            }
+        }
+        match &http.options.on_request_end {
+            Some(on_request_end) => on_request_end.call1(py, (total,)).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The end of the callback: a head that no body has taken along.
+fn flush_head(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let slf = object.cast_exact::<Exchange>()?;
+    let py = slf.py();
+    let this = slf.get();
+    let head = this.state.with(py, |s| {
+        if s.answer != Answer::Started || s.is_disconnected {
+            return None;
+        }
+        this.end_head(s, None);
+        s.answer = Answer::Streaming;
+        Some(std::mem::take(&mut s.head))
+    });
+    match head {
+        Some(head) => HttpConnection::write(this.connection.bind(py), &head),
+        None => Ok(()),
+    }
+}
+
+fn bytes_of<'py>(body: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    buffer::to_bytes(body).map_err(|error| {
+        let name = body.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+        let text = format!("the body of an answer must be bytes-like, not '{name}'");
+        let wrong = PyTypeError::new_err(text);
+        wrong.set_cause(body.py(), Some(error));
+        wrong
+    })
+}
+
+/// RuntimeError for a body that is longer than its head says, or ends before.
+fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
+    let text = if (len as u64) > left {
+        "Response content longer than Content-Length"
+    } else if ends && (len as u64) < left {
+        "Response content shorter than Content-Length"
+    } else {
+        return Ok(());
+    };
+    Err(PyRuntimeError::new_err(text))
+}
+
+fn write_status_line(head: &mut Vec<u8>, status: u16) {
+    if status == 200 {
+        head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        return;
+    }
+    head.extend_from_slice(b"HTTP/1.1 ");
+    head.extend_from_slice(status.to_string().as_bytes());
+    head.push(b' ');
+    head.extend_from_slice(response::reason_phrase(status).as_bytes());
+    head.extend_from_slice(b"\r\n");
+}
+
+/// Our own fields, without `server` if the application has its own.
+fn write_without(head: &mut Vec<u8>, fields: &[u8], is_server_left_out: bool) {
+    for line in fields.split_inclusive(|byte| *byte == b'\n') {
+        if !(is_server_left_out && line.starts_with(b"server:")) {
+            head.extend_from_slice(line);
+        }
+    }
+}
+
+/// Name and value of a field: any sequence of two.
+fn name_and_value<'py>(
+    field: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    if let Ok(pair) = field.cast_exact::<PyTuple>()
+        && pair.len() == 2
+    {
+        return Ok((pair.get_item(0)?, pair.get_item(1)?));
+    }
+    if let Ok(pair) = field.cast_exact::<PyList>()
+        && pair.len() == 2
+    {
+        return Ok((pair.get_item(0)?, pair.get_item(1)?));
+    }
+    field.extract()
+}
+
+fn field_bytes<'py>(part: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    match part.cast::<PyBytes>() {
+        Ok(bytes) => Ok(bytes.clone()),
+        Err(_) => buffer::to_bytes(part).map_err(|_| {
+            let name = part.get_type().name().map_or_else(|_| "?".to_owned(), |n| n.to_string());
+            PyTypeError::new_err(format!("names and values of headers must be bytes, not '{name}'"))
+        }),
+    }
+}
+
+fn write_fields(head: &mut Vec<u8>, fields: &Bound<'_, PyAny>, found: &mut Found) -> PyResult<()> {
+    if let Ok(list) = fields.cast_exact::<PyList>() {
+        for field in list.iter() {
+            write_field(head, &field, found)?;
+        }
+        return Ok(());
+    }
+    for field in fields.try_iter()? {
+        write_field(head, &field?, found)?;
+    }
+    Ok(())
+}
+
+fn write_field(head: &mut Vec<u8>, field: &Bound<'_, PyAny>, found: &mut Found) -> PyResult<()> {
+    let (name, value) = name_and_value(field)?;
+    let (name, value) = (field_bytes(&name)?, field_bytes(&value)?);
+    let (name, value) = (name.as_bytes(), value.as_bytes());
+    check_field(name, value)?;
+    let start = head.len();
+    head.extend_from_slice(name);
+    head[start..].make_ascii_lowercase();
+    match &head[start..] {
+        b"content-length" => {
+            let length = std::str::from_utf8(value).ok().filter(|text| is_number(text));
+            let length = length.and_then(|text| text.parse().ok());
+            if length.is_none() || found.length.is_some_and(|other| Some(other) != length) {
+                let text = format!("Invalid Content-Length: {:?}", String::from_utf8_lossy(value));
+                return Err(PyRuntimeError::new_err(text));
+            }
+            if found.length.is_some() {
+                head.truncate(start);
+                return Ok(());
+            }
+            found.length = length;
+        }
+        b"transfer-encoding" => {
+            // The framing is ours, and says so itself.
+            found.is_chunked = true;
+            head.truncate(start);
+            return Ok(());
+        }
+        b"connection" => {
+            found.has_connection = true;
+            found.closes |= value
+                .split(|byte| *byte == b',')
+                .any(|token| token.trim_ascii().eq_ignore_ascii_case(b"close"));
+        }
+        b"date" => found.has_date = true,
+        b"server" => found.has_server = true,
+        _ => {}
+    }
+    head.extend_from_slice(b": ");
+    head.extend_from_slice(value);
+    head.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}

@@ -1,0 +1,276 @@
+//! `RequestTask`: an ASGI application's work on one request: the coroutine of its task, around the application's own.
+
+use super::connection::HttpConnection;
+use super::exchange::{Answer, Exchange};
+use crate::ffi::awaitable::{self, Step, Steps};
+use crate::ffi::recycled::{self, Pool, Recycled};
+use crate::ffi::{LoopCell, Object, call};
+use crate::imports;
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PySystemExit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
+
+#[pyclass(frozen, weakref, module = "oneloop._native")]
+pub struct RequestTask {
+    exchange: Object<Exchange>,
+    /// The application's coroutine, until it has ended.
+    coroutine: LoopCell<Option<Object>>,
+}
+
+/// Calls the application, and has a task do its work.
+pub fn start(
+    connection: &Bound<'_, HttpConnection>,
+    exchange: &Bound<'_, Exchange>,
+    scope: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let py = connection.py();
+    let http = connection.get().http.bind(py);
+    let this = http.get();
+    if this.options.on_response.is_some() {
+        let kept = scope.clone().into_any().unbind();
+        exchange.get().state.with(py, |s| s.scope = Some(kept));
+    }
+    let receive = exchange.getattr(intern!(py, "receive"))?;
+    let send = exchange.getattr(intern!(py, "send"))?;
+    let coroutine = match this.app.bind(py).call1((scope, receive, send)) {
+        Ok(coroutine) => coroutine,
+        Err(error) => return failed(exchange, error),
+    };
+    let work = recycled::make(
+        py,
+        RequestTask {
+            exchange: Object::new(exchange.clone()),
+            coroutine: LoopCell::new(Some(Object::new(coroutine))),
+        },
+    )?;
+    let task = make_task(http, &work)?;
+    if work.get().coroutine.with(py, |c| c.is_some()) {
+        recycled::track(py, &work.clone().unbind());
+        recycled::track(py, &exchange.clone().unbind());
+        this.tasks.bind(py).add(&task)?;
+        exchange.get().state.with(py, |s| s.task = Some(Object::new(task)));
+    }
+    Ok(())
+}
+
+fn make_task<'py>(
+    http: &Bound<'py, super::server::HttpServer>,
+    work: &Bound<'py, RequestTask>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = http.py();
+    let owner = http.get().owner.bind(py);
+    // A factory, or debug mode with its tracebacks: the loop's own way.
+    if owner.get().is_debug() || !owner.getattr(intern!(py, "_task_factory"))?.is_none() {
+        return owner.call_method1(intern!(py, "create_task"), (work,));
+    }
+    imports::task(py)?.call((work,), Some(&http.get().task_arguments(py)?))
+}
+
+/// What has ended the application is told, and the peer gets what is due to it.
+fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
+    let py = exchange.py();
+    if error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py) {
+        ended(exchange, None)?;
+        return Err(error);
+    }
+    if !error.is_instance_of::<PyException>(py) {
+        // It was cancelled.
+        ended(exchange, None)?;
+        return Err(error);
+    }
+    let is_gone = exchange.get().state.with(py, |s| s.is_disconnected);
+    if !(is_gone && comes_from_the_end(py, &error)?) {
+        log(py, "Exception in ASGI application\n", Some(&error))?;
+    }
+    ended(exchange, None)
+}
+
+/// Whether an error is, or was raised while handling, that of a `send` to a peer that has gone.
+fn comes_from_the_end(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    let mut current = error.value(py).clone().into_any();
+    for _ in 0..20 {
+        if current.is_instance_of::<PyOSError>() {
+            return Ok(true);
+        }
+        current = current.getattr(intern!(py, "__context__"))?;
+        if current.is_none() {
+            break;
+        }
+    }
+    Ok(false)
+}
+
+fn log(py: Python<'_>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
+    let logger = py.import("logging")?.call_method1("getLogger", ("oneloop.error",))?;
+    let details = PyDict::new(py);
+    if let Some(error) = error {
+        details.set_item("exc_info", error.value(py))?;
+    }
+    logger.call_method("error", (text,), Some(&details)).map(drop)
+}
+
+/// The application has ended. `complaint`: what is wrong if its answer is not complete.
+fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResult<()> {
+    let py = exchange.py();
+    let this = exchange.get();
+    let (answer, is_gone, task) =
+        this.state.with(py, |s| (s.answer, s.is_disconnected, s.task.take()));
+    let http = this.connection.get().http.get();
+    http.serving.with(py, |serving| serving.requests -= 1);
+    if let Some(task) = task {
+        http.tasks.bind(py).discard(task.bind(py))?;
+    }
+    if is_gone || answer == Answer::Complete {
+        return Ok(());
+    }
+    if let Some(complaint) = complaint {
+        log(py, complaint, None)?;
+    }
+    let connection = this.connection.bind(py);
+    match answer {
+        // Nothing of its answer has left.
+        Answer::Awaited | Answer::Started => {
+            this.state.with(py, |s| {
+                s.status = 500;
+                s.answer = Answer::Complete;
+                s.keeps_alive = false;
+            });
+            let answer = connection.get().own_answer(py, 500, "Internal Server Error");
+            HttpConnection::write(connection, &answer)?;
+            this.tell_end(py)?;
+            HttpConnection::answered(connection, exchange)
+        }
+        Answer::Streaming => {
+            this.tell_end(py)?;
+            HttpConnection::break_off(connection, exchange)
+        }
+        Answer::Complete => Ok(()),
+    }
+}
+
+impl Recycled for RequestTask {
+    const IS_COLLECTED: bool = true;
+
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+}
+
+impl RequestTask {
+    fn stepped(slf: Borrowed<'_, '_, Self>, step: PyResult<Step>) -> PyResult<Step> {
+        let py = slf.py();
+        let this = slf.get();
+        let value = match step {
+            Ok(Step::Yielded(object)) => return Ok(Step::Yielded(object)),
+            Ok(Step::Returned(value)) => value,
+            Err(error) => {
+                drop(this.coroutine.take(py));
+                failed(this.exchange.bind(py), error)?;
+                return Ok(Step::Returned(Object::from(py.None())));
+            }
+        };
+        drop(this.coroutine.take(py));
+        let exchange = this.exchange.bind(py);
+        if !value.bind(py).is_none() {
+            let text =
+                format!("ASGI callable should return None, but returned '{}'.", value.bind(py));
+            log(py, &text, None)?;
+        }
+        let complaint = match exchange.get().state.with(py, |s| s.answer) {
+            Answer::Awaited => "ASGI callable returned without starting response.",
+            _ => "ASGI callable returned without completing response.",
+        };
+        ended(exchange, Some(complaint))?;
+        Ok(Step::Returned(Object::from(py.None())))
+    }
+
+    fn inner<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.coroutine.with(py, |c| c.as_ref().map(|c| c.bind(py).clone()))
+    }
+
+    fn attribute<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.inner(py).map(|inner| inner.getattr(name)).transpose()
+    }
+}
+
+impl Steps for RequestTask {
+    fn send<'py>(slf: Borrowed<'_, 'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Step> {
+        let Some(coroutine) = slf.get().inner(slf.py()) else {
+            return Ok(Step::Returned(Object::from(slf.py().None())));
+        };
+        let step = call::send(&coroutine, value);
+        Self::stepped(slf, step)
+    }
+}
+
+#[pymethods]
+impl RequestTask {
+    fn __await__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn send(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        awaitable::sent(slf, value)
+    }
+
+    #[pyo3(signature = (*args))]
+    fn throw(slf: &Bound<'_, Self>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let Some(coroutine) = slf.get().inner(py) else { return Err(call::raised(args)?) };
+        let step = call::throw(&coroutine, args);
+        match Self::stepped(slf.as_borrowed(), step)? {
+            Step::Yielded(object) => Ok(object.bind(py).clone().unbind()),
+            Step::Returned(value) => Err(call::stop_iteration(value.bind(py))?),
+        }
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        match self.coroutine.take(py) {
+            Some(coroutine) => coroutine.bind(py).call_method0(intern!(py, "close")).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    // Tracebacks of tasks, and `asyncio`'s own tools, look at these.
+
+    #[getter]
+    fn cr_await<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.attribute(py, "cr_await")
+    }
+
+    #[getter]
+    fn cr_frame<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.attribute(py, "cr_frame")
+    }
+
+    #[getter]
+    fn cr_code<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.attribute(py, "cr_code")
+    }
+
+    #[getter]
+    fn cr_running(&self, py: Python<'_>) -> PyResult<bool> {
+        self.attribute(py, "cr_running")?.map_or(Ok(false), |running| running.is_truthy())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        match self.inner(py) {
+            Some(inner) => Ok(format!("<request of {}>", inner.repr()?)),
+            None => Ok("<request, answered>".to_owned()),
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.exchange.visit(&visit)?;
+        self.coroutine
+            .peek(|coroutine| coroutine.as_ref().map_or(Ok(()), |c| c.visit(&visit)))
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.coroutine.take(py));
+    }
+}

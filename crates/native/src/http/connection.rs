@@ -1,0 +1,341 @@
+//! `HttpConnection`: the protocol of one connection, from its start to its end.
+//!
+//! | input     | bytes are                     | leaves it by                                        |
+//! |-----------|-------------------------------|-----------------------------------------------------|
+//! | Head      | a request's head              | its end: Body or Waiting                            |
+//! | Body      | a request's body              | its end: Waiting, or Head if the answer is complete |
+//! | Waiting   | kept: requests that follow    | the end of the answer: Head                         |
+//! | Lingering | dropped: the answer was last  | the peer's end, or a deadline                       |
+//! | Closed    | dropped                       | –                                                   |
+//!
+//! `reading` takes bytes apart, `writing` sends. Upholds S2: no borrow of the state lives across a call of the transport's,
+//! the application's or the loop's.
+
+use super::exchange::Exchange;
+use super::options::NEVER_NS;
+use super::server::HttpServer;
+use crate::ffi::{LoopCell, Object};
+use crate::transport::Under;
+use oneloop_http1::BodyReader;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3::{PyTraverseError, PyVisit};
+
+pub enum Input {
+    Head,
+    Body(BodyReader),
+    Waiting,
+    Lingering,
+    Closed,
+}
+
+/// What a deadline is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Awaited {
+    /// The first byte of a request, after an answer or the start.
+    Request,
+    /// The rest of a head.
+    Head,
+    /// More of a body.
+    Body,
+    /// The peer's end.
+    End,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each is told by somebody else, at any time")]
+pub struct State {
+    pub under: Option<Under>,
+    pub input: Input,
+    /// What has come and is not taken yet.
+    pub buffer: Vec<u8>,
+    /// So much of it is known to have no end of a head.
+    pub searched: usize,
+    pub exchange: Option<Object<Exchange>>,
+    pub awaited: Awaited,
+    pub deadline_ns: u64,
+    pub place: usize,
+    /// Bytes are being taken apart: what comes meanwhile is only kept.
+    pub is_feeding: bool,
+    pub is_reading_paused: bool,
+    pub is_writing_paused: bool,
+    pub is_tls: bool,
+    /// The peer has ended its side.
+    pub has_eof: bool,
+    pub is_lost: bool,
+    /// No request follows the one that is being answered.
+    pub is_last: bool,
+    /// Futures of `send` calls that wait until the transport takes more.
+    pub drain_waiters: Vec<Py<PyAny>>,
+    /// What applications are told of both ends; made for the first request.
+    pub client: Option<Py<PyAny>>,
+    pub server: Option<Py<PyAny>>,
+}
+
+/// One connection of an HTTP server: an asyncio protocol. Loop's thread only.
+#[pyclass(frozen, weakref, module = "oneloop._native")]
+pub struct HttpConnection {
+    pub http: Py<HttpServer>,
+    pub state: LoopCell<State>,
+}
+
+/// How long the peer's end is waited for once the last answer is out.
+const LINGER_NS: u64 = 2_000_000_000;
+
+impl HttpConnection {
+    pub fn new(http: &Bound<'_, HttpServer>) -> Self {
+        let state = State {
+            under: None,
+            input: Input::Head,
+            buffer: Vec::new(),
+            searched: 0,
+            exchange: None,
+            awaited: Awaited::Request,
+            deadline_ns: NEVER_NS,
+            place: usize::MAX,
+            is_feeding: false,
+            is_reading_paused: false,
+            is_writing_paused: false,
+            is_tls: false,
+            has_eof: false,
+            is_lost: false,
+            is_last: false,
+            drain_waiters: Vec::new(),
+            client: None,
+            server: None,
+        };
+        Self { http: http.clone().unbind(), state: LoopCell::new(state) }
+    }
+
+    pub fn under(&self, py: Python<'_>) -> Option<Under> {
+        self.state.with(py, |s| s.under.as_ref().map(|under| under.clone_ref(py)))
+    }
+
+    pub fn exchange<'py>(&self, py: Python<'py>) -> Option<Bound<'py, Exchange>> {
+        self.state.with(py, |s| s.exchange.as_ref().map(|e| e.bind(py).clone()))
+    }
+
+    /// Calls a method of the transport, if there is one.
+    fn call_under(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        match self.under(py) {
+            Some(under) => under.object(py).call_method0(name).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// What is waited for from now on, and how long.
+    pub fn wait_for(&self, py: Python<'_>, awaited: Awaited) {
+        let options = &self.http.get().options;
+        let time_ns = match awaited {
+            Awaited::Request => options.keep_alive_ns,
+            Awaited::Head => options.header_ns,
+            Awaited::Body => options.body_ns,
+            Awaited::End => LINGER_NS,
+        };
+        let now_ns = self.http.get().owner.get().now_ns(py);
+        self.state.with(py, |s| {
+            s.awaited = awaited;
+            s.deadline_ns = now_ns.saturating_add(time_ns);
+        });
+    }
+
+    pub fn wait_for_nothing(&self, py: Python<'_>) {
+        self.state.with(py, |s| s.deadline_ns = NEVER_NS);
+    }
+
+    /// Runs no Python code.
+    pub fn is_late(&self, py: Python<'_>, now_ns: u64) -> bool {
+        self.state.with(py, |s| s.deadline_ns <= now_ns)
+    }
+
+    /// The deadline has passed.
+    pub fn time_out(slf: &Bound<'_, Self>, now_ns: u64) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        if !this.is_late(py, now_ns) {
+            return Ok(());
+        }
+        this.wait_for_nothing(py);
+        match this.state.with(py, |s| s.awaited) {
+            Awaited::Request => this.close(py),
+            Awaited::Head => Self::refuse(slf, 408, "The request took too long to arrive."),
+            Awaited::Body => {
+                Self::refuse(slf, 408, "The body of the request took too long to arrive.")
+            }
+            Awaited::End => this.call_under(py, "abort"),
+        }
+    }
+
+    /// Ends the connection after what is written.
+    pub fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.with(py, |s| {
+            s.input = Input::Closed;
+            s.is_last = true;
+        });
+        self.call_under(py, "close")
+    }
+
+    /// Ends the connection after what is written, without a reset that could take the last answer from a peer that is
+    /// still sending: RFC 9112 section 9.6.
+    pub fn linger(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(under) = self.under(py) else { return Ok(()) };
+        let under = under.object(py);
+        let is_done = self.state.with(py, |s| s.has_eof || s.is_lost);
+        if is_done || !under.call_method0(intern!(py, "can_write_eof"))?.is_truthy()? {
+            return self.close(py);
+        }
+        self.state.with(py, |s| {
+            s.input = Input::Lingering;
+            s.is_last = true;
+            s.buffer = Vec::new();
+        });
+        self.wait_for(py, Awaited::End);
+        let ended = under.call_method0(intern!(py, "write_eof"));
+        match ended {
+            Ok(_) => self.resume_reading(py),
+            // The peer has gone already.
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyOSError>(py) => self.close(py),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let is_idle = this.state.with(py, |s| {
+            s.is_last = true;
+            s.exchange.is_none() && s.buffer.is_empty()
+        });
+        if is_idle { this.close(py) } else { Ok(()) }
+    }
+
+    pub fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().call_under(slf.py(), "abort")
+    }
+
+    pub fn pause_reading(&self, py: Python<'_>) -> PyResult<()> {
+        let is_new = !self.state.with(py, |s| std::mem::replace(&mut s.is_reading_paused, true));
+        if is_new { self.call_under(py, "pause_reading") } else { Ok(()) }
+    }
+
+    pub fn resume_reading(&self, py: Python<'_>) -> PyResult<()> {
+        let was_paused =
+            self.state.with(py, |s| std::mem::replace(&mut s.is_reading_paused, false));
+        if was_paused { self.call_under(py, "resume_reading") } else { Ok(()) }
+    }
+
+    /// The peer has gone, or nobody listens to it any more: the application hears of it, once.
+    pub fn disconnect(&self, py: Python<'_>) -> PyResult<()> {
+        let waiters = self.state.with(py, |s| std::mem::take(&mut s.drain_waiters));
+        let woken = super::exchange::wake(py, waiters);
+        match self.exchange(py) {
+            Some(exchange) => exchange.get().disconnect(py).and(woken),
+            None => woken,
+        }
+    }
+}
+
+#[pymethods]
+impl HttpConnection {
+    fn connection_made(slf: &Bound<'_, Self>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let under = Under::from(transport);
+        let is_tls = match under {
+            Under::Stream(_) => false,
+            Under::Other(_) => !transport
+                .call_method1(intern!(py, "get_extra_info"), (intern!(py, "sslcontext"),))?
+                .is_none(),
+        };
+        let http = this.http.bind(py);
+        let place = HttpServer::add(http, slf)?;
+        let old = this.state.with(py, |s| {
+            s.place = place;
+            s.is_tls = is_tls;
+            s.is_last |= http.get().serving.with(py, |serving| serving.is_shutting_down);
+            s.under.replace(under)
+        });
+        drop(old);
+        this.wait_for(py, Awaited::Request);
+        Ok(())
+    }
+
+    fn data_received(slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>) -> PyResult<()> {
+        Self::feed(slf, data.as_bytes())
+    }
+
+    /// The peer has ended its side: the transport closes, unless an answer is under way, which the peer may be waiting for.
+    fn eof_received(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let py = slf.py();
+        let this = slf.get();
+        this.state.with(py, |s| {
+            s.has_eof = true;
+            s.is_last = true;
+        });
+        let Some(exchange) = this.exchange(py) else { return Ok(false) };
+        if exchange.get().is_body_complete(py) {
+            return Ok(true);
+        }
+        // Half a body: nobody may take it for all of it.
+        exchange.get().disconnect(py)?;
+        Ok(false)
+    }
+
+    #[pyo3(signature = (_exc = None))]
+    fn connection_lost(slf: &Bound<'_, Self>, _exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let (place, under, buffer) = this.state.with(py, |s| {
+            s.is_lost = true;
+            s.is_last = true;
+            s.input = Input::Closed;
+            s.deadline_ns = NEVER_NS;
+            let place = std::mem::replace(&mut s.place, usize::MAX);
+            (place, s.under.take(), std::mem::take(&mut s.buffer))
+        });
+        drop((under, buffer));
+        if place != usize::MAX {
+            this.http.get().remove(py, place);
+        }
+        let told = this.disconnect(py);
+        let exchange = this.state.with(py, |s| s.exchange.take());
+        drop(exchange);
+        told
+    }
+
+    fn pause_writing(&self, py: Python<'_>) {
+        self.state.with(py, |s| s.is_writing_paused = true);
+    }
+
+    fn resume_writing(&self, py: Python<'_>) -> PyResult<()> {
+        let waiters = self.state.with(py, |s| {
+            s.is_writing_paused = false;
+            std::mem::take(&mut s.drain_waiters)
+        });
+        super::exchange::wake(py, waiters)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.http)?;
+        self.state
+            .peek(|s| {
+                match &s.under {
+                    Some(Under::Stream(stream)) => visit.call(stream)?,
+                    Some(Under::Other(other)) => visit.call(other)?,
+                    None => {}
+                }
+                if let Some(exchange) = &s.exchange {
+                    exchange.visit(&visit)?;
+                }
+                visit.call(&s.client)?;
+                visit.call(&s.server)?;
+                s.drain_waiters.iter().try_for_each(|waiter| visit.call(waiter))
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        let old = self.state.with(py, |s| (s.under.take(), s.exchange.take()));
+        drop(old);
+    }
+}

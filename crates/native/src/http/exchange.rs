@@ -1,0 +1,164 @@
+//! `Exchange`: one request and its answer, as its connection and its application see it.
+//!
+//! | answer    | what the application may send          | leaves it by             |
+//! |-----------|----------------------------------------|--------------------------|
+//! | Awaited   | the start                              | the start                |
+//! | Started   | the body; its head has not left        | the body, or a flush     |
+//! | Streaming | the rest of the body                   | its last part            |
+//! | Complete  | nothing                                | –                        |
+
+use super::answer::Framing;
+use super::connection::HttpConnection;
+use crate::ffi::recycled::{Pool, Recycled};
+use crate::ffi::{LoopCell, Object};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3::{PyTraverseError, PyVisit};
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    Awaited,
+    Started,
+    Streaming,
+    Complete,
+}
+
+/// The request's body, on its way to the application.
+#[derive(Default)]
+pub struct Body {
+    pub pieces: VecDeque<Object<PyBytes>>,
+    pub len_bytes: usize,
+    /// All of it has come.
+    pub is_complete: bool,
+    /// The application has been told so.
+    pub is_told: bool,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each is told by somebody else, at any time")]
+pub struct State {
+    pub body: Body,
+    /// The peer has gone, or its request was refused on the way.
+    pub is_disconnected: bool,
+    /// The peer waits for `100 Continue` before it sends its body.
+    pub expects_continue: bool,
+    pub receive_waiters: Vec<Py<PyAny>>,
+    pub answer: Answer,
+    pub status: u16,
+    /// The head, while it has not left.
+    pub head: Vec<u8>,
+    pub framing: Framing,
+    pub has_trailers: bool,
+    /// The head has a `connection` field already.
+    pub says_connection: bool,
+    /// The connection serves another request after this one.
+    pub keeps_alive: bool,
+    pub sent_bytes: u64,
+    pub began_ns: u64,
+    pub task: Option<Object>,
+    /// For the access log.
+    pub target: Option<Py<PyBytes>>,
+    pub scope: Option<Py<PyAny>>,
+}
+
+#[pyclass(frozen, weakref, module = "oneloop._native")]
+pub struct Exchange {
+    pub connection: Object<HttpConnection>,
+    pub is_head: bool,
+    pub is_http10: bool,
+    pub state: LoopCell<State>,
+}
+
+/// So much of a body is kept before reading is paused.
+pub const BODY_HIGH_BYTES: usize = 64 * 1024;
+
+/// Resolves futures that are not done.
+pub fn wake(py: Python<'_>, waiters: Vec<Py<PyAny>>) -> PyResult<()> {
+    let wake = |waiter: Py<PyAny>| -> PyResult<()> {
+        let waiter = waiter.bind(py);
+        if !waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
+            waiter.call_method1(intern!(py, "set_result"), (py.None(),))?;
+        }
+        Ok(())
+    };
+    waiters.into_iter().map(wake).fold(Ok(()), PyResult::and)
+}
+
+impl Recycled for Exchange {
+    const IS_COLLECTED: bool = true;
+
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+}
+
+impl Exchange {
+    pub fn is_body_complete(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.body.is_complete)
+    }
+
+    /// Nothing that is sent from now on arrives.
+    pub fn disconnect(&self, py: Python<'_>) -> PyResult<()> {
+        let waiters = self.state.with(py, |s| {
+            s.is_disconnected |= s.answer != Answer::Complete;
+            std::mem::take(&mut s.receive_waiters)
+        });
+        wake(py, waiters)
+    }
+
+    /// More of the body has come.
+    pub fn add_body(&self, py: Python<'_>, data: &[u8], ends: bool) -> PyResult<()> {
+        let piece = (!data.is_empty()).then(|| Object::new(PyBytes::new(py, data)));
+        let waiters = self.state.with(py, |s| {
+            if s.answer != Answer::Complete {
+                s.body.len_bytes += data.len();
+                s.body.pieces.extend(piece);
+            }
+            s.body.is_complete |= ends;
+            s.expects_continue = false;
+            std::mem::take(&mut s.receive_waiters)
+        });
+        wake(py, waiters)
+    }
+
+    /// Takes all of the body that has come.
+    pub fn take_body<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let pieces = self.state.with(py, |s| {
+            s.body.len_bytes = 0;
+            std::mem::take(&mut s.body.pieces)
+        });
+        if let [piece] = pieces.as_slices().0
+            && pieces.len() == 1
+        {
+            return Ok(piece.bind(py).clone());
+        }
+        let parts: Vec<_> =
+            pieces.iter().map(|piece| std::io::IoSlice::new(piece.bind(py).as_bytes())).collect();
+        crate::ffi::bytes::joined(py, &parts)
+    }
+}
+
+#[pymethods]
+impl Exchange {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.connection.visit(&visit)?;
+        self.state
+            .peek(|s| {
+                if let Some(task) = &s.task {
+                    task.visit(&visit)?;
+                }
+                visit.call(&s.scope)?;
+                s.receive_waiters.iter().try_for_each(|waiter| visit.call(waiter))
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        let old = self
+            .state
+            .with(py, |s| (s.task.take(), s.scope.take(), std::mem::take(&mut s.receive_waiters)));
+        drop(old);
+    }
+}

@@ -1,0 +1,41 @@
+//! HTTP/1.1 connections of a server, and the applications behind them.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `server` | who accepts: application, options, the connections that are open |
+//! | `connection` | the protocol of one connection; `reading` takes its bytes apart, `writing` sends |
+//! | `exchange` | one request and its answer; `answer` writes the answer's head and body |
+//! | `asgi` | an ASGI application's task, `receive` and `send`; `scope` what it is told of the request |
+//!
+//! Stands on `transport`, which knows it only as a protocol that receives by itself.
+
+mod answer;
+mod asgi;
+mod connection;
+mod exchange;
+mod names;
+mod options;
+mod reading;
+mod receiving;
+mod scope;
+mod sending;
+mod server;
+mod writing;
+
+pub use connection::HttpConnection;
+pub use reading::receive;
+
+use pyo3::prelude::*;
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add_class::<server::HttpServer>()?;
+    module.add_class::<HttpConnection>()?;
+    crate::ffi::awaitable::install_steps::<asgi::RequestTask>(py);
+    crate::ffi::awaitable::install_steps::<sending::SendCall>(py);
+    crate::ffi::awaitable::install_steps::<receiving::ReceiveCall>(py);
+    crate::ffi::recycled::install::<sending::SendCall>(py);
+    crate::ffi::recycled::install::<asgi::RequestTask>(py);
+    crate::ffi::recycled::install::<exchange::Exchange>(py);
+    sending::add_methods(py)
+}

@@ -1,0 +1,140 @@
+//! `Options`: how a server treats its connections.
+
+use oneloop_http1::Limits;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use pyo3::{PyTraverseError, PyVisit};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interface {
+    Asgi,
+    Wsgi,
+}
+
+pub struct Options {
+    pub interface: Interface,
+    pub root_path: String,
+    /// What the lifespan has left; each request gets a copy.
+    pub state: Option<Py<PyDict>>,
+    /// Fields of every answer but `date`, as they are written.
+    pub fields: Vec<u8>,
+    pub date_header: bool,
+    pub has_server_field: bool,
+    pub limits: Limits,
+    pub keep_alive_ns: u64,
+    pub header_ns: u64,
+    pub body_ns: u64,
+    pub limit_concurrency: Option<usize>,
+    pub trust: Option<Py<PyAny>>,
+    pub on_response: Option<Py<PyAny>>,
+    pub on_request_end: Option<Py<PyAny>>,
+    pub ws_max_size: usize,
+    pub ws_ping_interval_ns: u64,
+    pub ws_ping_timeout_ns: u64,
+    pub ws_deflate: bool,
+}
+
+/// A time that never comes.
+pub const NEVER_NS: u64 = u64::MAX;
+
+fn ns(name: &str, seconds: Option<f64>) -> PyResult<u64> {
+    match seconds {
+        None => Ok(NEVER_NS),
+        // A float that is too large becomes the largest integer: never.
+        Some(seconds) if seconds > 0.0 => Ok((seconds * 1e9) as u64),
+        Some(seconds) => {
+            Err(PyValueError::new_err(format!("{name} must be a positive number, got {seconds}")))
+        }
+    }
+}
+
+impl Options {
+    /// TypeError for an option that does not exist, ValueError for a value that makes no sense.
+    pub fn new(interface: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let interface = match interface {
+            "asgi" => Interface::Asgi,
+            "wsgi" => Interface::Wsgi,
+            other => {
+                let text = format!("interface must be 'asgi' or 'wsgi', not {other:?}");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let mut options = Self {
+            interface,
+            root_path: String::new(),
+            state: None,
+            fields: Vec::new(),
+            date_header: true,
+            has_server_field: false,
+            limits: Limits::default(),
+            keep_alive_ns: ns("", Some(5.0))?,
+            header_ns: ns("", Some(10.0))?,
+            body_ns: ns("", Some(60.0))?,
+            limit_concurrency: None,
+            trust: None,
+            on_response: None,
+            on_request_end: None,
+            ws_max_size: 16 * 1024 * 1024,
+            ws_ping_interval_ns: ns("", Some(20.0))?,
+            ws_ping_timeout_ns: ns("", Some(20.0))?,
+            ws_deflate: true,
+        };
+        for (name, value) in given.into_iter().flatten() {
+            options.set(name.extract()?, &value)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        match name {
+            "root_path" => self.root_path = value.extract()?,
+            "state" => self.state = value.extract()?,
+            "headers" => self.set_fields(value)?,
+            "date_header" => self.date_header = value.extract()?,
+            "max_line_bytes" => self.limits.line_bytes = value.extract()?,
+            "max_header_bytes" => self.limits.head_bytes = value.extract()?,
+            "max_headers" => self.limits.headers = value.extract()?,
+            "max_body_bytes" => {
+                self.limits.body_bytes = value.extract::<Option<u64>>()?.unwrap_or(u64::MAX);
+            }
+            "keep_alive_timeout_s" => self.keep_alive_ns = ns(name, value.extract()?)?,
+            "header_timeout_s" => self.header_ns = ns(name, value.extract()?)?,
+            "body_timeout_s" => self.body_ns = ns(name, value.extract()?)?,
+            "limit_concurrency" => self.limit_concurrency = value.extract()?,
+            "trust" => self.trust = value.extract()?,
+            "on_response" => self.on_response = value.extract()?,
+            "on_request_end" => self.on_request_end = value.extract()?,
+            "ws_max_size" => self.ws_max_size = value.extract()?,
+            "ws_ping_interval_s" => self.ws_ping_interval_ns = ns(name, value.extract()?)?,
+            "ws_ping_timeout_s" => self.ws_ping_timeout_ns = ns(name, value.extract()?)?,
+            "ws_per_message_deflate" => self.ws_deflate = value.extract()?,
+            _ => {
+                let text = format!("HttpServer() got an unexpected keyword argument '{name}'");
+                return Err(PyTypeError::new_err(text));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_fields(&mut self, given: &Bound<'_, PyAny>) -> PyResult<()> {
+        for field in given.try_iter()? {
+            let (name, value): (Bound<'_, PyBytes>, Bound<'_, PyBytes>) = field?.extract()?;
+            let (name, value) = (name.as_bytes(), value.as_bytes());
+            super::answer::check_field(name, value)?;
+            self.has_server_field |= name.eq_ignore_ascii_case(b"server");
+            self.fields.extend(name.iter().map(u8::to_ascii_lowercase));
+            self.fields.extend_from_slice(b": ");
+            self.fields.extend_from_slice(value);
+            self.fields.extend_from_slice(b"\r\n");
+        }
+        Ok(())
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.state)?;
+        visit.call(&self.trust)?;
+        visit.call(&self.on_response)?;
+        visit.call(&self.on_request_end)
+    }
+}

@@ -1,0 +1,331 @@
+//! How a connection takes its bytes apart: heads, bodies, requests that follow.
+
+use super::answer::Framing as OutFraming;
+use super::asgi;
+use super::connection::{Awaited, HttpConnection, Input};
+use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
+use super::scope;
+use crate::event_loop::LoopCore;
+use crate::ffi::{LoopCell, Object, bytes, recycled};
+use crate::transport::with_lent;
+use oneloop_engine::sys::socket;
+use oneloop_http1::limits::MOST_HEADERS;
+use oneloop_http1::{BodyReader, Framing, Piece, Refusal, Request, Version, parse_request};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+
+/// So much is kept of requests that follow before reading is paused.
+const PIPELINED_HIGH_BYTES: usize = 64 * 1024;
+/// So much of a body that nobody wants is read and dropped for the sake of the connection.
+const UNWANTED_BODY_BYTES: u64 = 256 * 1024;
+
+/// One receive of the transport, which asks for it when its socket is readable.
+pub fn receive(
+    owner: &Bound<'_, LoopCore>,
+    protocol: &Bound<'_, PyAny>,
+    fd: RawFd,
+) -> PyResult<io::Result<usize>> {
+    let slf = protocol.cast_exact::<HttpConnection>()?;
+    with_lent(owner, |shared| match socket::recv(fd, shared) {
+        Ok(len @ 1..) => {
+            HttpConnection::feed(slf, bytes::written(shared, len))?;
+            Ok(Ok(len))
+        }
+        nothing => Ok(nothing),
+    })
+}
+
+/// What became of the start of the input.
+enum Progress {
+    Used(usize),
+    /// More has to come, or the answer to end, before it goes on.
+    Stopped,
+}
+
+/// A request that is about to be served.
+struct Opened<'py> {
+    exchange: Bound<'py, Exchange>,
+    scope: Bound<'py, PyDict>,
+    /// Of the head.
+    len: usize,
+}
+
+impl HttpConnection {
+    pub fn feed(slf: &Bound<'_, Self>, data: &[u8]) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let held = this.state.with(py, |s| {
+            if s.is_feeding {
+                s.buffer.extend_from_slice(data);
+                return None;
+            }
+            s.is_feeding = true;
+            Some(std::mem::take(&mut s.buffer))
+        });
+        let Some(mut held) = held else { return Ok(()) };
+        let (fed, left) = if held.is_empty() {
+            let (fed, used) = Self::consume(slf, data);
+            (fed, data[used..].to_vec())
+        } else {
+            held.extend_from_slice(data);
+            let (fed, used) = Self::consume(slf, &held);
+            held.drain(..used);
+            (fed, held)
+        };
+        let waits = this.state.with(py, |s| {
+            s.is_feeding = false;
+            // What came meanwhile stands behind what is left.
+            let behind = std::mem::replace(&mut s.buffer, left);
+            s.buffer.extend_from_slice(&behind);
+            matches!(s.input, Input::Waiting) && s.buffer.len() > PIPELINED_HIGH_BYTES
+        });
+        if waits {
+            this.pause_reading(py)?;
+        }
+        fed
+    }
+
+    /// An answer is complete: what was kept meanwhile has its turn.
+    pub fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::feed(object.cast_exact::<Self>()?, b"")
+    }
+
+    /// Takes what can be taken; how many bytes that were.
+    fn consume(slf: &Bound<'_, Self>, data: &[u8]) -> (PyResult<()>, usize) {
+        let mut at = 0;
+        while at < data.len() {
+            match Self::step(slf, &data[at..]) {
+                Ok(Progress::Used(len)) => at += len,
+                Ok(Progress::Stopped) => break,
+                Err(error) => return (Err(error), at),
+            }
+        }
+        (Ok(()), at)
+    }
+
+    fn step(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
+        let py = slf.py();
+        let this = slf.get();
+        let kind = this.state.with(py, |s| match &s.input {
+            Input::Head if s.is_last => Some(false),
+            Input::Head => Some(true),
+            Input::Lingering | Input::Closed => Some(false),
+            Input::Body(_) | Input::Waiting => None,
+        });
+        match kind {
+            Some(true) => Self::take_request(slf, input),
+            Some(false) => Ok(Progress::Used(input.len())),
+            None => Self::take_body(slf, input),
+        }
+    }
+
+    fn take_request(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
+        let py = slf.py();
+        let this = slf.get();
+        if !this.may_have_head(py, input) {
+            return Ok(Progress::Stopped);
+        }
+        let opened = match Self::open(slf, input)? {
+            Ok(Some(opened)) => opened,
+            Ok(None) => {
+                if this.state.with(py, |s| s.awaited != Awaited::Head) {
+                    this.wait_for(py, Awaited::Head);
+                }
+                return Ok(Progress::Stopped);
+            }
+            Err(refusal) => {
+                Self::refuse(slf, refusal.status, refusal.reason)?;
+                return Ok(Progress::Used(input.len()));
+            }
+        };
+        let mut used = opened.len;
+        // What has come of the body is there when the application asks for it.
+        while used < input.len() {
+            match Self::take_body(slf, &input[used..])? {
+                Progress::Used(len) => used += len,
+                Progress::Stopped => break,
+            }
+        }
+        asgi::start(slf, &opened.exchange, &opened.scope)?;
+        Ok(Progress::Used(used))
+    }
+
+    /// False while the end of the head cannot be there: a head that comes byte by byte is not read again for each.
+    fn may_have_head(&self, py: Python<'_>, input: &[u8]) -> bool {
+        self.state.with(py, |s| {
+            let searched = std::mem::replace(&mut s.searched, input.len());
+            if searched == 0 || searched > input.len() || input.len() > 2 * searched {
+                return true;
+            }
+            let is_end = memchr::memmem::find(&input[searched.saturating_sub(3)..], b"\r\n\r\n");
+            is_end.is_some() || input.len() > self.http.get().options.limits.head_bytes
+        })
+    }
+
+    /// Reads the head, and makes what the application is told of it. In a frame of its own: its room for fields is gone
+    /// when the application runs.
+    #[inline(never)]
+    fn open<'py>(
+        slf: &Bound<'py, Self>,
+        input: &[u8],
+    ) -> PyResult<Result<Option<Opened<'py>>, Refusal>> {
+        let py = slf.py();
+        let this = slf.get();
+        let limits = &this.http.get().options.limits;
+        let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+        let request = match parse_request(input, &mut fields, limits) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(Ok(None)),
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let reader = match BodyReader::new(request.framing, limits) {
+            Ok(reader) => reader,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let has_body = request.framing != Framing::None && !reader.is_complete();
+        let exchange = Self::new_exchange(slf, &request, has_body)?;
+        let scope = scope::of_request(slf, &request)?;
+        let kept = Object::new(exchange.clone());
+        let old = this.state.with(py, |s| {
+            s.searched = 0;
+            s.input = if has_body { Input::Body(reader) } else { Input::Waiting };
+            s.exchange.replace(kept)
+        });
+        drop(old);
+        if has_body {
+            this.wait_for(py, Awaited::Body);
+        } else {
+            this.wait_for_nothing(py);
+        }
+        Ok(Ok(Some(Opened { exchange, scope, len: request.len })))
+    }
+
+    fn new_exchange<'py>(
+        slf: &Bound<'py, Self>,
+        request: &Request<'_, '_>,
+        has_body: bool,
+    ) -> PyResult<Bound<'py, Exchange>> {
+        let py = slf.py();
+        let this = slf.get();
+        let http = this.http.get();
+        let is_last = this.state.with(py, |s| s.is_last);
+        let began_ns =
+            if http.options.on_response.is_some() { http.owner.get().now_ns(py) } else { 0 };
+        let target = http.options.on_response.as_ref().map(|_| {
+            let separator: &[u8] = if request.query.is_empty() { b"" } else { b"?" };
+            PyBytes::new(py, &[request.path, separator, request.query].concat()).unbind()
+        });
+        http.serving.with(py, |serving| serving.requests += 1);
+        let state = State {
+            body: Body { is_complete: !has_body, ..Body::default() },
+            is_disconnected: false,
+            expects_continue: request.expects_continue,
+            receive_waiters: Vec::new(),
+            answer: Answer::Awaited,
+            status: 0,
+            head: Vec::new(),
+            framing: OutFraming::Unknown,
+            has_trailers: false,
+            says_connection: false,
+            keeps_alive: request.keeps_alive && !is_last,
+            sent_bytes: 0,
+            began_ns,
+            task: None,
+            target,
+            scope: None,
+        };
+        let exchange = Exchange {
+            connection: Object::new(slf.clone()),
+            is_head: request.method == "HEAD",
+            is_http10: request.version == Version::Http10,
+            state: LoopCell::new(state),
+        };
+        recycled::make(py, exchange)
+    }
+
+    fn take_body(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
+        let py = slf.py();
+        let this = slf.get();
+        let limits = &this.http.get().options.limits;
+        let piece = this.state.with(py, |s| match &mut s.input {
+            Input::Body(reader) => Some(reader.read(input, limits)),
+            _ => None,
+        });
+        let (data, consumed, ends) = match piece {
+            None | Some(Ok(Piece::Incomplete)) => return Ok(Progress::Stopped),
+            Some(Ok(Piece::Data { data, consumed, ends })) => (data, consumed, ends),
+            Some(Err(refusal)) => {
+                Self::refuse(slf, refusal.status, refusal.reason)?;
+                return Ok(Progress::Used(input.len()));
+            }
+        };
+        let exchange = this.exchange(py);
+        if ends {
+            this.wait_for_nothing(py);
+            this.state.with(py, |s| s.input = Input::Waiting);
+        } else {
+            this.wait_for(py, Awaited::Body);
+        }
+        let Some(exchange) = exchange else {
+            // Its answer is complete already.
+            if ends {
+                this.await_request(py);
+            }
+            return Ok(Progress::Used(consumed));
+        };
+        exchange.get().add_body(py, data, ends)?;
+        if !ends && exchange.get().state.with(py, |s| s.body.len_bytes > BODY_HIGH_BYTES) {
+            this.wait_for_nothing(py);
+            this.pause_reading(py)?;
+        }
+        Ok(Progress::Used(consumed))
+    }
+
+    /// The next request may come.
+    fn await_request(&self, py: Python<'_>) {
+        self.state.with(py, |s| s.input = Input::Head);
+        self.wait_for(py, Awaited::Request);
+    }
+
+    /// The answer is complete: the connection ends, or goes on with the next request.
+    pub fn answered(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let (keeps_alive, expects_continue) =
+            exchange.get().state.with(py, |s| (s.keeps_alive, s.expects_continue));
+        let (is_current, left) = this.state.with(py, |s| {
+            let is_current =
+                s.exchange.as_ref().is_some_and(|current| current.bind(py).is(exchange));
+            let left = match &s.input {
+                Input::Body(reader) => reader.left().unwrap_or(u64::MAX),
+                _ => 0,
+            };
+            (is_current, left)
+        });
+        if !is_current {
+            return Ok(());
+        }
+        let old = this.state.with(py, |s| s.exchange.take());
+        drop(old);
+        let is_last = this.state.with(py, |s| s.is_last || s.is_lost);
+        if !keeps_alive || is_last || (left > 0 && expects_continue) || left > UNWANTED_BODY_BYTES {
+            return if left > 0 { this.linger(py) } else { this.close(py) };
+        }
+        if left > 0 {
+            // It is read, and dropped.
+            this.wait_for(py, Awaited::Body);
+            return this.resume_reading(py);
+        }
+        this.await_request(py);
+        let (is_feeding, has_more) = this.state.with(py, |s| (s.is_feeding, !s.buffer.is_empty()));
+        this.resume_reading(py)?;
+        if has_more && !is_feeding {
+            let owner = this.http.get().owner.get();
+            owner.run_soon(py, slf.clone().into_any().unbind(), Self::go_on);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! `send` of an ASGI application: a call that is done when it is awaited.
+
+use super::exchange::Exchange;
+use crate::ffi::awaitable::{self, Step, Steps};
+use crate::ffi::method::{self, Arguments, BareMethod, FastMethod};
+use crate::ffi::recycled::{self, Pool, Recycled};
+use crate::ffi::{LoopCell, Object, call};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
+use std::ffi::CStr;
+
+enum Course {
+    New(Object),
+    /// The transport has enough for now.
+    Waiting {
+        message: Object,
+        steps: Object,
+    },
+    Ended,
+}
+
+/// What `send(message)` gives: a coroutine.
+#[pyclass(frozen, weakref, module = "oneloop._native")]
+pub struct SendCall {
+    exchange: Object<Exchange>,
+    course: LoopCell<Course>,
+}
+
+impl Recycled for SendCall {
+    const IS_COLLECTED: bool = true;
+
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+}
+
+impl SendCall {
+    fn set(&self, py: Python<'_>, course: Course) -> Course {
+        self.course.with(py, |now| std::mem::replace(now, course))
+    }
+
+    /// Waits until the transport takes more, if it has enough.
+    fn go_on(slf: Borrowed<'_, '_, Self>, message: Object) -> PyResult<Step> {
+        let py = slf.py();
+        let this = slf.get();
+        let connection = this.exchange.get().connection.get();
+        let waits = connection.state.with(py, |s| s.is_writing_paused && !s.is_lost);
+        if !waits {
+            Exchange::send_message(this.exchange.bind(py), message.bind(py))?;
+            return Ok(Step::Returned(Object::from(py.None())));
+        }
+        let owner = connection.http.get().owner.bind(py);
+        let future = owner.call_method0(intern!(py, "create_future"))?;
+        let kept = future.clone().unbind();
+        connection.state.with(py, |s| s.drain_waiters.push(kept));
+        let steps = Object::new(future.call_method0(intern!(py, "__await__"))?);
+        recycled::track(py, &slf.to_owned().unbind());
+        let step = call::send(steps.bind(py), py.None().bind(py))?;
+        this.set(py, Course::Waiting { message, steps });
+        Ok(step)
+    }
+
+    /// One more step of the wait, or an exception into it.
+    fn stepped(
+        slf: Borrowed<'_, '_, Self>,
+        message: Object,
+        steps: Object,
+        step: PyResult<Step>,
+    ) -> PyResult<Step> {
+        let py = slf.py();
+        match step? {
+            Step::Yielded(object) => {
+                slf.get().set(py, Course::Waiting { message, steps });
+                Ok(Step::Yielded(object))
+            }
+            Step::Returned(_) => Self::go_on(slf, message),
+        }
+    }
+}
+
+impl Steps for SendCall {
+    #[inline]
+    fn send<'py>(slf: Borrowed<'_, 'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Step> {
+        let py = slf.py();
+        match slf.get().set(py, Course::Ended) {
+            Course::New(message) => Self::go_on(slf, message),
+            Course::Waiting { message, steps } => {
+                let step = call::send(steps.bind(py), value);
+                Self::stepped(slf, message, steps, step)
+            }
+            Course::Ended => Err(PyRuntimeError::new_err("cannot reuse already awaited coroutine")),
+        }
+    }
+}
+
+#[pymethods]
+impl SendCall {
+    fn __await__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn send(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        awaitable::sent(slf, value)
+    }
+
+    #[pyo3(signature = (*args))]
+    fn throw(slf: &Bound<'_, Self>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let Course::Waiting { message, steps } = slf.get().set(py, Course::Ended) else {
+            return Err(call::raised(args)?);
+        };
+        let step = call::throw(steps.bind(py), args);
+        match Self::stepped(slf.as_borrowed(), message, steps, step)? {
+            Step::Yielded(object) => Ok(object.bind(py).clone().unbind()),
+            Step::Returned(value) => Err(call::stop_iteration(value.bind(py))?),
+        }
+    }
+
+    fn close(&self, py: Python<'_>) {
+        let old = self.set(py, Course::Ended);
+        drop(old);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.exchange.visit(&visit)?;
+        self.course
+            .peek(|course| match course {
+                Course::New(message) => message.visit(&visit),
+                Course::Waiting { message, steps } => {
+                    message.visit(&visit)?;
+                    steps.visit(&visit)
+                }
+                Course::Ended => Ok(()),
+            })
+            .unwrap_or(Ok(()))
+    }
+}
+
+struct Send;
+
+impl FastMethod for Send {
+    type Class = Exchange;
+    const NAME: &'static CStr = c"send";
+    const DOC: &'static CStr = c"send($self, message, /)\n--\n\nASGI's send: a coroutine that sends a message of the application's.";
+
+    fn call<'py>(
+        slf: Borrowed<'_, 'py, Exchange>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let message = arguments.one("send", intern!(py, "message"))?;
+        let made = SendCall {
+            exchange: Object::new(slf.to_owned()),
+            course: LoopCell::new(Course::New(Object::new(message.to_owned()))),
+        };
+        Ok(recycled::make(py, made)?.into_any())
+    }
+}
+
+struct Receive;
+
+impl BareMethod for Receive {
+    type Class = Exchange;
+    const NAME: &'static CStr = c"receive";
+    const DOC: &'static CStr =
+        c"receive($self, /)\n--\n\nASGI's receive: a coroutine that gives the next message.";
+
+    fn call<'py>(slf: Borrowed<'_, 'py, Exchange>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(super::receiving::ReceiveCall::make(&slf.to_owned())?.into_any())
+    }
+}
+
+/// Adds the methods that run per message.
+pub fn add_methods(py: Python<'_>) -> PyResult<()> {
+    method::add::<Send>(py)?;
+    method::add_bare::<Receive>(py)
+}

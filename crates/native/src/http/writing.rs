@@ -1,0 +1,120 @@
+//! What a connection sends.
+
+use super::answer::Framing;
+use super::connection::{HttpConnection, Input};
+use super::exchange::{Answer, Exchange};
+use crate::ffi::bytes;
+use crate::transport::{StreamTransport, Under};
+use oneloop_http1::response;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::io::IoSlice;
+
+impl HttpConnection {
+    /// Sends at once, or queues, as a transport's first write of a callback.
+    pub fn write(slf: &Bound<'_, Self>, data: &[u8]) -> PyResult<()> {
+        let py = slf.py();
+        match slf.get().under(py) {
+            Some(Under::Stream(stream)) => StreamTransport::write_slice(stream.bind(py), data),
+            Some(Under::Other(other)) => {
+                let data = PyBytes::new(py, data);
+                other.bind(py).call_method1(intern!(py, "write"), (data,)).map(drop)
+            }
+            // The connection has ended.
+            None => Ok(()),
+        }
+    }
+
+    /// The same for a long body between two short parts.
+    pub fn write_parts(
+        slf: &Bound<'_, Self>,
+        head: &[u8],
+        body: &Bound<'_, PyBytes>,
+        tail: &[u8],
+    ) -> PyResult<()> {
+        let py = slf.py();
+        match slf.get().under(py) {
+            Some(Under::Stream(stream)) => {
+                let mut pieces = Vec::with_capacity(3);
+                if !head.is_empty() {
+                    pieces.push(PyBytes::new(py, head));
+                }
+                pieces.push(body.clone());
+                if !tail.is_empty() {
+                    pieces.push(PyBytes::new(py, tail));
+                }
+                StreamTransport::write_pieces(stream.bind(py), &pieces)
+            }
+            Some(Under::Other(other)) => {
+                let parts = [IoSlice::new(head), IoSlice::new(body.as_bytes()), IoSlice::new(tail)];
+                let data = bytes::joined(py, &parts)?;
+                other.bind(py).call_method1(intern!(py, "write"), (data,)).map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// An answer of our own, after which the connection ends.
+    pub fn refuse(slf: &Bound<'_, Self>, status: u16, reason: &str) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let may_answer = match this.exchange(py) {
+            // Of the request whose body was refused, if nothing of its answer has left.
+            Some(exchange) => {
+                let answer = exchange.get().state.with(py, |s| s.answer);
+                exchange.get().disconnect(py)?;
+                matches!(answer, Answer::Awaited | Answer::Started)
+            }
+            None => this.state.with(py, |s| matches!(s.input, Input::Head)),
+        };
+        if may_answer {
+            Self::write(slf, &this.own_answer(py, status, reason))?;
+        }
+        this.linger(py)
+    }
+
+    /// Ends the connection within an answer, so that the peer can tell that it is not complete.
+    pub fn break_off(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        exchange.get().disconnect(py)?;
+        let ends_by_close = exchange.get().state.with(py, |s| s.framing == Framing::UntilClose);
+        if ends_by_close {
+            // An orderly end would be the end of the body. SO_LINGER of no time makes it a reset: socket(7).
+            this.reset(py)?;
+        }
+        this.close(py)
+    }
+
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(under) = self.under(py) else { return Ok(()) };
+        let socket = under.object(py).call_method1(intern!(py, "get_extra_info"), ("socket",))?;
+        if socket.is_none() {
+            return Ok(());
+        }
+        let linger = PyBytes::new(py, &[1_i32.to_ne_bytes(), 0_i32.to_ne_bytes()].concat());
+        socket.call_method1("setsockopt", (libc::SOL_SOCKET, libc::SO_LINGER, linger)).map(drop)
+    }
+
+    /// A whole answer with a text for people.
+    pub fn own_answer(&self, py: Python<'_>, status: u16, text: &str) -> Vec<u8> {
+        let http = self.http.get();
+        let mut answer =
+            format!("HTTP/1.1 {status} {}\r\n", response::reason_phrase(status)).into_bytes();
+        if http.options.date_header {
+            answer.extend_from_slice(b"date: ");
+            answer.extend_from_slice(&http.date(py));
+            answer.extend_from_slice(b"\r\n");
+        }
+        answer.extend_from_slice(&http.options.fields);
+        let len = text.len();
+        answer.extend_from_slice(
+            format!(
+                "content-type: text/plain; charset=utf-8\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n{text}"
+            )
+            .as_bytes(),
+        );
+        answer
+    }
+}

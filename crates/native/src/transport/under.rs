@@ -1,0 +1,36 @@
+//! `Under`: the transport below a protocol of our own.
+
+use super::stream::StreamTransport;
+use pyo3::prelude::*;
+
+/// The transport below; one of bytes has a way without calls.
+pub enum Under {
+    Stream(Py<StreamTransport>),
+    /// TLS, or one that is not ours.
+    Other(Py<PyAny>),
+}
+
+impl Under {
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Stream(stream) => Self::Stream(stream.clone_ref(py)),
+            Self::Other(other) => Self::Other(other.clone_ref(py)),
+        }
+    }
+
+    pub fn object<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, PyAny> {
+        match self {
+            Self::Stream(stream) => stream.bind(py).as_any(),
+            Self::Other(other) => other.bind(py),
+        }
+    }
+}
+
+impl From<&Bound<'_, PyAny>> for Under {
+    fn from(transport: &Bound<'_, PyAny>) -> Self {
+        match transport.cast_exact::<StreamTransport>() {
+            Ok(stream) => Self::Stream(stream.clone().unbind()),
+            Err(_) => Self::Other(transport.clone().unbind()),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The server's half of the opening handshake (RFC 6455 section 4.2): checks the request's fields, writes the answer.
+//!
+//! Host, duplicate fields in general and limits of the head are the HTTP parser's concern.
+
+use crate::negotiation::Agreement;
+use std::fmt;
+
+/// Appended to the key before it is hashed (RFC 6455 section 1.3).
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// Each subprotocol is compared with those before it.
+const MAX_PROTOCOLS: usize = 64;
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Why there is no WebSocket, and the status that says so. An answer with status 426 carries the fields
+/// `Upgrade: websocket` and `Sec-WebSocket-Version: 13`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub status: u16,
+    pub reason: &'static str,
+}
+
+impl Refusal {
+    pub(crate) const fn bad(reason: &'static str) -> Self {
+        Self { status: 400, reason }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.reason)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What the client asks for.
+#[derive(Debug)]
+pub struct Upgrade<'a> {
+    pub key: &'a [u8],
+    /// In the client's order of preference.
+    pub protocols: Vec<&'a str>,
+    /// The values of `Sec-WebSocket-Extensions`, for `negotiation::negotiate`.
+    pub extensions: Vec<&'a [u8]>,
+}
+
+impl<'a> Upgrade<'a> {
+    /// Checks a request whose `Upgrade` field names WebSocket; see `asks_for`.
+    pub fn check(
+        method: &str,
+        is_http_1_1: bool,
+        fields: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<Self, Refusal> {
+        if method != "GET" {
+            return Err(Refusal { status: 405, reason: "WebSocket handshake is not a GET" });
+        }
+        if !is_http_1_1 {
+            return Err(Refusal::bad("WebSocket handshake is not HTTP/1.1"));
+        }
+        let mut found = Found::default();
+        for (name, value) in fields {
+            found.take(name, value)?;
+        }
+        found.into_upgrade()
+    }
+}
+
+#[derive(Default)]
+struct Found<'a> {
+    is_connection: bool,
+    is_upgrade: bool,
+    key: Option<&'a [u8]>,
+    version: Option<&'a [u8]>,
+    protocols: Vec<&'a str>,
+    extensions: Vec<&'a [u8]>,
+}
+
+impl<'a> Found<'a> {
+    fn take(&mut self, name: &str, value: &'a [u8]) -> Result<(), Refusal> {
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        if is("connection") {
+            self.is_connection |= has_token(value, b"upgrade");
+        } else if is("upgrade") {
+            self.is_upgrade |= asks_for(value);
+        } else if is("sec-websocket-key") {
+            if self.key.replace(value).is_some() {
+                return Err(Refusal::bad("Sec-WebSocket-Key twice"));
+            }
+        } else if is("sec-websocket-version") {
+            if self.version.replace(value).is_some() {
+                return Err(Refusal::bad("Sec-WebSocket-Version twice"));
+            }
+        } else if is("sec-websocket-protocol") {
+            self.take_protocols(value)?;
+        } else if is("sec-websocket-extensions") {
+            self.extensions.push(value);
+        } else if is("transfer-encoding") || (is("content-length") && value != b"0") {
+            // Whether what follows the head is body or frames would be a matter of opinion.
+            return Err(Refusal::bad("WebSocket handshake with a body"));
+        }
+        Ok(())
+    }
+
+    fn take_protocols(&mut self, value: &'a [u8]) -> Result<(), Refusal> {
+        for item in elements(value) {
+            let name = match std::str::from_utf8(item) {
+                Ok(name) if is_token(item) => name,
+                _ => return Err(Refusal::bad("bad Sec-WebSocket-Protocol")),
+            };
+            if self.protocols.contains(&name) {
+                return Err(Refusal::bad("Sec-WebSocket-Protocol names one twice"));
+            }
+            if self.protocols.len() == MAX_PROTOCOLS {
+                return Err(Refusal::bad("too many subprotocols"));
+            }
+            self.protocols.push(name);
+        }
+        Ok(())
+    }
+
+    fn into_upgrade(self) -> Result<Upgrade<'a>, Refusal> {
+        if !self.is_upgrade {
+            return Err(Refusal::bad("no Upgrade: websocket"));
+        }
+        if !self.is_connection {
+            return Err(Refusal::bad("no Connection: upgrade"));
+        }
+        if self.version != Some(b"13") {
+            return Err(Refusal { status: 426, reason: "WebSocket version is not 13" });
+        }
+        let key = self.key.ok_or(Refusal::bad("no Sec-WebSocket-Key"))?;
+        if !is_key(key) {
+            return Err(Refusal::bad("bad Sec-WebSocket-Key"));
+        }
+        Ok(Upgrade { key, protocols: self.protocols, extensions: self.extensions })
+    }
+}
+
+/// Whether the value of an `Upgrade` field names WebSocket.
+pub fn asks_for(upgrade: &[u8]) -> bool {
+    has_token(upgrade, b"websocket")
+}
+
+/// The value of `Sec-WebSocket-Accept`: the hash of the key, in base64.
+pub fn accept_key(key: &[u8]) -> [u8; 28] {
+    let mut hash = sha1_smol::Sha1::new();
+    hash.update(key);
+    hash.update(GUID);
+    let mut digest = [0; 21];
+    digest[..20].copy_from_slice(&hash.digest().bytes());
+    let mut accept = [0; 28];
+    for (triple, quad) in digest.chunks(3).zip(accept.chunks_mut(4)) {
+        let bits = triple.iter().fold(0, |bits, byte| bits << 8 | usize::from(*byte));
+        for (place, character) in quad.iter_mut().enumerate() {
+            *character = BASE64[bits >> (18 - 6 * place) & 0x3F];
+        }
+    }
+    // Twenty bytes end with two in the last triple.
+    accept[27] = b'=';
+    accept
+}
+
+/// Appends the answer 101 to `out`, without the empty line at its end: further fields may follow.
+pub fn write_accept(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    protocol: Option<&str>,
+    agreement: Option<&Agreement>,
+) {
+    out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n");
+    out.extend_from_slice(b"Connection: Upgrade\r\nSec-WebSocket-Accept: ");
+    out.extend_from_slice(&accept_key(key));
+    if let Some(protocol) = protocol {
+        out.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
+        out.extend_from_slice(protocol.as_bytes());
+    }
+    if let Some(agreement) = agreement {
+        out.extend_from_slice(b"\r\nSec-WebSocket-Extensions: ");
+        out.extend_from_slice(agreement.response.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Sixteen bytes in base64. What the last character says beyond them is not looked at, as other servers do.
+fn is_key(key: &[u8]) -> bool {
+    key.len() == 24 && key.ends_with(b"==") && key[..22].iter().all(|byte| BASE64.contains(byte))
+}
+
+fn has_token(value: &[u8], token: &[u8]) -> bool {
+    elements(value).any(|item| item.eq_ignore_ascii_case(token))
+}
+
+/// The elements of a list, without the empty ones (RFC 9110 section 5.6.1.2).
+fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|item| !item.is_empty())
+}
+
+/// A token (RFC 9110 section 5.6.2).
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().copied().all(is_token_byte)
+}
+
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
