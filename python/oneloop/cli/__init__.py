@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from typing import NoReturn
 
 import oneloop
 from oneloop import compat
@@ -19,6 +21,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="oneloop", description=_ONELOOP)
     parser.add_argument("--version", action="version", version=f"oneloop {oneloop.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    # Its own parser reads what follows; here it is a line of the help.
+    commands.add_parser("serve", help="serve an ASGI or WSGI application", add_help=False)
     run = commands.add_parser(
         "run",
         help="run a Python program on oneloop",
@@ -73,6 +77,10 @@ def main(arguments: list[str] | None = None) -> None:
     Raises:
         SystemExit: always, unless the program ends without a word.
     """
+    if arguments is None:
+        arguments = sys.argv[1:]
+    if arguments[:1] == ["serve"]:
+        _serve(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     is_module = options.module is not None
@@ -84,3 +92,12 @@ def main(arguments: list[str] | None = None) -> None:
 
     run.prepare(debug=options.debug, stats=options.stats, patch=options.patch, replace=options.replace)
     run.run_program(program, is_module=is_module)
+
+
+def _serve(arguments: list[str]) -> NoReturn:
+    if sys.platform != "linux":
+        print(f"oneloop serve: it runs on Linux only (this is {sys.platform})", file=sys.stderr)
+        raise SystemExit(2)
+    from oneloop.cli import serve
+
+    serve.main(arguments)

@@ -1,0 +1,177 @@
+//! `parse`: the PROXY protocol, versions 1 and 2: who is behind a load balancer, in front of a connection's first bytes.
+//!
+//! <https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt>. Strict: a connection of a listener that expects this
+//! header begins with it, or is closed. Where the header ends, the connection proper begins (TLS or HTTP).
+
+use crate::Refusal;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What the proxy says of the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// By whom the proxy was connected to, and where. Both are of one address family.
+    Proxied { source: SocketAddr, destination: SocketAddr },
+    /// The proxy speaks for itself (a health check), or for a client without an internet address: the peer counts.
+    Local,
+}
+
+const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+/// Section 2.1: the longest line of version 1, with CRLF.
+const LONGEST_LINE: usize = 107;
+/// A header of version 2 may have 64 KiB of extensions; no proxy sends more than a few hundred bytes.
+const LONGEST_BLOCK: usize = 4096;
+const FIXED_LEN: usize = 16;
+
+/// The header at the beginning of `bytes`, and its length; `None` if more bytes are needed to know.
+///
+/// # Errors
+/// What does not begin with a header, or with a wrong one. Status 400, for the log: such a client gets no answer.
+pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
+    let common = SIGNATURE.len().min(bytes.len());
+    if bytes[..common] == SIGNATURE[..common] {
+        return if bytes.len() < FIXED_LEN { check_beginning(bytes) } else { parse_block(bytes) };
+    }
+    let common = b"PROXY ".len().min(bytes.len());
+    if bytes[..common] == b"PROXY "[..common] {
+        return parse_line(bytes);
+    }
+    Err(Refusal::bad("the connection does not begin with a PROXY protocol header"))
+}
+
+/// What can be said of version 2 before its length is known.
+fn check_beginning(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
+    match bytes.get(12) {
+        Some(version_command) => check_version(*version_command).map(|_| None),
+        None => Ok(None),
+    }
+}
+
+/// Whether the command is PROXY (and not LOCAL).
+fn check_version(version_command: u8) -> Result<bool, Refusal> {
+    match version_command {
+        0x20 => Ok(false),
+        0x21 => Ok(true),
+        _ => Err(Refusal::bad("a PROXY protocol header of an unknown version or command")),
+    }
+}
+
+fn parse_block(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
+    let is_proxied = check_version(bytes[12])?;
+    let len = usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
+    if len > LONGEST_BLOCK {
+        return Err(Refusal::bad("a PROXY protocol header that is too long"));
+    }
+    let Some(block) = bytes.get(FIXED_LEN..FIXED_LEN + len) else { return Ok(None) };
+    // The high half is the address family, the low one the transport.
+    let (header, addresses_len) = match bytes[13] {
+        0x11 => (ipv4_block(block), 12),
+        0x21 => (ipv6_block(block), 36),
+        // Unspecified, and unix sockets: accepted, and not used, as the specification asks for.
+        0x00 => (Some(Header::Local), 0),
+        0x31 => (Some(Header::Local), 216),
+        _ if is_proxied => {
+            return Err(Refusal::bad("a PROXY protocol header of an unknown family"));
+        }
+        _ => (Some(Header::Local), 0),
+    };
+    if !is_proxied {
+        // Section 2.2: the addresses of LOCAL are discarded, whatever they are.
+        check_extensions(block, addresses_len.min(block.len()))?;
+        return Ok(Some((Header::Local, FIXED_LEN + len)));
+    }
+    let header = header.filter(|_| block.len() >= addresses_len);
+    let header = header.ok_or(Refusal::bad("a PROXY protocol header without its addresses"))?;
+    check_extensions(block, addresses_len)?;
+    Ok(Some((header, FIXED_LEN + len)))
+}
+
+fn ipv4_block(block: &[u8]) -> Option<Header> {
+    let (source, rest) = block.split_first_chunk::<4>()?;
+    let (destination, rest) = rest.split_first_chunk::<4>()?;
+    let (ports, _) = rest.split_first_chunk::<4>()?;
+    Some(proxied(Ipv4Addr::from(*source).into(), Ipv4Addr::from(*destination).into(), *ports))
+}
+
+fn ipv6_block(block: &[u8]) -> Option<Header> {
+    let (source, rest) = block.split_first_chunk::<16>()?;
+    let (destination, rest) = rest.split_first_chunk::<16>()?;
+    let (ports, _) = rest.split_first_chunk::<4>()?;
+    Some(proxied(Ipv6Addr::from(*source).into(), Ipv6Addr::from(*destination).into(), *ports))
+}
+
+fn proxied(source: IpAddr, destination: IpAddr, ports: [u8; 4]) -> Header {
+    let [a, b, c, d] = ports;
+    Header::Proxied {
+        source: SocketAddr::new(source, u16::from_be_bytes([a, b])),
+        destination: SocketAddr::new(destination, u16::from_be_bytes([c, d])),
+    }
+}
+
+/// The extensions behind the addresses: each a type, two bytes of length, a value. They end where the header ends.
+fn check_extensions(block: &[u8], begin: usize) -> Result<(), Refusal> {
+    let mut rest = &block[begin..];
+    while !rest.is_empty() {
+        let value_len = rest.get(1..3).map(|len| usize::from(u16::from_be_bytes([len[0], len[1]])));
+        rest = value_len
+            .and_then(|len| rest.get(3 + len..))
+            .ok_or(Refusal::bad("a PROXY protocol header whose extensions do not end with it"))?;
+    }
+    Ok(())
+}
+
+fn parse_line(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
+    let looked_at = &bytes[..bytes.len().min(LONGEST_LINE)];
+    let Some(end) = looked_at.iter().position(|byte| *byte == b'\n') else {
+        // Nothing but printable characters and spaces, and a carriage return as the last byte so far.
+        let (last, others) = looked_at.split_last().unwrap_or((&b' ', &[]));
+        let is_possible = others.iter().all(|b| (b' '..=b'~').contains(b))
+            && ((b' '..=b'~').contains(last) || *last == b'\r');
+        return if is_possible && bytes.len() < LONGEST_LINE {
+            Ok(None)
+        } else {
+            Err(Refusal::bad("a PROXY protocol line that does not end"))
+        };
+    };
+    let wrong = Refusal::bad("a PROXY protocol line that is wrong");
+    let line = bytes[..end].strip_suffix(b"\r").ok_or(wrong)?;
+    let line = std::str::from_utf8(line).map_err(|_| wrong)?;
+    let header = header_of(line).ok_or(wrong)?;
+    Ok(Some((header, end + 1)))
+}
+
+fn header_of(line: &str) -> Option<Header> {
+    let rest = line.strip_prefix("PROXY ")?;
+    // Section 2.1: whatever follows UNKNOWN is left out.
+    if rest == "UNKNOWN" || rest.starts_with("UNKNOWN ") {
+        return rest.bytes().all(|byte| (b' '..=b'~').contains(&byte)).then_some(Header::Local);
+    }
+    let mut words = rest.split(' ');
+    let family = words.next()?;
+    let (source, destination) = (words.next()?, words.next()?);
+    let (source_port, destination_port) = (port_of(words.next()?)?, port_of(words.next()?)?);
+    if words.next().is_some() {
+        return None;
+    }
+    let (source, destination): (IpAddr, IpAddr) = match family {
+        "TCP4" => {
+            (source.parse::<Ipv4Addr>().ok()?.into(), destination.parse::<Ipv4Addr>().ok()?.into())
+        }
+        "TCP6" => {
+            (source.parse::<Ipv6Addr>().ok()?.into(), destination.parse::<Ipv6Addr>().ok()?.into())
+        }
+        _ => return None,
+    };
+    Some(Header::Proxied {
+        source: SocketAddr::new(source, source_port),
+        destination: SocketAddr::new(destination, destination_port),
+    })
+}
+
+/// Digits without leading zeros, up to 65535.
+fn port_of(word: &str) -> Option<u16> {
+    let is_canonical = word == "0" || !word.starts_with('0');
+    (is_canonical && word.bytes().all(|byte| byte.is_ascii_digit())).then(|| word.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests;

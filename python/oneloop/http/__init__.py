@@ -1,0 +1,45 @@
+"""An HTTP/1.1 and WebSocket server for ASGI and WSGI applications.
+
+`await serve(app, port=8000)` on a running loop, or `run(app, workers=4)` for a program that does nothing else; the
+command is `oneloop serve package.module:app`. The options are the same everywhere: `Options` lists them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oneloop.http.application import LoadError
+    from oneloop.http.lifespan import LifespanError
+    from oneloop.http.listeners import ListenError
+    from oneloop.http.options import OptionError, Options
+    from oneloop.http.service import run, serve
+
+__all__ = ["LifespanError", "ListenError", "LoadError", "OptionError", "Options", "run", "serve"]
+
+# Name: the module that defines it. A parent process does not load what its workers need.
+_MODULES = {
+    "LifespanError": "lifespan",
+    "ListenError": "listeners",
+    "LoadError": "application",
+    "OptionError": "options",
+    "Options": "options",
+    "run": "service",
+    "serve": "service",
+}
+
+
+if not TYPE_CHECKING:  # a type checker must not take any name for granted
+
+    def __getattr__(name):
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module 'oneloop.http' has no attribute {name!r}")
+        value = getattr(import_module(f"oneloop.http.{module}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

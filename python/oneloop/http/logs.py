@@ -1,0 +1,163 @@
+"""The loggers `oneloop.error` and `oneloop.access`: their usual configuration, and that of `--log-config`.
+
+The formatters have the names and the fields of uvicorn's, so that a configuration made for it needs new names only;
+one that names `uvicorn`'s loggers and none of ours counts for ours, too.
+"""
+
+from __future__ import annotations
+
+import http
+import json
+import logging
+import logging.config
+import os
+import sys
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oneloop.http.options import Options
+
+__all__ = ["AccessFormatter", "DefaultFormatter", "LogConfigError", "configure"]
+
+TRACE = 5
+_LEVELS = {
+    "critical": logging.CRITICAL,
+    "error": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+    "debug": logging.DEBUG,
+    "trace": TRACE,
+}
+_LEVEL_COLORS = {TRACE: 34, logging.DEBUG: 36, logging.INFO: 32, logging.WARNING: 33, logging.ERROR: 31}
+_LEVEL_COLORS[logging.CRITICAL] = 91
+_STATUS_COLORS = {1: 97, 2: 32, 3: 33, 4: 31, 5: 91}
+_LOGGERS = ("oneloop", "oneloop.error", "oneloop.access", "oneloop.asgi")
+
+
+class LogConfigError(ValueError):
+    """The logging configuration cannot be used."""
+
+
+def configure(options: Options) -> bool:
+    """Configure logging as the options ask for.
+
+    Returns:
+        Whether access lines have to go through logging, since a configuration asks for them.
+
+    Raises:
+        LogConfigError: the configuration file is wrong.
+    """
+    logging.addLevelName(TRACE, "TRACE")
+    if options.log_config is None:
+        _configure_usual(options)
+    else:
+        try:
+            _configure_from(options.log_config)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError, RuntimeError) as error:
+            raise LogConfigError(f"--log-config: {error}") from error
+    if options.log_level is not None:
+        for name in ("oneloop.error", "oneloop.access", "oneloop.asgi"):
+            logging.getLogger(name).setLevel(_LEVELS[options.log_level])
+    return options.log_config is not None
+
+
+def _configure_usual(options: Options) -> None:
+    """Errors and what happens go to stderr, unless the program has given these loggers a handler."""
+    logger = logging.getLogger("oneloop")
+    if not logger.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(DefaultFormatter("%(levelprefix)s %(message)s", use_colors=options.use_colors))
+        logger.addHandler(handler)
+        logger.propagate = False
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+
+
+def _configure_from(given: str | os.PathLike[str] | dict[str, object]) -> None:
+    if isinstance(given, dict):
+        _configure_dict(dict(given))
+        return
+    path = Path(given)
+    if path.suffix == ".json":
+        _configure_dict(json.loads(path.read_text(encoding="utf-8")))
+    elif path.suffix in (".yaml", ".yml"):
+        try:
+            import yaml  # type: ignore[import-untyped,unused-ignore]
+        except ImportError as error:
+            raise LogConfigError("--log-config: a YAML file needs the package PyYAML") from error
+        _configure_dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+    else:
+        # Loggers that exist stay: the application's may have been made before.
+        logging.config.fileConfig(path, disable_existing_loggers=False)
+        _adopt_uvicorns(set(logging.root.manager.loggerDict))
+
+
+def _configure_dict(config: dict[str, Any]) -> None:
+    logging.config.dictConfig(config)
+    _adopt_uvicorns(set(config.get("loggers", ())))
+
+
+def _adopt_uvicorns(named: set[str]) -> None:
+    """Give our loggers what the configuration gives to uvicorn's, if it does not name ours."""
+    if named & set(_LOGGERS):
+        return
+    for ours in _LOGGERS:
+        theirs = ours.replace("oneloop", "uvicorn")
+        if theirs in named:
+            source, target = logging.getLogger(theirs), logging.getLogger(ours)
+            target.handlers = list(source.handlers)
+            target.setLevel(source.level)
+            target.propagate = source.propagate
+
+
+def is_colored(use_colors: bool | None, fd: int) -> bool:
+    """Whether lines to this descriptor have colors."""
+    return os.isatty(fd) if use_colors is None else use_colors
+
+
+def painted(text: str, color: int) -> str:
+    """Put the text in a terminal's color."""
+    return f"\x1b[{color}m{text}\x1b[0m"
+
+
+class DefaultFormatter(logging.Formatter):
+    """Adds `levelprefix` to records: the level's name, padded and, on a terminal, in color."""
+
+    def __init__(self, fmt: str | None = None, datefmt: str | None = None, *, use_colors: bool | None = None) -> None:
+        super().__init__(fmt=fmt, datefmt=datefmt)
+        self.use_colors = is_colored(use_colors, 2)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Format the line of a record."""
+        record = copy(record)
+        name = record.levelname
+        padding = " " * max(8 - len(name), 0)
+        if self.use_colors:
+            name = painted(name, _LEVEL_COLORS.get(record.levelno, 0))
+        record.__dict__["levelprefix"] = f"{name}:{padding}"
+        return super().formatMessage(record)
+
+
+class AccessFormatter(DefaultFormatter):
+    """Adds `client_addr`, `request_line` and `status_code` to the records of `oneloop.access`."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Format the line of a record."""
+        record = copy(record)
+        if isinstance(record.args, tuple) and len(record.args) == 5:
+            client, method, target, version, status = record.args
+            line, said = f"{method} {target} HTTP/{version}", status_text(int(str(status)))
+            if self.use_colors:
+                line, said = painted(line, 1), painted(said, _STATUS_COLORS.get(int(str(status)) // 100, 0))
+            record.__dict__.update(client_addr=client, request_line=line, status_code=said)
+        return super().formatMessage(record)
+
+
+def status_text(status: int) -> str:
+    """A status with its phrase, if it has one."""
+    try:
+        return f"{status} {http.HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} "

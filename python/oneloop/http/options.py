@@ -1,0 +1,322 @@
+"""`Options`: everything that `serve`, `run` and the command `oneloop serve` can be told, checked.
+
+Names and meanings are uvicorn's where uvicorn has the option. `Given` are the same names as keyword arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+
+from oneloop.http.proxies import Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Given", "OptionError", "Options"]
+
+Interface: TypeAlias = Literal["auto", "asgi3", "asgi2", "wsgi"]
+Lifespan: TypeAlias = Literal["auto", "on", "off"]
+AccessFormat: TypeAlias = Literal["text", "json"]
+Headers: TypeAlias = "Sequence[tuple[str, str]]"
+LogConfig: TypeAlias = "str | os.PathLike[str] | dict[str, object]"
+
+LOG_LEVELS = ("critical", "error", "warning", "info", "debug", "trace")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "interface": ("auto", "asgi3", "asgi2", "wsgi"),
+    "lifespan": ("auto", "on", "off"),
+    "access_log_format": ("text", "json"),
+    "log_level": LOG_LEVELS,
+}
+# RFC 9110, section 5.6.2: a token.
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FORBIDDEN = re.compile(r"[\r\n\0]")
+_AT_LEAST = {
+    "backlog": 1,
+    "workers": 1,
+    "threads": 1,
+    "limit_concurrency": 1,
+    "limit_max_requests": 1,
+    "limit_max_requests_jitter": 0,
+    "limit_memory": 1,
+    "max_line_size": 16,
+    "max_header_size": 64,
+    "max_headers": 1,
+    "max_body_size": 0,
+    "ws_max_size": 1,
+    "timeout_keep_alive": 0,
+    "timeout_header": 0,
+    "timeout_body": 0,
+    "timeout_graceful_shutdown": 0,
+    "ws_ping_interval": 0,
+    "ws_ping_timeout": 0,
+    "reload_delay": 0,
+}
+MOST_HEADERS = 256
+
+
+class OptionError(ValueError):
+    """An option is wrong, or does not go with another one; the text says what to do."""
+
+
+class Given(TypedDict, total=False):
+    """The keyword arguments of `serve` and `run`: the fields of `Options`."""
+
+    host: str
+    port: int
+    uds: str | None
+    uds_mode: int | None
+    fd: int | None
+    backlog: int
+    reuse_port: bool
+    workers: int | None
+    reload: bool
+    reload_dirs: Sequence[str]
+    reload_includes: Sequence[str]
+    reload_excludes: Sequence[str]
+    reload_delay: float
+    interface: Interface
+    factory: bool
+    app_dir: str
+    env_file: str | os.PathLike[str] | None
+    lifespan: Lifespan
+    root_path: str
+    headers: Headers
+    server_header: bool
+    date_header: bool
+    proxy_headers: bool
+    forwarded_allow_ips: str | Sequence[str] | None
+    proxy_protocol: bool
+    static: Sequence[tuple[str, str]]
+    metrics: str | None
+    threads: int
+    green: bool
+    log_config: LogConfig | None
+    log_level: str | None
+    access_log: bool
+    access_log_format: AccessFormat
+    use_colors: bool | None
+    limit_concurrency: int | None
+    limit_max_requests: int | None
+    limit_max_requests_jitter: int
+    limit_memory: int | None
+    max_line_size: int
+    max_header_size: int
+    max_headers: int
+    max_body_size: int | None
+    timeout_header: float
+    timeout_body: float
+    timeout_keep_alive: float
+    timeout_graceful_shutdown: float | None
+    ws_max_size: int
+    ws_ping_interval: float | None
+    ws_ping_timeout: float | None
+    ws_per_message_deflate: bool
+    ssl_certfile: str | os.PathLike[str] | None
+    ssl_keyfile: str | os.PathLike[str] | None
+    ssl_keyfile_password: str | None
+    ssl_version: int
+    ssl_cert_reqs: int
+    ssl_ca_certs: str | os.PathLike[str] | None
+    ssl_ciphers: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a server; sizes are in bytes, times in seconds. The reference says what each one means."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    uds: str | None = None
+    uds_mode: int | None = None
+    fd: int | None = None
+    backlog: int = 2048
+    reuse_port: bool = False
+    workers: int | None = None
+    reload: bool = False
+    reload_dirs: Sequence[str] = ()
+    reload_includes: Sequence[str] = ()
+    reload_excludes: Sequence[str] = ()
+    reload_delay: float = 0.25
+    interface: Interface = "auto"
+    factory: bool = False
+    app_dir: str = ""
+    env_file: str | os.PathLike[str] | None = None
+    lifespan: Lifespan = "auto"
+    root_path: str = ""
+    headers: Headers = ()
+    server_header: bool = True
+    date_header: bool = True
+    proxy_headers: bool = True
+    forwarded_allow_ips: str | Sequence[str] | None = None
+    proxy_protocol: bool = False
+    static: Sequence[tuple[str, str]] = ()
+    metrics: str | None = None
+    threads: int = 40
+    green: bool = False
+    log_config: LogConfig | None = None
+    log_level: str | None = None
+    access_log: bool = True
+    access_log_format: AccessFormat = "text"
+    use_colors: bool | None = None
+    limit_concurrency: int | None = None
+    limit_max_requests: int | None = None
+    limit_max_requests_jitter: int = 0
+    limit_memory: int | None = None
+    max_line_size: int = 8 * 1024
+    max_header_size: int = 64 * 1024
+    max_headers: int = 100
+    max_body_size: int | None = None
+    timeout_header: float = 10.0
+    timeout_body: float = 60.0
+    timeout_keep_alive: float = 5.0
+    timeout_graceful_shutdown: float | None = None
+    ws_max_size: int = 16 * 1024 * 1024
+    ws_ping_interval: float | None = 20.0
+    ws_ping_timeout: float | None = 20.0
+    ws_per_message_deflate: bool = True
+    ssl_certfile: str | os.PathLike[str] | None = None
+    ssl_keyfile: str | os.PathLike[str] | None = None
+    ssl_keyfile_password: str | None = None
+    # ssl.PROTOCOL_TLS_SERVER and ssl.CERT_NONE: a parent process needs no OpenSSL.
+    ssl_version: int = 17
+    ssl_cert_reqs: int = 0
+    ssl_ca_certs: str | os.PathLike[str] | None = None
+    ssl_ciphers: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check every option.
+
+        Raises:
+            OptionError: an option is wrong, or two do not go together.
+        """
+        self._check_numbers()
+        self._check_listening()
+        self._check_texts()
+        self._check_files()
+        self._check_processes()
+        # It raises what is wrong with the addresses.
+        self.trust()
+
+    def _check_numbers(self) -> None:
+        for name, least in _AT_LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise OptionError(f"{flag(name)} is at least {least}, not {value}")
+        if self.max_headers > MOST_HEADERS:
+            raise OptionError(f"--max-headers is at most {MOST_HEADERS}, not {self.max_headers}")
+        if not 0 <= self.port <= 65535:
+            raise OptionError(f"--port is a number from 0 to 65535, not {self.port}")
+        for name, known in CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise OptionError(f"{flag(name)} is one of {', '.join(known)}; not {value!r}")
+        if self.ssl_cert_reqs not in (0, 1, 2):
+            raise OptionError("--ssl-cert-reqs is 0 (none), 1 (optional) or 2 (required)")
+
+    def _check_listening(self) -> None:
+        if self.uds is not None and self.fd is not None:
+            raise OptionError("--uds and --fd both name a socket: give one of them")
+        if self.reuse_port and (self.uds is not None or self.fd is not None):
+            raise OptionError("--reuse-port is for a host and a port: leave it out with --uds and --fd")
+        if self.fd is not None and self.fd < 0:
+            raise OptionError(f"--fd is the number of an open descriptor, not {self.fd}")
+
+    def _check_texts(self) -> None:
+        for name, value in self.headers:
+            if not _NAME.fullmatch(name) or _FORBIDDEN.search(value) or not _is_latin(value):
+                given = f"{name}:{value}"
+                raise OptionError(f"--header is Name:Value, with a name of letters and digits; not {given!r}")
+        if self.root_path and not self.root_path.startswith("/"):
+            raise OptionError(f"--root-path begins with a slash; not {self.root_path!r}")
+        if self.metrics is not None and not self.metrics.startswith("/"):
+            raise OptionError(f"--metrics is a path that begins with a slash; not {self.metrics!r}")
+        for url, folder in self.static:
+            if not url.startswith("/"):
+                raise OptionError(f"--static is URL=DIR, where URL begins with a slash; not {url!r}")
+            if not Path(folder).is_dir():
+                raise OptionError(f"--static {url}={folder}: there is no such folder")
+
+    def _check_files(self) -> None:
+        for name in ("ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "env_file", "log_config"):
+            path = getattr(self, name)
+            if isinstance(path, str | os.PathLike) and not Path(path).is_file():
+                raise OptionError(f"{flag(name)} {os.fspath(path)}: there is no such file")
+        if self.ssl_certfile is None:
+            for name in ("ssl_keyfile", "ssl_keyfile_password", "ssl_ca_certs", "ssl_ciphers"):
+                if getattr(self, name) is not None:
+                    raise OptionError(f"{flag(name)} needs --ssl-certfile")
+        if self.ssl_cert_reqs and self.ssl_ca_certs is None:
+            raise OptionError("--ssl-cert-reqs needs --ssl-ca-certs: the authorities of the clients' certificates")
+
+    def _check_processes(self) -> None:
+        if self.limit_max_requests_jitter and self.limit_max_requests is None:
+            raise OptionError("--limit-max-requests-jitter needs --limit-max-requests")
+        if not self.reload and (self.reload_dirs or self.reload_includes or self.reload_excludes):
+            raise OptionError("--reload-dir, --reload-include and --reload-exclude need --reload")
+        for folder in self.reload_dirs:
+            if not Path(folder).is_dir():
+                raise OptionError(f"--reload-dir {folder}: there is no such folder")
+        if self.workers is None and not self.reload:
+            self._worker_count()
+
+    def _worker_count(self) -> int:
+        if self.workers is not None:
+            return self.workers
+        text = os.environ.get("WEB_CONCURRENCY", "1")
+        if not text.isdecimal() or int(text) < 1:
+            raise OptionError(f"the environment variable WEB_CONCURRENCY is a number of workers, not {text!r}")
+        return int(text)
+
+    @property
+    def worker_count(self) -> int:
+        """How many processes serve: `workers`, else the environment variable WEB_CONCURRENCY, else one."""
+        return 1 if self.reload else self._worker_count()
+
+    @property
+    def has_parent(self) -> bool:
+        """Whether a parent process owns the sockets: for several workers, and where a worker may be replaced."""
+        recycles = self.limit_max_requests is not None or self.limit_memory is not None
+        return self.reload or self.worker_count > 1 or recycles
+
+    def trust(self) -> Trust | None:
+        """Which peers are proxies; None if proxy headers mean nothing."""
+        if not self.proxy_headers:
+            return None
+        allowed = self.forwarded_allow_ips
+        if allowed is None:
+            allowed = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1,::1")
+        try:
+            return Trust(allowed)
+        except ValueError as error:
+            raise OptionError(f"--forwarded-allow-ips: {error}") from error
+
+    @classmethod
+    def from_given(cls, given: Mapping[str, object]) -> Options:
+        """Make options from keyword arguments.
+
+        Raises:
+            TypeError: there is no such option.
+            OptionError: an option is wrong.
+        """
+        known = {field.name for field in fields(cls)}
+        for name in given:
+            if name not in known:
+                raise TypeError(f"there is no option {name!r}")
+        return cls(**given)  # type: ignore[arg-type] # Given has checked the types
+
+
+def flag(name: str) -> str:
+    """The command line's word for an option."""
+    return "--" + {"reload_dirs": "reload-dir", "headers": "header"}.get(name, name).replace("_", "-")
+
+
+def _is_latin(text: str) -> bool:
+    try:
+        text.encode("latin-1")
+    except UnicodeEncodeError:
+        return False
+    return True

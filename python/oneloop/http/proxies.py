@@ -1,0 +1,150 @@
+"""`Trust`: which peers are proxies; and `client_of`: who is behind them, by X-Forwarded-For and X-Forwarded-Proto.
+
+uvicorn's meaning: each proxy appends the address of its peer, so that the rightmost address that is not a trusted
+proxy's is the client. What stands to the left of it was written by the client.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["Client", "Trust", "client_of"]
+
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+SCHEMES = ("http", "https", "ws", "wss")
+# A name in the DNS is not longer; what is longer is not kept.
+LONGEST_HOST = 253
+# Answers that are kept, for peers come again.
+KEPT = 4096
+
+
+@final
+class Trust:
+    """Whether an address is that of a trusted proxy; called for the peer of each connection, and for what proxies say.
+
+    Args:
+        allowed: addresses, networks and literals (the path of a unix socket; the word `unix` for every peer without an
+            address), as a list or separated by commas. `*` trusts everybody.
+
+    Raises:
+        ValueError: a network is wrong.
+    """
+
+    __slots__ = ("_addresses", "_answers", "_literals", "_networks", "is_everybody")
+
+    def __init__(self, allowed: str | Sequence[str]) -> None:
+        names = allowed.split(",") if isinstance(allowed, str) else allowed
+        stripped = [name.strip() for name in names if name.strip()]
+        self.is_everybody = "*" in stripped
+        self._addresses: set[_Address] = set()
+        self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        self._literals: set[str] = set()
+        self._answers: dict[str, bool] = {}
+        for name in stripped:
+            self._add(name)
+
+    def _add(self, name: str) -> None:
+        if "/" in name and not name.startswith("/"):
+            try:
+                self._networks.append(ipaddress.ip_network(name))
+            except ValueError as error:
+                raise ValueError(f"{name!r} is neither a network nor an absolute path ({error})") from error
+            return
+        try:
+            self._addresses.add(ipaddress.ip_address(name))
+        except ValueError:
+            self._literals.add(name)
+
+    def __call__(self, host: str) -> bool:
+        """Say whether this host is trusted; `""` and `unix` are peers without an address (unix sockets)."""
+        if self.is_everybody:
+            return True
+        answer = self._answers.get(host)
+        if answer is None:
+            answer = self._is_trusted(host)
+            if len(host) <= LONGEST_HOST:
+                if len(self._answers) >= KEPT:
+                    self._answers.clear()
+                self._answers[host] = answer
+        return answer
+
+    def _is_trusted(self, host: str) -> bool:
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return (host or "unix") in self._literals
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return address in self._addresses or any(address in network for network in self._networks)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks, and how: `host` and `port` are None, and so is `scheme`, where the headers say nothing of it."""
+
+    host: str | None
+    port: int | None
+    scheme: str | None
+
+
+def client_of(
+    peer: str,
+    forwarded_for: Iterable[bytes],
+    forwarded_proto: Iterable[bytes],
+    trust: Callable[[str], bool],
+) -> Client:
+    """Find the client that proxies speak for.
+
+    Args:
+        peer: the address of the connection's other end.
+        forwarded_for: the values of all X-Forwarded-For headers, in order.
+        forwarded_proto: the values of all X-Forwarded-Proto headers; the last one counts.
+        trust: whether an address is that of a trusted proxy.
+
+    Returns:
+        The client, with nothing in it if the peer is no trusted proxy.
+    """
+    if not trust(peer):
+        return Client(None, None, None)
+    scheme = None
+    for value in forwarded_proto:
+        word = value.decode("latin-1").strip()
+        scheme = word if word in SCHEMES else None
+    text = b",".join(forwarded_for).decode("latin-1")
+    if not text.strip():
+        return Client(None, None, scheme)
+    hosts = [_host_and_port(item.strip()) for item in text.split(",")]
+    if getattr(trust, "is_everybody", False):
+        chosen = hosts[0]
+    else:
+        # Where all are proxies, the first of them asks for itself.
+        chosen = next((one for one in reversed(hosts) if not trust(one[0])), hosts[0])
+    return Client(chosen[0], chosen[1], scheme) if chosen[0] else Client(None, None, scheme)
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    """Split `host`, `host:port`, `[v6]` or `[v6]:port`; whatever else there is counts as a host without a port."""
+    if text.startswith("["):
+        host, closing, rest = text[1:].partition("]")
+        if not closing or (rest and not rest.startswith(":")):
+            return text, 0
+        return host, _port(rest[1:])
+    if text.count(":") == 1:
+        host, _, digits = text.partition(":")
+        if not (digits.isascii() and digits.isdecimal()):
+            return text, 0
+        return host, _port(digits)
+    return text, 0
+
+
+def _port(digits: str) -> int:
+    # More digits than a port has are not a number to make.
+    if digits.isascii() and digits.isdecimal() and len(digits) <= 5 and int(digits) <= 65535:
+        return int(digits)
+    return 0

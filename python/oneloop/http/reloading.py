@@ -1,0 +1,130 @@
+"""`Watching`: tells the parent of a server with `--reload` which files have changed; in a process of its own.
+
+By inotify (`oneloop.files.watch`); where the kernel has no more watches, by looking at the times of files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from oneloop.files import Change, watch
+from oneloop.loop import Loop
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
+    from oneloop.http.options import Options
+
+__all__ = ["Watching"]
+
+log = logging.getLogger("oneloop.error")
+
+INCLUDED = ("*.py",)
+EXCLUDED = (".*", ".py[cod]", ".sw.*", "~*")
+POLL_INTERVAL_S = 1.0
+
+
+class Watching:
+    """What is watched, and which names count.
+
+    Args:
+        options: the folders, and the patterns of names.
+    """
+
+    def __init__(self, options: Options) -> None:
+        folders = [Path(one).resolve() for one in options.reload_dirs]
+        includes, excludes = list(options.reload_includes), list(options.reload_excludes)
+        folders += [Path(one).resolve() for one in includes if Path(one).is_dir()]
+        if not folders:
+            folders = [Path.cwd(), Path(options.app_dir).resolve()]
+        # One that lies in another is watched with it.
+        self.folders = [one for one in dict.fromkeys(folders) if not any(other in one.parents for other in folders)]
+        self._left_out = [Path(one).resolve() for one in excludes if Path(one).is_dir()]
+        self._excludes = [*excludes, *(one for one in EXCLUDED if one not in includes)]
+        self._includes = [*includes, *(one for one in INCLUDED if one not in excludes)]
+        self._delay_s = options.reload_delay
+
+    def run(self, channel: socket.socket) -> int:
+        """Write the paths of what changes to the channel, a line each, until its other end is closed."""
+        channel.setblocking(False)
+        for folder in self.folders:
+            log.info("Will watch for changes in %s", folder)
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(self._watch_all(channel))
+        return 0
+
+    def counts(self, path: str) -> bool:
+        """Whether a change of this file is one of the application."""
+        pure = PurePath(path)
+        if any(folder == pure or folder in pure.parents for folder in self._left_out):
+            return False
+        if any(pure.match(pattern) for pattern in self._excludes):
+            return False
+        return any(pure.match(pattern) for pattern in self._includes)
+
+    async def _watch_all(self, channel: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        changed: asyncio.Queue[str] = asyncio.Queue()
+        tasks = [loop.create_task(self._watch(str(folder), changed)) for folder in self.folders]
+        telling = loop.create_task(self._tell(channel, changed))
+        try:
+            # The parent sends nothing: this is its end.
+            await loop.sock_recv(channel, 1)
+        except OSError as error:
+            log.debug("The parent has gone: %s", error)
+        for task in (*tasks, telling):
+            task.cancel()
+        await asyncio.gather(*tasks, telling, return_exceptions=True)
+
+    async def _tell(self, channel: socket.socket, changed: asyncio.Queue[str]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            names = {await changed.get()}
+            # An editor, or a checkout, changes several at once.
+            await asyncio.sleep(self._delay_s)
+            while not changed.empty():
+                names.add(changed.get_nowait())
+            await loop.sock_sendall(channel, "".join(f"{name}\n" for name in sorted(names)).encode(errors="replace"))
+
+    async def _watch(self, folder: str, changed: asyncio.Queue[str]) -> None:
+        try:
+            async with watch(folder, recursive=True) as events:
+                async for event in events:
+                    if event.change is Change.OVERFLOW:
+                        changed.put_nowait(folder)
+                    elif event.change is not Change.ATTRIBUTES and not event.is_directory:
+                        for path in filter(None, (event.path, event.source)):
+                            if self.counts(path):
+                                changed.put_nowait(path)
+        except OSError as error:
+            log.warning("%s cannot be watched (%s): its files are looked at every second.", folder, error)
+            await self._poll(folder, changed)
+
+    async def _poll(self, folder: str, changed: asyncio.Queue[str]) -> None:
+        loop = asyncio.get_running_loop()
+        before: dict[str, int] | None = None
+        while True:
+            now = await loop.run_in_executor(None, lambda: dict(self._times(folder)))
+            if before is not None:
+                for path in before.keys() ^ now.keys():
+                    changed.put_nowait(path)
+                for path in before.keys() & now.keys():
+                    if before[path] != now[path]:
+                        changed.put_nowait(path)
+            before = now
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+    def _times(self, folder: str) -> Iterator[tuple[str, int]]:
+        for root, folders, names in os.walk(folder):
+            folders[:] = [one for one in folders if not one.startswith(".")]
+            for name in names:
+                path = os.path.join(root, name)  # noqa: PTH118 - as os.walk gives it
+                if self.counts(path):
+                    with contextlib.suppress(OSError):
+                        yield path, os.stat(path).st_mtime_ns  # noqa: PTH116

@@ -1,0 +1,321 @@
+"""`Server`: one process that serves: its application's lifespan, its connections, and how it ends.
+
+The connections themselves are native (`oneloop._native.HttpServer`). Nothing here runs for a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from oneloop import _native
+from oneloop.http.access import AccessLog
+from oneloop.http.certificates import Certificates
+from oneloop.http.lifespan import Lifespan
+from oneloop.http.measures import Measures, read_memory_bytes
+from oneloop.http.routes import with_routes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oneloop.http.application import Application
+    from oneloop.http.listeners import Listener
+    from oneloop.http.options import Options
+
+__all__ = ["Ending", "Server"]
+
+log = logging.getLogger("oneloop.error")
+
+# How often the memory is looked at.
+MEMORY_INTERVAL_S = 1.0
+# Between two looks at connections that are to end.
+LONGEST_LOOK_S = 0.1
+# A keep-alive timeout of zero: the shortest time there is.
+SHORTEST_S = 0.001
+
+
+class Ending(enum.IntEnum):
+    """How a server ends; a later one outdoes an earlier one."""
+
+    FINISH = 1
+    """Requests are finished; the listening sockets are left to other processes."""
+    LAST = 2
+    """Requests are finished, also of connections that still wait to be accepted."""
+    NOW = 3
+    """Everything is cancelled."""
+
+
+class Server:
+    """Serves one application on one loop.
+
+    Args:
+        app: what is served.
+        options: how.
+        listeners: where; they are closed when the server ends.
+        logs_records: access lines go through `logging`.
+        measures: where this process counts, for `--metrics`.
+        on_limit: told why this process should be replaced; None: the server ends itself.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        options: Options,
+        listeners: Sequence[Listener],
+        *,
+        logs_records: bool = False,
+        measures: Measures | None = None,
+        on_limit: Callable[[str], None] | None = None,
+    ) -> None:
+        self._app = app
+        self._options = options
+        self._listeners = listeners
+        self._logs_records = logs_records
+        self._measures = measures
+        self._on_limit = on_limit or self._end_at_limit
+        self._loop = asyncio.get_running_loop()
+        self._ending: Ending | None = None
+        self._asked = asyncio.Event()
+        self._forced = asyncio.Event()
+        self._servers: list[asyncio.Server] = []
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._access: AccessLog | None = None
+        self._certificates: Certificates | None = None
+        mode = options.lifespan if app.interface == "asgi" else "off"
+        self._lifespan = Lifespan(app.call, mode)
+        self._http: _native.HttpServer | None = None
+        self._has_unfinished = False
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether requests were cut off at the end; threads may still work for them."""
+        return self._has_unfinished
+
+    def end(self, ending: Ending = Ending.LAST) -> None:
+        """Ask for the end; loop's thread only."""
+        if self._ending is None or ending > self._ending:
+            self._ending = ending
+        self._asked.set()
+        if ending is Ending.NOW:
+            self._forced.set()
+
+    def reload_certificates(self) -> None:
+        """Read the certificates again; connections that are open keep theirs."""
+        if self._certificates is not None:
+            self._certificates.reload()
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Serve until the end is asked for.
+
+        Args:
+            on_ready: called when connections are accepted.
+
+        Raises:
+            LifespanError: the application's startup failed.
+            OSError, ssl.SSLError, ValueError: the certificates cannot be used.
+        """
+        try:
+            if self._options.ssl_certfile is not None:
+                self._certificates = Certificates(self._options)
+            await self._lifespan.start()
+            try:
+                await self._listen()
+                on_ready()
+                await self._asked.wait()
+            except BaseException:
+                # Cancelled by the program that serves: its end is now.
+                self.end(Ending.NOW)
+                raise
+            finally:
+                await self._finish()
+        finally:
+            for listener in self._listeners:
+                listener.close()
+
+    async def _listen(self) -> None:
+        options = self._options
+        if options.access_log:
+            self._access = AccessLog(
+                self._loop,
+                form=options.access_log_format,
+                use_colors=options.use_colors,
+                through_logging=self._logs_records,
+            )
+        app: Any = with_routes(self._app.call, self._app.interface, options, self._metrics_text)
+        http = self._http = _native.HttpServer(self._loop, app, interface=self._app.interface, **self._settings())
+        # A client that does not come to an end with its handshake is as slow as one with its head.
+        secured: dict[str, Any] = {}
+        if self._certificates is not None:
+            secured = {"ssl": self._certificates.context, "ssl_handshake_timeout": options.timeout_header or None}
+        for listener in self._listeners:
+            self._servers.append(
+                await self._loop.create_server(http, sock=listener.socket, backlog=options.backlog, **secured)
+            )
+        if options.limit_memory is not None:
+            self._look_at_memory(options.limit_memory)
+        if self._measures is not None:
+            self._publish()
+
+    def _settings(self) -> dict[str, Any]:
+        """The options of `HttpServer`; None is a time that never comes."""
+        options = self._options
+        fields = [(name.lower().encode("latin-1"), value.strip().encode("latin-1")) for name, value in options.headers]
+        if options.server_header and not any(name == b"server" for name, _ in fields):
+            fields.insert(0, (b"server", b"oneloop"))
+        settings: dict[str, Any] = {
+            "root_path": options.root_path,
+            "headers": fields,
+            "date_header": options.date_header,
+            "keep_alive_timeout_s": max(options.timeout_keep_alive, SHORTEST_S),
+            "header_timeout_s": options.timeout_header or None,
+            "body_timeout_s": options.timeout_body or None,
+            "max_line_bytes": options.max_line_size,
+            "max_header_bytes": options.max_header_size,
+            "max_headers": options.max_headers,
+            "max_body_bytes": options.max_body_size,
+            "limit_concurrency": options.limit_concurrency,
+            "trust": options.trust(),
+            "on_response": self._response_callback(),
+            "on_request_end": self._limit_callback(),
+            "ws_max_size": options.ws_max_size,
+            "ws_ping_interval_s": options.ws_ping_interval or None,
+            "ws_ping_timeout_s": options.ws_ping_timeout or None,
+            "ws_per_message_deflate": options.ws_per_message_deflate,
+        }
+        if self._app.interface == "asgi":
+            settings["state"] = self._lifespan.state
+        else:
+            self._loop.set_default_executor(ThreadPoolExecutor(options.threads, "oneloop-wsgi"))
+        if options.proxy_protocol:
+            settings["proxy_protocol"] = True
+        return settings
+
+    def _response_callback(self) -> Callable[..., None] | None:
+        access, measures = self._access, self._measures
+        if measures is None:
+            return access
+        if access is None:
+            return measures.add
+
+        def both(*response: Any) -> None:
+            measures.add(*response)
+            access(*response)
+
+        return both
+
+    # -- limits ---------------------------------------------------------------------------------------
+
+    def _limit_callback(self) -> Callable[[int], None] | None:
+        limit = self._options.limit_max_requests
+        if limit is None:
+            return None
+        # So that workers which were started together do not end together.
+        limit += random.randint(0, self._options.limit_max_requests_jitter)
+
+        def count(total: int) -> None:
+            if total == limit:
+                self._on_limit(f"it has served {total} requests (--limit-max-requests)")
+
+        return count
+
+    def _look_at_memory(self, limit_bytes: int) -> None:
+        used_bytes = read_memory_bytes()
+        if used_bytes > limit_bytes:
+            self._on_limit(f"it uses {used_bytes} bytes of memory (--limit-memory {limit_bytes})")
+            return
+        self._timers["memory"] = self._loop.call_later(MEMORY_INTERVAL_S, self._look_at_memory, limit_bytes)
+
+    def _end_at_limit(self, why: str) -> None:
+        log.info("This process ends: %s.", why)
+        self.end(Ending.LAST)
+
+    # -- metrics --------------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        assert self._measures is not None
+        assert self._http is not None
+        self._measures.publish(self._loop, self._http.requests, self._http.connections)
+        self._timers["measures"] = self._loop.call_later(self._measures.INTERVAL_S, self._publish)
+
+    def _metrics_text(self) -> str:
+        assert self._measures is not None
+        assert self._http is not None
+        self._measures.publish(self._loop, self._http.requests, self._http.connections)
+        return self._measures.text()
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    async def _finish(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._ending is Ending.LAST:
+            await self._accept_waiting()
+        for server in self._servers:
+            server.close()
+        http = self._http
+        if http is not None:
+            # What was accepted last is read before idle connections are closed.
+            for _ in range(3):
+                await asyncio.sleep(0)
+            http.shut_down()
+            if not await self._is_drained(http):
+                self._has_unfinished = True
+                http.abort()
+                await asyncio.sleep(0)
+            if self._measures is not None:
+                self._measures.publish(self._loop, 0, 0)
+        if self._ending is Ending.NOW:
+            self._lifespan.abandon()
+        await self._lifespan.stop()
+        if self._access is not None:
+            self._access.flush()
+
+    async def _accept_waiting(self) -> None:
+        """Take the connections that the kernel has accepted: closing the socket would reset them."""
+        http = self._http
+        if http is None:
+            return
+        secured: dict[str, Any] = {} if self._certificates is None else {"ssl": self._certificates.context}
+        taken = []
+        for listener in self._listeners:
+            # BlockingIOError: there are no more.
+            with contextlib.suppress(OSError):
+                while True:
+                    made, _ = listener.socket.accept()
+                    made.setblocking(False)
+                    taken.append(
+                        self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured))  # type: ignore[arg-type]
+                    )
+        if taken:
+            done, late = await asyncio.wait(taken, timeout=self._options.timeout_header or None)
+            for task in late:
+                task.cancel()
+            for task in done:
+                if not task.cancelled() and task.exception() is not None:
+                    log.debug("A connection ended before it began", exc_info=task.exception())
+
+    async def _is_drained(self, http: _native.HttpServer) -> bool:
+        """Wait for connections and requests to end; whether they all have, in time and without force."""
+        timeout_s = self._options.timeout_graceful_shutdown
+        end_s = None if timeout_s is None else self._loop.time() + timeout_s
+        look_s = 0.005
+        is_told = False
+        while http.connections or http.requests:
+            if self._forced.is_set():
+                log.warning("Ending at once: %d request(s) are cut off.", http.requests)
+                return False
+            if end_s is not None and self._loop.time() >= end_s:
+                log.error("Cancel %d running task(s), timeout graceful shutdown exceeded", http.requests)
+                return False
+            if http.requests and not is_told and look_s >= LONGEST_LOOK_S:
+                is_told = True
+                log.info("Waiting for %d request(s) to end. (CTRL+C to force quit)", http.requests)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._forced.wait(), look_s)
+            look_s = min(look_s * 2, LONGEST_LOOK_S)
+        return True
