@@ -6,6 +6,7 @@
 //! ```
 
 mod accept;
+mod chunked;
 mod datagram;
 mod echo;
 mod http;

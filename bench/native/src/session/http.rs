@@ -8,6 +8,7 @@
 use std::io;
 use std::sync::Arc;
 
+use super::chunked::Chunked;
 use super::{Session, Step};
 use crate::fault::Fault;
 use crate::poller::Poller;
@@ -71,27 +72,44 @@ pub struct Http {
     head: Vec<u8>,
     /// How much of the current body has come; None while its head is awaited.
     body_at: Option<usize>,
+    /// How the current body is framed, where it has no length.
+    chunked: Option<Chunked>,
 }
 
 fn wrong(what: impl Into<String>) -> Fault {
     Fault::BadResponse { what: what.into() }
 }
 
-/// The length of a head that is complete, checked for its status and the length of its body.
-fn head_len(bytes: &[u8], body_len: usize) -> Result<Option<usize>, Fault> {
+/// A head that is complete, and right.
+#[derive(Debug)]
+struct Head {
+    len: usize,
+    is_chunked: bool,
+}
+
+/// Checks the status and how the body is framed; None while the head is not complete.
+fn parse_head(bytes: &[u8], body_len: usize) -> Result<Option<Head>, Fault> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut headers);
     let parsed = response.parse(bytes).map_err(|e| wrong(e.to_string()))?;
-    let httparse::Status::Complete(head_len) = parsed else { return Ok(None) };
+    let httparse::Status::Complete(len) = parsed else { return Ok(None) };
     if response.code != Some(200) {
         return Err(wrong(format!("status {:?}", response.code.unwrap_or(0))));
     }
-    let length = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case("content-length"));
-    let length = length.and_then(|h| std::str::from_utf8(h.value).ok()?.parse().ok());
-    if length != Some(body_len) {
+    let value = |name: &str| {
+        let found = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name));
+        found.and_then(|h| std::str::from_utf8(h.value).ok())
+    };
+    let length = value("content-length");
+    let is_chunked = value("transfer-encoding") == Some("chunked");
+    if is_chunked && length.is_some() {
+        return Err(wrong("both a length and the chunked coding"));
+    }
+    let length = length.and_then(|text| text.parse().ok());
+    if !is_chunked && length != Some(body_len) {
         return Err(wrong(format!("content-length {length:?}, not {body_len}")));
     }
-    Ok(Some(head_len))
+    Ok(Some(Head { len, is_chunked }))
 }
 
 impl Http {
@@ -107,6 +125,7 @@ impl Http {
             answers_left: 0,
             head: Vec::new(),
             body_at: None,
+            chunked: None,
         }
     }
 
@@ -129,7 +148,7 @@ impl Http {
             self.head.extend_from_slice(got);
         }
         let bytes = if before > 0 { &self.head } else { got };
-        let Some(len) = head_len(bytes, self.exchange.body.len())? else {
+        let Some(head) = parse_head(bytes, self.exchange.body.len())? else {
             if before == 0 {
                 self.head.extend_from_slice(got);
             }
@@ -137,18 +156,32 @@ impl Http {
         };
         self.head.clear();
         self.body_at = Some(0);
-        Ok(&got[len - before..])
+        self.chunked = head.is_chunked.then(Chunked::default);
+        Ok(&got[head.len - before..])
     }
 
-    /// Returns what stands behind the body.
+    /// Returns what stands behind this piece of the body.
     fn take_body<'a>(&mut self, at: usize, got: &'a [u8]) -> Result<&'a [u8], Fault> {
         let wanted = &self.exchange.body[at..];
-        let (part, rest) = got.split_at(got.len().min(wanted.len()));
-        if part != &wanted[..part.len()] {
+        let (part, rest) = match &mut self.chunked {
+            Some(decoder) => decoder.take(got)?,
+            None => got.split_at(got.len().min(wanted.len())),
+        };
+        if !wanted.starts_with(part) {
             return Err(wrong("a byte of the body is not what was asked for"));
         }
         self.body_at = Some(at + part.len());
         Ok(rest)
+    }
+
+    /// Whether the current body has come to its end, and to the right one.
+    fn is_body_over(&self) -> Result<bool, Fault> {
+        let is_whole = self.body_at == Some(self.exchange.body.len());
+        match &self.chunked {
+            Some(decoder) if decoder.is_over() && !is_whole => Err(wrong("a body is too short")),
+            Some(decoder) => Ok(decoder.is_over()),
+            None => Ok(is_whole),
+        }
     }
 
     fn take(&mut self, mut got: &[u8]) -> Result<(), Fault> {
@@ -156,8 +189,9 @@ impl Http {
             if self.answers_left == 0 && !got.is_empty() {
                 return Err(Fault::Excess { connection: self.token });
             }
-            if self.body_at == Some(self.exchange.body.len()) {
+            if self.is_body_over()? {
                 self.body_at = None;
+                self.chunked = None;
                 self.answers_left -= 1;
                 continue;
             }
@@ -241,9 +275,12 @@ mod tests {
         made
     }
 
+    const CHUNKED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n";
+
     #[test]
     fn answers_are_found_however_they_are_cut() {
-        let all = ANSWER.repeat(3);
+        let all = [ANSWER, CHUNKED, ANSWER].concat();
         for cut in 1..all.len() {
             let mut session = session(3);
             for part in all.chunks(cut) {
@@ -259,7 +296,9 @@ mod tests {
         let changed = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabd";
         let longer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabcd";
         let error = b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nabc";
-        for bad in [&changed[..], longer, error, b"\0\0", &[ANSWER, b"x"].concat()] {
+        let shorter = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n";
+        let more = [ANSWER, b"x"].concat();
+        for bad in [&changed[..], longer, shorter, error, b"\0\0", &more] {
             assert!(session(1).take(bad).is_err());
         }
     }
