@@ -13,6 +13,7 @@ mod cuts;
 pub mod fields;
 pub mod head;
 pub mod limits;
+pub mod proxy_protocol;
 pub mod refusal;
 pub mod request;
 mod request_line;

@@ -11,8 +11,8 @@ fn text(text: &str) -> Said {
 
 #[test]
 fn whole_messages_of_every_length_form() {
-    for len in [0u32, 1, 3, 4, 15, 16, 17, 125, 126, 127, 1000, 65_535, 65_536] {
-        let payload: Vec<u8> = (0..len).map(|at| at as u8).collect();
+    for len in [0_usize, 1, 3, 4, 15, 16, 17, 125, 126, 127, 1000, 65_535, 65_536] {
+        let payload: Vec<u8> = (0..=u8::MAX).cycle().take(len).collect();
         let bytes = frame(0x82, &payload);
         let mut receiver = Receiver::new(&server());
         let (said, failure) = support::feed(&mut receiver, [&bytes[..]]);

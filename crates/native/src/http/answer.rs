@@ -66,10 +66,10 @@ pub fn optional<'py>(
 }
 
 /// What was found among the fields of an answer.
+#[expect(clippy::struct_excessive_bools, reason = "each is a field that may be there")]
 #[derive(Default)]
 struct Found {
     length: Option<u64>,
-    is_chunked: bool,
     has_date: bool,
     has_server: bool,
     has_connection: bool,
@@ -139,7 +139,9 @@ impl Exchange {
             } else {
                 Framing::Unknown
             };
-            s.keeps_alive &= !found.closes && !(s.expects_continue && !s.body.is_complete);
+            // A peer that was not asked for its body may send it or not.
+            let may_get_body = s.expects_continue && !s.body.is_complete;
+            s.keeps_alive &= !found.closes && !may_get_body;
             if found.has_connection && (s.keeps_alive || found.closes) {
                 s.says_connection = true;
             }
@@ -561,7 +563,6 @@ fn write_field(head: &mut Vec<u8>, field: &Bound<'_, PyAny>, found: &mut Found) 
         }
         b"transfer-encoding" => {
             // The framing is ours, and says so itself.
-            found.is_chunked = true;
             head.truncate(start);
             return Ok(());
         }

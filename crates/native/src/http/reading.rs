@@ -232,6 +232,12 @@ impl HttpConnection {
             Ok(reader) => reader,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        if this.http.get().is_full(py) {
+            return Ok(Err(Refusal::new(
+                503,
+                "The server has as many requests as it takes at once.",
+            )));
+        }
         let websocket = match this.websocket_of(&request) {
             Ok(websocket) => websocket,
             Err(refusal) => return Ok(Err(refusal)),
@@ -240,8 +246,7 @@ impl HttpConnection {
         let scope = scope::of_request(slf, &request)?;
         let websocket = match websocket {
             Some((websocket, protocols)) => {
-                let is_tls = this.state.with(py, |s| s.is_tls);
-                websocket::amend_scope(&scope, is_tls, &protocols)?;
+                websocket::amend_scope(&scope, &protocols)?;
                 Some(Box::new(websocket))
             }
             None => None,

@@ -469,8 +469,11 @@ impl State {
 }
 
 /// The scope of a WebSocket: that of its request, with what differs.
-pub fn amend_scope(scope: &Bound<'_, PyDict>, is_tls: bool, protocols: &[&str]) -> PyResult<()> {
+pub fn amend_scope(scope: &Bound<'_, PyDict>, protocols: &[&str]) -> PyResult<()> {
     let py = scope.py();
+    // A proxy may have named it.
+    let scheme = item(scope.as_any(), intern!(py, "scheme"))?;
+    let is_tls = scheme.eq("https")? || scheme.eq("wss")?;
     scope.set_item(intern!(py, "type"), intern!(py, "websocket"))?;
     scope.set_item(intern!(py, "scheme"), if is_tls { "wss" } else { "ws" })?;
     scope.del_item(intern!(py, "method"))?;
