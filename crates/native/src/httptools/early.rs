@@ -45,8 +45,9 @@ const METHODS: [&[u8]; 36] = [
     b"PRI",
 ];
 
+#[inline]
 pub fn is_known_method(method: &[u8]) -> bool {
-    METHODS.contains(&method)
+    matches!(method, b"GET" | b"POST") || METHODS.contains(&method)
 }
 
 /// The first line, as far as it has come.

@@ -217,8 +217,10 @@ impl Feeding<'_, '_> {
         });
         self.begin()?;
         if !self.work.progress.has_text {
-            let start = source.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
-            let text = early::look(self.side, &source[start..])?.text.unwrap_or_default();
+            let text = match self.side {
+                Side::Request => head.target,
+                Side::Response => reason_of(source)?,
+            };
             self.work.callbacks.tell_bytes(py, self.text_event(), text)?;
         }
         let told = self.work.progress.fields;
@@ -267,4 +269,10 @@ impl Feeding<'_, '_> {
             if info.keeps_alive || info.upgrades { Phase::Head } else { Phase::Closed };
         self.work.callbacks.tell(self.py, Event::MessageComplete)
     }
+}
+
+/// As it was sent, whatever its bytes are.
+fn reason_of(head: &[u8]) -> Result<&[u8], Failure> {
+    let start = head.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    Ok(early::look(Side::Response, &head[start..])?.text.unwrap_or_default())
 }

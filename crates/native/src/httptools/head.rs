@@ -42,9 +42,11 @@ impl Info {
     }
 }
 
-/// A complete head. `text` is the target as it was sent, or the reason.
+/// A complete head.
 pub struct Head<'a, 'h> {
     pub method: &'a [u8],
+    /// The target as it was sent; of a response nothing.
+    pub target: &'a [u8],
     pub status: u16,
     pub version: Version,
     pub headers: &'h [Header<'a>],
@@ -54,6 +56,7 @@ pub struct Head<'a, 'h> {
     pub len: usize,
 }
 
+#[inline]
 pub fn parse<'a, 'h>(
     side: Side,
     input: &'a [u8],
@@ -68,9 +71,11 @@ pub fn parse<'a, 'h>(
     }
 }
 
+#[inline]
 fn of_request<'a, 'h>(request: &Request<'a, 'h>) -> Head<'a, 'h> {
     Head {
         method: request.method.as_bytes(),
+        target: request.target_text,
         status: 0,
         version: request.version,
         headers: request.headers,
@@ -84,6 +89,7 @@ fn of_request<'a, 'h>(request: &Request<'a, 'h>) -> Head<'a, 'h> {
 fn of_response<'a, 'h>(response: &Response<'a, 'h>) -> Head<'a, 'h> {
     Head {
         method: b"",
+        target: b"",
         status: response.status,
         version: response.version,
         headers: response.headers,
