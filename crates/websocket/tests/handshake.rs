@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "also the functions beside the tests are tests")]
 
+mod support;
+
 use oneloop_websocket::DeflateParams;
 use oneloop_websocket::handshake::{Refusal, Upgrade, accept_key, asks_for, write_accept};
 use oneloop_websocket::negotiation::negotiate;
@@ -228,6 +230,50 @@ fn what_is_no_list_of_extensions() {
         let refusal = negotiate([field.as_bytes()], WIDE).expect_err(field);
         assert_eq!(refusal.status, 400);
     }
+}
+
+#[test]
+fn random_offers() {
+    const WORDS: [&str; 20] = [
+        "permessage-deflate",
+        "permessage-deflate",
+        "server_max_window_bits",
+        "; ",
+        "client_max_window_bits",
+        ";",
+        "=",
+        "server_no_context_takeover",
+        "client_no_context_takeover",
+        ",",
+        "10",
+        "15",
+        "8",
+        "7",
+        "\"",
+        "\\",
+        " ",
+        "\t",
+        "x",
+        "\u{e9}",
+    ];
+    let mut random = support::Random::new(10);
+    let mut accepted = 0;
+    for _ in 0..200_000 {
+        let mut offer = String::new();
+        for _ in 0..random.below(12) {
+            offer.push_str(WORDS[random.below(WORDS.len())]);
+        }
+        if let Ok(Some(agreement)) = negotiate([offer.as_bytes()], WIDE) {
+            accepted += 1;
+            // Who offers exactly the answer gets it.
+            assert_eq!(
+                accept(&[&agreement.response], WIDE).unwrap().1,
+                agreement.params,
+                "{offer}"
+            );
+        }
+    }
+    assert!(accepted > 500, "{accepted}");
 }
 
 #[test]
