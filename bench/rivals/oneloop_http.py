@@ -14,12 +14,14 @@ PROGRAMS = {"asgi": [], "threads": ["--threads", "8"], "green": ["--green"]}
 def main() -> None:
     where = endpoint.parse()
     options = ["--no-access-log", "--log-level", "error", "--timeout-keep-alive", str(endpoint.KEEP_ALIVE_S)]
-    app = APPS[where.form]
-    options += ["--interface", app.interface, *PROGRAMS[where.program]]
+    options += ["--backlog", str(endpoint.BACKLOG), *PROGRAMS[where.program]]
     if where.form == "static":
         options += ["--static", f"/static={where.path}/static"]
     number = endpoint.hand_over_listener(where)
-    os.execv(sys.executable, [sys.executable, "-m", "oneloop", "serve", app.target, "--fd", str(number), *options])
+    os.execv(
+        sys.executable,
+        [sys.executable, "-m", "oneloop", "serve", APPS[where.form].target, *options, "--fd", str(number)],
+    )
 
 
 if __name__ == "__main__":

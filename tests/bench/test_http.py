@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ from bench import http_servers, install
 from bench.catalogue import FLOOR, Serve, server_argv
 from bench.http_servers import HTTP_SERVERS, NGINX, start
 from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
+from bench.process import ROOT, Program
 from bench.report import terminal
 from bench.report.columns import ratio_cells, ratio_heads
 from bench.report.document import case_data
@@ -164,6 +167,38 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
             start(rival, Serve("static" if rival == "nginx" else "http"))
     with pytest.raises(RivalMissingError, match="pywsgi has no websocket form"):
         start("pywsgi", Serve("websocket"))
+
+
+@pytest.mark.parametrize(
+    ("program", "form", "options"),
+    [
+        ("asgi", "static", ["--static", "/static=/files/static"]),
+        ("threads", "wsgi", ["--threads", "8"]),
+        ("green", "flask", ["--green"]),
+    ],
+)
+def test_the_command_of_oneloop_takes_over_a_listening_socket(
+    program: str, form: str, options: list[str], tmp_path: Path
+) -> None:
+    command = tmp_path / "oneloop" / "__main__.py"
+    command.parent.mkdir()
+    (command.parent / "__init__.py").touch()
+    command.write_text(
+        "import json, socket, sys\n"
+        "arguments = sys.argv[1:]\n"
+        "listener = socket.socket(fileno=int(arguments[arguments.index('--fd') + 1]))\n"
+        "print(json.dumps([listener.getsockname()[1], arguments]), flush=True)\n"
+        "listener.accept()[0].sendall(b'served')\n"
+    )
+    argv = [sys.executable, "-m", "bench.rivals.oneloop_http", "--program", program, "--form", form, "--path", "/files"]
+    with Program(argv, None, {"PYTHONPATH": f"{tmp_path}:{ROOT}"}) as server:
+        word, port = server.read_line(10).split()
+        with socket.create_connection(("127.0.0.1", int(port)), 10) as client:
+            assert client.recv(16) == b"served"
+        number, arguments = json.loads(server.read_line(10))
+    assert (word, number) == ("ready", int(port))
+    assert arguments[:2] == ["serve", APPS[form].target]
+    assert arguments[-len(options) - 2 : -2] == options
 
 
 def test_servers_of_the_catalogue_are_started_as_there() -> None:
