@@ -41,7 +41,7 @@ class Launcher:
 
 
 #: Programs for any asyncio loop.
-_ON_LOOPS = {
+ON_LOOPS = {
     "aiohttp": Launcher("asyncio_http", frozenset({"http"}), ("aiohttp",)),
     "httptools": Launcher("asyncio_http", frozenset({"http"}), ("httptools",)),
     "uvicorn": Launcher("asyncio_http", _ASGI | {"websocket"}, ("uvicorn", "httptools", "websockets")),
@@ -49,7 +49,7 @@ _ON_LOOPS = {
     "hypercorn": Launcher("asyncio_http", _ASGI | {"websocket"}, ("hypercorn",)),
     "websockets": Launcher("asyncio_http", frozenset({"websocket"}), ("websockets",)),
 }
-_OTHERS = {
+OTHERS = {
     SUBJECT: Launcher("oneloop_http", _ASGI | {"websocket", "static"}, ("oneloop.http",), "asgi"),
     SUBJECT_THREADS: Launcher("oneloop_http", _WSGI, ("oneloop.http",), "threads"),
     SUBJECT_GREEN: Launcher("oneloop_http", _WSGI, ("oneloop.http", "greenlet"), "green"),
@@ -59,7 +59,7 @@ _OTHERS = {
     "pywsgi": Launcher("pywsgi_server", _WSGI, ("gevent",)),
     NGINX: Launcher("nginx_server", frozenset({"static"})),
 }
-HTTP_SERVERS = (*_ON_LOOPS, *_OTHERS)
+HTTP_SERVERS = (*ON_LOOPS, *OTHERS)
 
 
 def subject_exists() -> bool:
@@ -69,16 +69,16 @@ def subject_exists() -> bool:
 
 def _launcher(rival: str) -> tuple[Launcher, tuple[str, ...]] | None:
     """The launcher and its options; None for a server of the catalogue. Raises RivalMissingError."""
-    if rival in _OTHERS:
-        launcher = _OTHERS[rival]
+    if rival in OTHERS:
+        launcher = OTHERS[rival]
         return launcher, ("--program", launcher.program) if launcher.program else ()
     program, _, loop = rival.partition(" on ")
-    if program not in _ON_LOOPS or loop not in LOOPS:
+    if program not in ON_LOOPS or loop not in LOOPS:
         return None
     reason = missing_reason(loop)
     if reason:
         raise RivalMissingError(reason)
-    return _ON_LOOPS[program], ("--program", program, "--loop", loop)
+    return ON_LOOPS[program], ("--program", program, "--loop", loop)
 
 
 def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:

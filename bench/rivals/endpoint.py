@@ -125,7 +125,23 @@ def free_port() -> int:
 
 
 def announce_when_served(port: int) -> None:
-    """Announces a server that does not say itself when it listens. Raises SystemExit when it never does."""
+    """Announces a server that does not say itself when it listens; returns at once.
+
+    A process asks for it, no thread: the server may fork, and its worker would inherit the locks that a thread holds at
+    that moment. It is nobody's child, so that it is not counted as a part of the server.
+    """
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    if os.fork() == 0:
+        _await_server(port)
+        announce_port(port)
+    os._exit(0)
+
+
+def _await_server(port: int) -> None:
+    """Returns when somebody listens; ends the process when nobody ever does."""
     deadline = time.monotonic() + START_PATIENCE_S
     while time.monotonic() < deadline:
         try:
@@ -133,9 +149,8 @@ def announce_when_served(port: int) -> None:
         except OSError:
             time.sleep(0.02)
             continue
-        announce_port(port)
         return
-    raise SystemExit(f"nobody listens on port {port}")
+    os._exit(1)
 
 
 def no_delay(sock: socket.socket | None) -> None:

@@ -4,7 +4,6 @@
 # A rival may be missing.
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 from granian import Granian
@@ -19,7 +18,7 @@ def main() -> None:
     app = APPS[where.form]
     # Granian takes no socket and does not say when it listens.
     port = endpoint.free_port()
-    threading.Thread(target=endpoint.announce_when_served, args=(port,), daemon=True).start()
+    endpoint.announce_when_served(port)
     is_static = where.form == "static"
     server = Granian(
         app.target,

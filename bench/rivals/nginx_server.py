@@ -44,10 +44,7 @@ def main() -> None:
     config = Path(where.path) / "nginx.conf"
     text = CONFIG.format(folder=where.path, port=port, keep_alive_s=endpoint.KEEP_ALIVE_S, backlog=endpoint.BACKLOG)
     config.write_text(text)
-    if os.fork() == 0:
-        # This process becomes nginx; its child asks for it and ends, and nginx collects it.
-        endpoint.announce_when_served(port)
-        os._exit(0)
+    endpoint.announce_when_served(port)
     os.execv(program, [program, "-p", where.path, "-c", str(config), "-e", f"{where.path}/error.log"])
 
 

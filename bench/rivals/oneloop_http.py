@@ -8,18 +8,20 @@ import sys
 from bench.rivals import endpoint
 from bench.rivals.http_apps import APPS
 
-PROGRAMS = {"asgi": ["--interface", "asgi"], "threads": ["--threads", "8"], "green": ["--green"]}
+PROGRAMS = {"asgi": [], "threads": ["--threads", "8"], "green": ["--green"]}
 
 
 def main() -> None:
     where = endpoint.parse()
     options = ["--no-access-log", "--log-level", "error", "--timeout-keep-alive", str(endpoint.KEEP_ALIVE_S)]
-    options += PROGRAMS[where.program]
+    options += ["--backlog", str(endpoint.BACKLOG), *PROGRAMS[where.program]]
     if where.form == "static":
         options += ["--static", f"/static={where.path}/static"]
     number = endpoint.hand_over_listener(where)
-    app = APPS[where.form].target
-    os.execv(sys.executable, [sys.executable, "-m", "oneloop", "serve", app, "--fd", str(number), *options])
+    os.execv(
+        sys.executable,
+        [sys.executable, "-m", "oneloop", "serve", APPS[where.form].target, *options, "--fd", str(number)],
+    )
 
 
 if __name__ == "__main__":

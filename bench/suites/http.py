@@ -175,12 +175,13 @@ def _messages(options: Options, row: Row, mode: str, *sizes: int) -> list[Case]:
 
 
 def _others(options: Options) -> list[Case]:
-    """What a quick run leaves out."""
     hello = (
         (FASTAPI, Load("http", 17, 10, target="/hello", expect='{"hello":"world"}')),
         (FLASK, Load("http", 12, 10, target="/hello", expect="hello, world")),
     )
     return [
+        *_wsgi(options),
+        *_messages(options, WEBSOCKET, "websocket", 125, 10 * KIB),
         *(
             PIPELINE.case(options, Load("http", size, count, PIPELINED))
             for size in options.pick_sizes(KIB)
@@ -195,5 +196,5 @@ def _others(options: Options) -> list[Case]:
 
 
 def cases(options: Options) -> list[Case]:
-    found = [*_asgi(options), *_wsgi(options), *_messages(options, WEBSOCKET, "websocket", 125, 10 * KIB)]
+    found = _asgi(options)
     return found if options.quick else [*found, *_others(options)]

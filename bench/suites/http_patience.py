@@ -99,6 +99,6 @@ def cases(options: Options) -> list[Case]:
     return [
         *(_idle_case(options, count) for count in options.pick_connections(10_000, core=(10_000,))),
         _unread_case(options, size_text(whole.size), whole, 200),
-        _unread_case(options, "8 MiB in parts of 64 KiB", parts, 40),
+        _unread_case(options, "8 MiB in parts of 64 KiB", parts, 100),
         *(_after_case(options, form) for form in AFTER_RIVALS),
     ]
