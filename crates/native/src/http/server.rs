@@ -25,6 +25,8 @@ pub struct Serving {
     pub is_shutting_down: bool,
     /// Looks for what has taken too long; while connections are open.
     sweep: Option<Py<PyAny>>,
+    /// The server's end of the last connection, which many have.
+    end: Option<Py<PyAny>>,
     /// The `date` field and its second.
     date: Date,
     /// Memory for heads.
@@ -98,6 +100,21 @@ impl HttpServer {
             // The connection that asks is one of them.
             s.connections.len() - s.free.len() > limit || s.requests >= limit
         })
+    }
+
+    /// The same end as that of the last connection, if it is equal: one object for many.
+    pub fn shared_end<'py>(&self, end: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = end.py();
+        let known = self.serving.with(py, |s| s.end.as_ref().map(|end| end.bind(py).clone()));
+        if let Some(known) = known
+            && known.eq(end)?
+        {
+            return Ok(known);
+        }
+        let kept = end.clone().unbind();
+        let old = self.serving.with(py, |s| s.end.replace(kept));
+        drop(old);
+        Ok(end.clone())
     }
 
     /// Takes memory back for the next head, unless it has grown large.
