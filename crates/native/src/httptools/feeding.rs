@@ -106,7 +106,12 @@ impl Feeding<'_, '_> {
                 if head.upgrades { Err(Failure::Upgrade(at + taken)) } else { Ok(Some(taken)) }
             }
             Ok(None) => self.tell_early(source).map(|()| None),
-            Err(refusal) => Err(early::explain(self.side, source, refusal)),
+            Err(refusal) => {
+                if !source.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                    self.begin()?;
+                }
+                Err(early::explain(self.side, source, refusal))
+            }
         }
     }
 
@@ -206,6 +211,7 @@ impl Feeding<'_, '_> {
     /// Tells what of a complete head has not been told, and gets ready for the body.
     fn tell_head(&mut self, source: &[u8], head: &Head<'_, '_>) -> Result<(), Failure> {
         let py = self.py;
+        self.begin()?;
         if self.side == Side::Request && !early::is_known_method(head.method) {
             return Err(Failure::refused(Kind::Method, "Invalid method encountered"));
         }
@@ -215,7 +221,6 @@ impl Feeding<'_, '_> {
             info.status = head.status;
             info.keeps_alive = head.keeps_alive;
         });
-        self.begin()?;
         if !self.work.progress.has_text {
             let text = match self.side {
                 Side::Request => head.target,
