@@ -118,6 +118,16 @@ impl Feeding<'_, '_> {
     /// Reads a head that comes in pieces, or whose lines may be folded.
     fn read_joined_head(&mut self, input: &[u8], at: usize) -> Result<usize, Failure> {
         let known = self.work.pending.len();
+        // Small pieces of one line are gathered: each of them would have the whole head read again.
+        let is_at_line = self.work.pending.last() == Some(&b'\n');
+        if self.work.progress.has_text
+            && !is_at_line
+            && known + input.len() <= LIMITS.head_bytes
+            && memchr::memchr(b'\n', input).is_none()
+        {
+            self.work.pending.extend_from_slice(input);
+            return Ok(input.len());
+        }
         let mut source = std::mem::take(&mut self.work.pending);
         source.extend_from_slice(input);
         if self.work.joins_folded_lines {
