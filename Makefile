@@ -106,6 +106,8 @@ setup-core:
 setup: setup-core
 	@scripts/venv.sh $(PY) ecosystem
 	@scripts/anyio-tests.sh $(PY)
+	@scripts/httptools-tests.sh $(PY)
+	@scripts/autobahn.sh
 
 clean:
 	rm -rf target .venvs .pythons .build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

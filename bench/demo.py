@@ -13,7 +13,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from bench import machine, measure
+from bench import http_servers, machine, measure
 from bench.catalogue import Serve, missing_reason
 from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
 from bench.process import Program
@@ -21,7 +21,6 @@ from bench.report import figures
 from bench.report.document import RowData, case_data
 from bench.runner import run_cases
 from bench.served import Load, measure_server, running_server
-from bench.suites import http as http_suite
 from bench.timed import python_module
 
 LOOPS = ("asyncio", "uvloop", "oneloop")
@@ -35,10 +34,10 @@ def measure_aiohttp(rival: str, settings: Settings) -> Sample:
     """Aiohttp's client against its server, both on the rival's loop, each on a CPU of its own."""
 
     def start(loop: str, serve: Serve) -> tuple[list[str], dict[str, str]]:
-        argv, env = http_suite.start(f"aiohttp on {loop}", serve)
+        argv, env = http_servers.start(f"aiohttp on {loop}", serve)
         return list(argv), env
 
-    with running_server(rival, Serve("aiohttp"), settings, start) as (server, address):
+    with running_server(rival, Serve("http"), settings, start) as (server, address):
         argv = python_module(
             "aiohttp_client", "--loop", rival, "--connections", str(CLIENT_CONNECTIONS),
             "--duration", str(settings.duration_s), *address,

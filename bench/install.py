@@ -1,22 +1,26 @@
 """`python -m bench.install`: gets what the bench needs, inside the checkout and the running environment.
 
 Builds bench/native with cargo, installs requirements/bench.txt into the running interpreter's environment, compiles
-the Go rival where there is a go, and, as root only and only when missing, Debian's fio and libssl-dev. What cannot be
-had is named at the end; a rival that is missing is no reason to fail, a native program that is missing is.
+the Go rival where there is a go, and, as root only and only when missing, Debian's fio, libssl-dev and nginx. What
+cannot be had is named at the end; a rival that is missing is no reason to fail, a native program that is missing is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from bench.rivals.endpoint import find_nginx
 
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE = ROOT / "bench" / "native"
 PATIENCE_S = 900
+POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def _run(argv: Sequence[str], **env: str) -> str:
@@ -87,6 +91,28 @@ def install_debian(package: str, found: bool) -> str:
     )
 
 
+@contextlib.contextmanager
+def services_held() -> Iterator[None]:
+    """Meanwhile no service of a new package starts by itself (man 8 invoke-rc.d)."""
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
+
+
+def install_nginx() -> str:
+    """Debian's, as a program only: the bench starts it with a configuration of its own."""
+    if find_nginx() or os.geteuid() != 0:
+        return install_debian("nginx", found=find_nginx() is not None)
+    with services_held():
+        return install_debian("nginx", found=False)
+
+
 def main() -> int:
     missing = install_packages("bench.txt")
     failed = build_native()
@@ -94,6 +120,7 @@ def main() -> int:
         ("floor-openssl", build_openssl_floor()),
         ("go", build_go()),
         ("node", "" if shutil.which("node") else "there is no node on the path"),
+        ("nginx", install_nginx()),
         ("fio", install_debian("fio", found=bool(shutil.which("fio")))),
     ):
         if reason:

@@ -12,6 +12,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.rivals.endpoint import find_nginx
+
 PACKAGES = (
     "oneloop",
     "uvloop",
@@ -26,6 +28,14 @@ PACKAGES = (
     "httptools",
     "uvicorn",
     "granian",
+    "gunicorn",
+    "hypercorn",
+    "websockets",
+    "wsproto",
+    "fastapi",
+    "starlette",
+    "pydantic",
+    "flask",
     "aiofiles",
     "aiofile",
     "libaio",
@@ -54,7 +64,7 @@ def _tool_version(*argv: str) -> str:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return "missing"
-    return done.stdout.strip().splitlines()[0]
+    return (done.stdout or done.stderr).strip().splitlines()[0]
 
 
 def versions() -> dict[str, str]:
@@ -67,6 +77,7 @@ def versions() -> dict[str, str]:
             found[name] = "missing"
     found["node"] = _tool_version("node", "--version")
     found["go"] = _tool_version("go", "version").removeprefix("go version go")
+    found["nginx"] = _tool_version(find_nginx() or "nginx", "-v").rpartition("/")[2]
     found["openssl"] = ssl.OPENSSL_VERSION.split()[1]
     found["fio"] = _tool_version("fio", "--version")
     return found

@@ -53,6 +53,8 @@ class Case:
     Args:
         metric: the main figure, a key of every sample's metrics; lower is better.
         unit: what the main figure is shown in; figures are stored in nanoseconds, bytes or counts.
+        baseline: the rival to which every row's ratio is taken.
+        beside: further rivals to which ratios are taken, each in a column of its own.
     """
 
     suite: str
@@ -64,6 +66,7 @@ class Case:
     measure: Callable[[str, Settings], Sample]
     remark: str = ""
     baseline: str = "uvloop"
+    beside: Sequence[str] = ()
 
 
 @dataclass

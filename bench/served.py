@@ -28,7 +28,13 @@ StartServer = Callable[[str, Serve], tuple[Sequence[str], dict[str, str]]]
 
 @dataclass(frozen=True)
 class Load:
-    """What the generator does to the server."""
+    """What the generator does to the server.
+
+    Args:
+        target: path of an HTTP request; by default the size.
+        expect: body of its answer; by default so many bytes as the size says.
+        hold: `answered` or `unread`: the connections stand still after their first turn, or in the midst of it.
+    """
 
     mode: str = "echo"
     size: int = 1024
@@ -38,6 +44,9 @@ class Load:
     closer: str = "server"
     resumes: bool = False
     patience_s: float = 5.0
+    target: str = ""
+    expect: str = ""
+    hold: str = ""
 
     def options(self, settings: Settings) -> list[str]:
         """The generator's command line, without the address."""
@@ -45,6 +54,8 @@ class Load:
         given += ["--connections", str(self.connections), "--closer", self.closer]
         given += ["--patience", str(self.patience_s)]
         given += ["--resume"] if self.resumes else []
+        for name, text in (("--target", self.target), ("--expect", self.expect), ("--hold", self.hold)):
+            given += [name, text] if text else []
         given += ["--duration", str(settings.duration_s), "--warmup", str(settings.warmup_s)]
         rate = self.rate if self.rate is not None else settings.rate
         if rate is not None:

@@ -1,8 +1,9 @@
-"""Which columns a case's table has. One list for the terminal and the page."""
+"""Which columns a case's table has. One list for the terminal, the page and Markdown."""
 
 from __future__ import annotations
 
-from bench.report.document import CaseData
+from bench.report import figures
+from bench.report.document import CaseData, RowData
 
 #: Metric -> heading, in the order in which they are shown; those that no row has are left out.
 HEADINGS = {
@@ -38,6 +39,18 @@ def columns(case: CaseData) -> list[str]:
         present.discard("processes")
     rest = [name for name in HEADINGS if name in present and name != case["metric"]]
     return [case["metric"], *rest]
+
+
+def ratio_heads(case: CaseData) -> list[str]:
+    """The baseline first, then the others that ratios are taken to."""
+    return [f"× {name}" for name in (case["baseline"] or "baseline", *case.get("beside", []))]
+
+
+def ratio_cells(case: CaseData, row: RowData) -> list[str]:
+    """A cell for each of `ratio_heads`."""
+    more = row.get("beside", {})
+    found = [row.get("ratio"), *(more.get(name) for name in case.get("beside", []))]
+    return [figures.ratio(ratio) if ratio else "–" for ratio in found]
 
 
 def _median(case: CaseData, index: int, metric: str) -> float:

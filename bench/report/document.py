@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
@@ -39,6 +39,7 @@ class RowData(TypedDict):
     samples: list[dict[str, float] | None]
     summary: dict[str, SummaryData]
     ratio: NotRequired[SummaryData]
+    beside: NotRequired[dict[str, SummaryData]]
     curve: NotRequired[list[list[float]]]
 
 
@@ -51,6 +52,7 @@ class CaseData(TypedDict):
     metric: str
     unit: str
     baseline: str
+    beside: NotRequired[list[str]]
     remark: str
     rounds: int
     rows: list[RowData]
@@ -102,7 +104,15 @@ def _median_curve(row: Row) -> list[list[float]]:
     return [[q, ns] for q, ns in curves[len(curves) // 2].curve] if curves else []
 
 
-def _row_data(row: Row, baseline: Row | None, metric: str) -> RowData:
+def _ratio(row: Row, baseline: Row | None, metric: str) -> SummaryData | None:
+    """The row's figures as a multiple of the baseline's; None where one of the two was not measured."""
+    if baseline is None or row.status != "ok":
+        return None
+    ratios = pair_ratios(_series(row, metric), _series(baseline, metric))
+    return _summary_data(summarize(ratios)) if ratios else None
+
+
+def _row_data(row: Row, baseline: Row | None, beside: Mapping[str, Row], metric: str) -> RowData:
     notes = dict.fromkeys(note for sample in row.samples if sample for note in sample.notes)
     data = RowData(
         rival=row.rival,
@@ -115,10 +125,12 @@ def _row_data(row: Row, baseline: Row | None, metric: str) -> RowData:
     curve = _median_curve(row)
     if curve:
         data["curve"] = curve
-    if baseline is not None and row.status == "ok":
-        ratios = pair_ratios(_series(row, metric), _series(baseline, metric))
-        if ratios:
-            data["ratio"] = _summary_data(summarize(ratios))
+    ratio = _ratio(row, baseline, metric)
+    if ratio:
+        data["ratio"] = ratio
+    more = {name: found for name, other in beside.items() if (found := _ratio(row, other, metric))}
+    if more:
+        data["beside"] = more
     return data
 
 
@@ -144,7 +156,8 @@ def case_data(result: Result) -> CaseData:
     """One case as plain data, with its summaries and ratios."""
     case = result.case
     baseline = _baseline_row(result, "")
-    return CaseData(
+    beside = {name: row for name in case.beside if (row := _find(result, name))}
+    data = CaseData(
         suite=case.suite,
         name=case.name,
         params=case.params,
@@ -153,8 +166,11 @@ def case_data(result: Result) -> CaseData:
         baseline=baseline.rival.rpartition(" on ")[2] if baseline else "",
         remark=case.remark,
         rounds=result.rounds_done,
-        rows=[_row_data(row, _baseline_row(result, row.rival), case.metric) for row in result.rows],
+        rows=[_row_data(row, _baseline_row(result, row.rival), beside, case.metric) for row in result.rows],
     )
+    if beside:
+        data["beside"] = list(beside)
+    return data
 
 
 def document(

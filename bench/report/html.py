@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.report import figures
 from bench.report.charts import Bar, Line, bars, curves
-from bench.report.columns import HEADINGS, columns
+from bench.report.columns import HEADINGS, columns, ratio_cells, ratio_heads
 from bench.report.document import CaseData, Document, RowData
 
 _STYLE = Path(__file__).with_name("page.css")
@@ -71,14 +71,14 @@ def _floor_of(case: CaseData) -> float | None:
 
 def _table(case: CaseData) -> str:
     names = columns(case)
-    heads = ["rival", HEADINGS.get(names[0], names[0]), "spread", f"× {case['baseline']}"]
+    heads = ["rival", HEADINGS.get(names[0], names[0]), "spread", *ratio_heads(case)]
     heads += [HEADINGS.get(name, name) for name in names[1:]] + ["notes"]
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    body = "".join(_table_row(row, names) for row in case["rows"])
+    body = "".join(_table_row(case, row, names) for row in case["rows"])
     return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
 
 
-def _table_row(row: RowData, names: Sequence[str]) -> str:
+def _table_row(case: CaseData, row: RowData, names: Sequence[str]) -> str:
     note = "; ".join(row["notes"])
     if row["status"] != "ok":
         note = f"{row['status']}: {row['reason']}"
@@ -86,7 +86,7 @@ def _table_row(row: RowData, names: Sequence[str]) -> str:
         row["rival"],
         figures.median(row, names[0]),
         figures.spread_percent(row, names[0]),
-        figures.ratio(row["ratio"]) if "ratio" in row else "–",
+        *ratio_cells(case, row),
         *(figures.median(row, name) for name in names[1:]),
         note,
     ]

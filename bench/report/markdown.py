@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bench.report import figures
-from bench.report.columns import HEADINGS, columns
+from bench.report.columns import HEADINGS, columns, ratio_cells, ratio_heads
 from bench.report.document import CaseData, Document, RowData, load
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
@@ -29,7 +29,7 @@ def _line(cells: list[str]) -> str:
 
 def _case_lines(case: CaseData) -> list[str]:
     names = [name for name in columns(case)[1:] if name in SHOWN + MEMORY]
-    heads = ["rival", HEADINGS.get(case["metric"], case["metric"]), f"× {case['baseline'] or 'baseline'}"]
+    heads = ["rival", HEADINGS.get(case["metric"], case["metric"]), *ratio_heads(case)]
     heads += [HEADINGS.get(name, name) for name in names]
     lines = ["", f"**{case['suite']}: {case['name']}** ({case['rounds']} rounds)", ""]
     lines += [_line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
@@ -37,11 +37,10 @@ def _case_lines(case: CaseData) -> list[str]:
         if row["status"] != "ok":
             lines.append(_line([row["rival"], f"{row['status']}: {row['reason']}", *[""] * (len(heads) - 2)]))
             continue
-        ratio = figures.ratio(row["ratio"]) if "ratio" in row else "–"
         note = " †" if any("generator" in text for text in row["notes"]) else ""
         name = f"**{row['rival']}**" if "oneloop" in row["rival"] else row["rival"]
         figure = figures.median(row, case["metric"]) + note
-        lines.append(_line([name, figure, ratio, *(figures.median(row, metric) for metric in names)]))
+        lines.append(_line([name, figure, *ratio_cells(case, row), *(figures.median(row, metric) for metric in names)]))
     if case["remark"]:
         lines += ["", f"*{case['remark']}*"]
     return lines

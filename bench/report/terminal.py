@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.report import figures
-from bench.report.columns import HEADINGS, columns
+from bench.report.columns import HEADINGS, columns, ratio_cells, ratio_heads
 from bench.report.document import CaseData, Document, RowData
 
 #: A column of figures with its frame; the rival, the main figure, spread, ratio and notes together.
@@ -28,7 +28,8 @@ def _main_table(case: CaseData, names: list[str]) -> Table:
     table.add_column("rival", no_wrap=True)
     table.add_column(HEADINGS.get(case["metric"], case["metric"]), justify="right", no_wrap=True)
     table.add_column("spread", justify="right", no_wrap=True)
-    table.add_column(f"× {case['baseline'] or 'baseline'}", justify="right", no_wrap=True)
+    for head in ratio_heads(case):
+        table.add_column(head, justify="right", no_wrap=True)
     for name in names:
         table.add_column(HEADINGS.get(name, name), justify="right", no_wrap=True)
     table.add_column("notes", overflow="fold")
@@ -37,7 +38,7 @@ def _main_table(case: CaseData, names: list[str]) -> Table:
             row["rival"],
             figures.median(row, case["metric"]),
             figures.spread_percent(row, case["metric"]),
-            figures.ratio(row["ratio"]) if "ratio" in row else "–",
+            *ratio_cells(case, row),
             *(figures.median(row, name) for name in names),
             _notes(row),
             style=_style(row),
@@ -66,7 +67,7 @@ def case_tables(case: CaseData, width: int) -> list[Table]:
     What does not fit the width goes into a second table; nothing is left out.
     """
     names = columns(case)[1:]
-    room = max(0, (width - RESERVED_WIDTH) // COLUMN_WIDTH)
+    room = max(0, (width - RESERVED_WIDTH) // COLUMN_WIDTH - len(case.get("beside", [])))
     tables = [_main_table(case, names[:room])]
     if names[room:]:
         tables.append(_rest_table(case, names[room:]))

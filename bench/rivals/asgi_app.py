@@ -1,24 +1,99 @@
-"""The ASGI application that uvicorn and granian serve: `GET /N` is answered by N bytes."""
+"""The ASGI application that the servers serve.
+
+```text
+GET /N           N bytes
+GET /after/N     N bytes; the application then computes
+GET /parts/N     N bytes in parts of 64 KiB, each sent by itself
+POST             the request's body
+WebSocket        each message comes back
+```
+"""
 
 from __future__ import annotations
 
-import ctypes
-import signal
 from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
 
-# granian's worker is not the process that the bench started: it too must die with its parent (man 2 prctl).
-_PR_SET_PDEATHSIG = 1
-ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+from bench.rivals import worker
+from bench.rivals.cpu_work import AFTER_ANSWER_S, compute_for
 
-Message = MutableMapping[str, object]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+PART_LEN = 65_536
+
+worker.settle()
 
 
-async def app(
-    scope: MutableMapping[str, object],
-    receive: Callable[[], Awaitable[Message]],
-    send: Callable[[Message], Awaitable[None]],
-) -> None:
-    body = b"x" * int(str(scope["path"])[1:])
-    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+async def start(send: Send, length: int) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % length)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+async def respond(send: Send, body: bytes) -> None:
+    await start(send, len(body))
     await send({"type": "http.response.body", "body": body})
+
+
+async def read_body(receive: Receive) -> bytes:
+    """The whole body; most bodies come in one message."""
+    message = await receive()
+    body = bytes(message.get("body", b""))
+    if not message.get("more_body", False):
+        return body
+    parts = [body]
+    while message.get("more_body", False):
+        message = await receive()
+        parts.append(message.get("body", b""))
+    return b"".join(parts)
+
+
+async def send_parts(send: Send, length: int) -> None:
+    await start(send, length)
+    part = b"x" * PART_LEN
+    for at in range(0, length, PART_LEN):
+        body = part[: length - at]
+        await send({"type": "http.response.body", "body": body, "more_body": at + len(body) < length})
+
+
+async def answer(path: str, send: Send) -> None:
+    """What has a path of more than a number."""
+    kind, _, size = path.partition("/")
+    if kind == "parts":
+        await send_parts(send, int(size))
+        return
+    await respond(send, b"x" * int(size))
+    if kind == "after":
+        compute_for(AFTER_ANSWER_S)
+
+
+async def echo_messages(receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "bytes": message["bytes"]})
+
+
+async def live(receive: Receive, send: Send) -> None:
+    """The lifespan protocol: nothing to start, nothing to stop."""
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return
+
+
+async def app(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        path: str = scope["path"][1:]
+        if scope["method"] == "POST":
+            await respond(send, await read_body(receive))
+        elif path.isdigit():
+            await respond(send, b"x" * int(path))
+        else:
+            await answer(path, send)
+    elif scope["type"] == "websocket":
+        await echo_messages(receive, send)
+    else:
+        await live(receive, send)

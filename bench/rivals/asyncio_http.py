@@ -1,6 +1,7 @@
-"""HTTP on every asyncio loop: aiohttp's server, and a protocol on httptools as in vmbench.
+"""HTTP and WebSocket servers that run on every asyncio loop; `--program` says which. One program for all loops.
 
-`GET /N` is answered by N bytes. One program for all loops.
+httptools is vmbench's own server on that parser; uvicorn and hypercorn serve the ASGI application of the form;
+aiohttp and websockets have handlers of their own.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -8,10 +9,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+import warnings
+from typing import Any, cast
 
 from bench.rivals import endpoint, loops
 from bench.rivals.endpoint import Endpoint
+from bench.rivals.http_apps import APPS
 
 
 async def serve_aiohttp(where: Endpoint) -> None:
@@ -22,7 +25,7 @@ async def serve_aiohttp(where: Endpoint) -> None:
 
     app = web.Application()
     app.router.add_get("/{size:\\d+}", page)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=endpoint.KEEP_ALIVE_S)
     await runner.setup()
     listener = endpoint.listen(where)
     port = endpoint.port_of(listener)
@@ -64,21 +67,23 @@ async def serve_httptools(where: Endpoint) -> None:
     await asyncio.Event().wait()
 
 
-async def serve_uvicorn(where: Endpoint) -> None:
+async def serve_uvicorn(where: Endpoint, websockets: str = "websockets") -> None:
     import uvicorn
 
-    from bench.rivals.asgi_app import app
-
+    # uvicorn's own use of websockets is that library's old half.
+    warnings.simplefilter("ignore", DeprecationWarning)
     listener = endpoint.listen(where)
     port = endpoint.port_of(listener)
     config = uvicorn.Config(
-        app,
+        cast("Any", APPS[where.form].load()),
         http="httptools",
+        ws=websockets if where.form == "websocket" else "none",
         lifespan="off",
         log_level="error",
         access_log=False,
         loop="none",
         backlog=endpoint.BACKLOG,
+        timeout_keep_alive=endpoint.KEEP_ALIVE_S,
     )
     server = uvicorn.Server(config)
     task = asyncio.ensure_future(server.serve(sockets=[listener]))
@@ -88,8 +93,47 @@ async def serve_uvicorn(where: Endpoint) -> None:
     await task
 
 
-PROGRAMS = {"aiohttp": serve_aiohttp, "httptools": serve_httptools, "uvicorn": serve_uvicorn}
+async def serve_wsproto(where: Endpoint) -> None:
+    await serve_uvicorn(where, "wsproto")
+
+
+async def serve_hypercorn(where: Endpoint) -> None:
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+
+    config = Config()
+    config.errorlog = None
+    config.backlog = endpoint.BACKLOG
+    config.keep_alive_timeout = endpoint.KEEP_ALIVE_S
+    # It would close a connection after a thousand requests.
+    config.keep_alive_max_requests = 1_000_000_000
+    config.bind = [f"fd://{endpoint.hand_over_listener(where)}"]
+    await serve(cast("Any", APPS[where.form].load()), config)
+
+
+async def serve_websockets(where: Endpoint) -> None:
+    from websockets.asyncio.server import ServerConnection, serve
+
+    async def echo(connection: ServerConnection) -> None:
+        async for message in connection:
+            await connection.send(message)
+
+    listener = endpoint.listen(where)
+    port = endpoint.port_of(listener)
+    async with serve(echo, sock=listener, backlog=endpoint.BACKLOG):
+        endpoint.announce_port(port)
+        await asyncio.Event().wait()
+
+
+PROGRAMS = {
+    "aiohttp": serve_aiohttp,
+    "httptools": serve_httptools,
+    "hypercorn": serve_hypercorn,
+    "uvicorn": serve_uvicorn,
+    "uvicorn-wsproto": serve_wsproto,
+    "websockets": serve_websockets,
+}
 
 if __name__ == "__main__":
     asked = endpoint.parse()
-    loops.run(PROGRAMS[asked.form](asked), asked.loop)
+    loops.run(PROGRAMS[asked.program](asked), asked.loop)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import shutil
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 from typing import cast
 
 BACKLOG = 4096
+#: How long HTTP servers keep an idle connection; uvicorn's five seconds would end some before they are measured.
+KEEP_ALIVE_S = 75
+START_PATIENCE_S = 15.0
 
 #: The module of oneloop's own TLS contexts, for `--contexts`.
 ONELOOP_TLS = "oneloop.tls"
@@ -26,6 +32,7 @@ class Endpoint:
     tls: str
     size: int
     contexts: str = "ssl"
+    program: str = ""
 
 
 def parse() -> Endpoint:
@@ -38,6 +45,7 @@ def parse() -> Endpoint:
     parser.add_argument("--tls", default="")
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--contexts", choices=("ssl", ONELOOP_TLS), default="ssl")
+    parser.add_argument("--program", default="")
     options = parser.parse_args()
     grow_heap()
     return Endpoint(**vars(options))
@@ -73,6 +81,22 @@ def listen(endpoint: Endpoint) -> socket.socket:
     return sock
 
 
+def make_inheritable(sock: socket.socket) -> int:
+    """The number of a blocking socket that lives on in the program that this process becomes."""
+    sock.setblocking(True)
+    sock.set_inheritable(True)
+    return sock.detach()
+
+
+def hand_over_listener(endpoint: Endpoint) -> int:
+    """The number of a listening socket for a server that takes it over; clients may connect from now on."""
+    listener = listen(endpoint)
+    port = port_of(listener)
+    number = make_inheritable(listener)
+    announce_port(port)
+    return number
+
+
 def port_of(sock: socket.socket) -> int:
     """The port to announce; to be asked before a loop takes the socket over."""
     return 0 if sock.family == socket.AF_UNIX else int(sock.getsockname()[1])
@@ -86,6 +110,47 @@ def announce(sock: socket.socket) -> None:
 def announce_port(port: int) -> None:
     """The same, where a library made the socket."""
     print("ready", port, flush=True)
+
+
+def find_nginx() -> str | None:
+    """Debian has it where only root looks."""
+    return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+def free_port() -> int:
+    """For a server that takes no socket. It may be gone when the server wants it, which the server then says."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def announce_when_served(port: int) -> None:
+    """Announces a server that does not say itself when it listens; returns at once.
+
+    A process asks for it, no thread: the server may fork, and its worker would inherit the locks that a thread holds at
+    that moment. It is nobody's child, so that it is not counted as a part of the server.
+    """
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    if os.fork() == 0:
+        _await_server(port)
+        announce_port(port)
+    os._exit(0)
+
+
+def _await_server(port: int) -> None:
+    """Returns when somebody listens; ends the process when nobody ever does."""
+    deadline = time.monotonic() + START_PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+            continue
+        return
+    os._exit(1)
 
 
 def no_delay(sock: socket.socket | None) -> None:

@@ -18,10 +18,10 @@ import time
 from typing import Any
 
 from bench.rivals import loops
+from bench.rivals.cpu_work import AFTER_ANSWER_S, compute_for
 from bench.rivals.report_line import hand_over
 
 CONNECTIONS = 20
-WORK_S = 0.010
 QUESTION = b"?"
 ANSWER = b"!" * 1024
 
@@ -34,9 +34,7 @@ class Handler(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.transport.write(ANSWER)
-        end = time.perf_counter() + WORK_S
-        while time.perf_counter() < end:
-            pass
+        compute_for(AFTER_ANSWER_S)
 
 
 def split_cpus() -> tuple[set[int], set[int]]:
@@ -51,7 +49,7 @@ def ask(clients: list[socket.socket], rounds: int) -> tuple[float, float]:
     # The first round meets connections that are still being made, and does not count.
     for _ in range(rounds + 1):
         # The handler that answered last is still at work.
-        time.sleep(3 * WORK_S)
+        time.sleep(3 * AFTER_ANSWER_S)
         poll = select.poll()
         for client in clients:
             poll.register(client, select.POLLIN)

@@ -72,6 +72,16 @@ func serveDatagrams() {
 }
 
 func page(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.Write(body)
+		return
+	}
 	count, err := strconv.Atoi(r.URL.Path[1:])
 	if err != nil {
 		http.NotFound(w, r)

@@ -1,51 +1,39 @@
-"""granian, one worker with one thread, serving the ASGI application on uvloop."""
+"""granian, one worker with one thread for its I/O: ASGI on uvloop, WSGI, or the files under `--path`."""
 
 # mypy: disable-error-code="import-untyped,import-not-found"
 # A rival may be missing.
 from __future__ import annotations
 
-import socket
-import threading
-import time
+from pathlib import Path
 
 from granian import Granian
 from granian.constants import Interfaces, Loops
 
 from bench.rivals import endpoint
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
-def _announce_when_served(port: int) -> None:
-    """Granian does not say when it listens; it is asked."""
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.02)
-            continue
-        endpoint.announce_port(port)
-        return
+from bench.rivals.http_apps import APPS
 
 
 def main() -> None:
-    endpoint.parse()
-    port = _free_port()
-    threading.Thread(target=_announce_when_served, args=(port,), daemon=True).start()
+    where = endpoint.parse()
+    app = APPS[where.form]
+    # Granian takes no socket and does not say when it listens.
+    port = endpoint.free_port()
+    endpoint.announce_when_served(port)
+    is_static = where.form == "static"
     server = Granian(
-        "bench.rivals.asgi_app:app",
+        app.target,
         address="127.0.0.1",
         port=port,
-        interface=Interfaces.ASGI,
+        interface=Interfaces(app.interface),
         workers=1,
         loop=Loops.uvloop,
         log_enabled=False,
-        websockets=False,
+        websockets=where.form == "websocket",
         backlog=endpoint.BACKLOG,
+        # By default it accepts no more connections than its backlog; one row has 10,000.
+        backpressure=20_000,
+        static_path_route=["/static"] if is_static else None,
+        static_path_mount=[Path(where.path) / "static"] if is_static else None,
     )
     server.serve()
 

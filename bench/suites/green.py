@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
+from bench import http_servers
 from bench.catalogue import FLOOR, SUBJECT, Serve, has_module, missing_reason, server_argv, server_env
 from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.rivals.loops import MODULES as LOOPS
 from bench.served import Load, measure_server
-from bench.suites import http, idle
+from bench.suites import idle
 from bench.suites.options import Options, size_text
 from bench.timed import measure_program, python_module
 
@@ -120,13 +121,13 @@ def start_wsgi(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]
     if rival == SUBJECT:
         if not subject_exists():
             raise RivalMissingError(MISSING)
-        return python_module("oneloop_pywsgi_server"), {}
-    return http.start(rival, serve)
+        return python_module("oneloop_pywsgi_server", *serve.options()), {}
+    return http_servers.start(rival, serve)
 
 
 def _wsgi_case(options: Options, size: int, connections: int) -> Case:
     def measure(rival: str, settings: Settings) -> Sample:
-        return measure_server(rival, Serve("http"), Load("http", size, connections), settings, start_wsgi)
+        return measure_server(rival, Serve("wsgi"), Load("http", size, connections), settings, start_wsgi)
 
     return Case(
         suite="green",

@@ -1,68 +1,200 @@
-"""http: responses of 1, 10, 100 KiB on 10 and 300 kept connections, every byte of every body checked.
+"""http: servers of ASGI, WSGI and WebSocket applications, every byte of every body checked.
 
-oneloop has no HTTP server of its own yet; what is measured is aiohttp, httptools and uvicorn on its loop.
+Each case names the rivals that its ratios are taken to; the remark says what oneloop is to reach. What stands still or
+comes late (idle connections, slow readers, answers before the end of a computation) is in `http_patience`.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from bench.catalogue import FLOOR, Serve, has_module, missing_reason, server_argv, server_env
-from bench.model import Case, RivalMissingError, Sample, Settings
-from bench.rivals.loops import MODULES as LOOPS
+from bench.catalogue import FLOOR, SUBJECT, Serve
+from bench.http_servers import NGINX, SUBJECT_GREEN, SUBJECT_THREADS, start
+from bench.model import Case, Sample, Settings
 from bench.served import Load, measure_server
+from bench.suites import http_patience
 from bench.suites.options import LOOP_RIVALS, Options, size_text
-from bench.timed import python_module
 
-ON_LOOPS = ("httptools", "aiohttp", "uvicorn")
-RIVALS = (
-    FLOOR,
-    *(f"{program} on {loop}" for program in ON_LOOPS for loop in LOOP_RIVALS),
-    "granian",
-    "pywsgi",
-    "tornado",
-    "node",
-    "go",
+UVICORN = "uvicorn on uvloop"
+OURS_UNDER_UVICORN = f"uvicorn on {SUBJECT}"
+PIPELINED = 16
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Row:
+    """What several cases share: who serves what, and to whom the ratios are taken."""
+
+    what: str
+    serve: Serve
+    rivals: Sequence[str]
+    target: str
+    baseline: str = UVICORN
+    beside: Sequence[str] = ()
+    unit: str = "CPU per request"
+
+    def case(self, options: Options, load: Load, name: str = "") -> Case:
+        """One load on all of them."""
+
+        def measure(rival: str, settings: Settings) -> Sample:
+            return measure_server(rival, self.serve, load, settings, start)
+
+        return Case(
+            suite="http",
+            name=name or f"{self.what}, {size_text(load.size)}, {load.connections} connections",
+            params={"form": self.serve.form, "size": load.size, "connections": load.connections},
+            metric="server_cpu_ns",
+            unit=self.unit,
+            rivals=options.pick_rivals(self.rivals),
+            measure=measure,
+            remark=f"oneloop's target: {self.target}" if self.target else "",
+            baseline=self.baseline,
+            beside=self.beside,
+        )
+
+
+ON_LOOPS = tuple(f"{program} on {loop}" for program in ("httptools", "aiohttp", "uvicorn") for loop in LOOP_RIVALS)
+ASGI = Row(
+    "ASGI",
+    Serve("http"),
+    (FLOOR, SUBJECT, *ON_LOOPS, "granian", "hypercorn on uvloop", "tornado", "node", "go"),
+    "1 KiB at most 0.75 x go, 0.65 x granian, 0.45 x uvicorn on uvloop (9 us); 10 and 100 KiB at most 0.80 x go",
+    beside=("granian", "go"),
 )
-REMARK = (
-    "suite subject does not exist yet: oneloop has no HTTP server; other servers run on its loop. "
-    "A program is compared with itself on uvloop, the other servers with httptools on uvloop"
+PIPELINE = Row(
+    f"pipelined x{PIPELINED}",
+    Serve("http"),
+    (FLOOR, SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "go"),
+    "at most 0.5 x granian",
+    baseline="granian",
+    beside=(UVICORN, "go"),
 )
+CLOSING = Row(
+    "a connection for each request",
+    Serve("http"),
+    (FLOOR, SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "go"),
+    "",
+    beside=("granian", "go"),
+    unit="CPU per connection with its request",
+)
+POST = Row(
+    "POST echoed",
+    Serve("http"),
+    (SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "go"),
+    "at most 0.7 x granian",
+    baseline="granian",
+    beside=(UVICORN, "go"),
+)
+WEBSOCKET = Row(
+    "WebSocket echo",
+    Serve("websocket"),
+    (
+        SUBJECT,
+        UVICORN,
+        OURS_UNDER_UVICORN,
+        "uvicorn-wsproto on uvloop",
+        "granian",
+        "websockets on asyncio",
+        "websockets on uvloop",
+        f"websockets on {SUBJECT}",
+        "hypercorn on uvloop",
+    ),
+    "at most 0.5 x uvicorn with websockets, 0.8 x granian",
+    beside=("granian",),
+    unit="CPU per message",
+)
+WSGI_RIVALS = (SUBJECT_THREADS, SUBJECT_GREEN, "granian", "gunicorn-gthread", "gunicorn-gevent", "pywsgi")
+WSGI = Row(
+    "WSGI",
+    Serve("wsgi"),
+    WSGI_RIVALS,
+    "threads at most 0.9 x granian; green at most 9 us",
+    baseline="granian",
+    beside=("pywsgi",),
+)
+FASTAPI = Row(
+    "FastAPI hello",
+    Serve("fastapi"),
+    (SUBJECT, UVICORN, OURS_UNDER_UVICORN, "granian", "hypercorn on uvloop"),
+    "",
+    beside=("granian",),
+)
+FLASK = Row("Flask hello", Serve("flask"), WSGI_RIVALS, "", baseline="granian", beside=("gunicorn-gthread",))
 
 
-def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
-    """The command of an HTTP rival. Raises RivalMissingError."""
-    program, _, loop = rival.partition(" on ")
-    if loop in LOOPS:
-        reason = missing_reason(loop) or ("" if has_module(program) else f"{program} is not installed")
-        if reason:
-            raise RivalMissingError(reason)
-        return python_module("asyncio_http", "--loop", loop, "--form", program), {}
-    if rival in ("granian", "pywsgi"):
-        module = "gevent" if rival == "pywsgi" else rival
-        if not has_module(module):
-            raise RivalMissingError(f"{module} is not installed")
-        return python_module(f"{rival}_server"), {}
-    return server_argv(rival, serve), server_env(rival)
+def _static_case(options: Options, size: int, connections: int) -> Case:
+    load = Load("http", size, connections, target=f"/static/{size}")
 
-
-def _case(options: Options, size: int, connections: int) -> Case:
     def measure(rival: str, settings: Settings) -> Sample:
-        return measure_server(rival, Serve("http"), Load("http", size, connections), settings, start)
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            file = Path(folder) / "static" / str(size)
+            file.parent.mkdir()
+            file.write_bytes(b"x" * size)
+            return measure_server(rival, Serve("static", path=folder), load, settings, start)
 
     return Case(
         suite="http",
-        name=f"{size_text(size)}, {connections} connections",
-        params={"size": size, "connections": connections},
+        name=f"static file, {size_text(size)}, {connections} connections",
+        params={"form": "static", "size": size, "connections": connections},
         metric="server_cpu_ns",
         unit="CPU per request",
-        rivals=options.pick_rivals(RIVALS),
+        rivals=options.pick_rivals((SUBJECT, NGINX, "granian")),
         measure=measure,
-        remark=REMARK,
-        baseline="httptools on uvloop",
+        remark="the file is in the page cache; nginx with sendfile; oneloop's target: at most 1.3 x nginx",
+        baseline=NGINX,
+        beside=("granian",),
     )
 
 
+def _asgi(options: Options) -> list[Case]:
+    """1 KiB on few and on many connections, larger answers on few."""
+    found = []
+    for size in options.pick_sizes(KIB, 10 * KIB, 100 * KIB):
+        natural = (10, 100, 300) if size == KIB else (10, 100)
+        found += [ASGI.case(options, Load("http", size, count)) for count in options.pick_connections(*natural)]
+    return found
+
+
+def _wsgi(options: Options) -> list[Case]:
+    return [
+        WSGI.case(options, Load("http", size, count))
+        for size in options.pick_sizes(KIB)
+        for count in options.pick_connections(10, 100)
+    ]
+
+
+def _messages(options: Options, row: Row, mode: str, *sizes: int) -> list[Case]:
+    return [
+        row.case(options, Load(mode, size, count))
+        for size in options.pick_sizes(*sizes)
+        for count in options.pick_connections(10)
+    ]
+
+
+def _others(options: Options) -> list[Case]:
+    hello = (
+        (FASTAPI, Load("http", 17, 10, target="/hello", expect='{"hello":"world"}')),
+        (FLASK, Load("http", 12, 10, target="/hello", expect="hello, world")),
+    )
+    return [
+        *_wsgi(options),
+        *_messages(options, WEBSOCKET, "websocket", 125, 10 * KIB),
+        *(
+            PIPELINE.case(options, Load("http", size, count, PIPELINED))
+            for size in options.pick_sizes(KIB)
+            for count in options.pick_connections(10)
+        ),
+        *_messages(options, POST, "post", 10 * KIB, 100 * KIB),
+        *(_static_case(options, size, 10) for size in options.pick_sizes(10 * KIB)),
+        *_messages(options, CLOSING, "once", KIB),
+        *(row.case(options, load, f"{row.what}, {load.connections} connections") for row, load in hello),
+        *http_patience.cases(options),
+    ]
+
+
 def cases(options: Options) -> list[Case]:
-    sizes = options.pick_sizes(1024, 10_240, 102_400, core=(1024,))
-    return [_case(options, size, count) for size in sizes for count in options.pick_connections(10, 300)]
+    found = _asgi(options)
+    return found if options.quick else [*found, *_others(options)]

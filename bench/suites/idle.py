@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from bench import measure
 from bench.catalogue import Serve
@@ -12,20 +14,31 @@ from bench.served import Load, StartServer, default_start, explain, read_event, 
 from bench.suites.options import SERVER_RIVALS, Options
 
 PATIENCE_S = 60.0
-
+#: A server is at rest when it used less than this in such a time.
+RESTING_CPU_NS = 2_000_000
+REST_S = 0.1
 
 IDLE = Serve("idle")
 
 
+#: One message on each connection, answered.
+ANSWERED = Load(size=64, hold="answered")
+
+
 def measure_idle(
-    rival: str, count: int, settings: Settings, start: StartServer = default_start, serve: Serve = IDLE
+    rival: str,
+    count: int,
+    settings: Settings,
+    start: StartServer = default_start,
+    serve: Serve = IDLE,
+    load: Load = ANSWERED,
 ) -> Sample:
-    """What so many connections cost that have had one message each."""
+    """What so many connections cost that stand still after their first turn, or in the midst of it."""
     with running_server(rival, serve, settings, start) as (server, address):
         # One connection first: what is made once is not the price of a connection.
-        _hold(server, address, 1, settings)
+        _hold(server, address, replace(load, connections=1), settings)
         before = (measure.private_bytes(server.pid), measure.read_usage(server.pid))
-        after = _hold(server, address, count, settings)
+        after = _hold(server, address, replace(load, connections=count), settings)
     return Sample(
         {
             "bytes_per_item": max(0, after[0] - before[0]) / count,
@@ -37,12 +50,25 @@ def measure_idle(
     )
 
 
-def _hold(server: Program, address: list[str], count: int, settings: Settings) -> tuple[int, measure.Usage]:
+def _await_rest(pid: int) -> None:
+    """Returns when the server does nothing more: what its clients do not take has piled up."""
+    deadline = time.monotonic() + PATIENCE_S
+    used_ns = -RESTING_CPU_NS
+    while (now_ns := measure.read_usage(pid).cpu_ns) - used_ns >= RESTING_CPU_NS:
+        if time.monotonic() > deadline:
+            raise RivalFailedError("does not come to rest while its clients read nothing")
+        used_ns = now_ns
+        time.sleep(REST_S)
+
+
+def _hold(server: Program, address: list[str], load: Load, settings: Settings) -> tuple[int, measure.Usage]:
     """Opens the connections, reads the server's memory while they stand, closes them."""
-    options = Load("idle", 64, count).options(settings)
-    with Program([native("loadgen"), *address, *options], settings.generator_cpu) as generator:
+    argv = [native("loadgen"), *address, *load.options(settings)]
+    with Program(argv, settings.generator_cpu) as generator:
         try:
             read_event(generator, PATIENCE_S)
+            if load.hold == "unread":
+                _await_rest(server.pid)
             found = measure.private_bytes(server.pid), measure.read_usage(server.pid)
             generator.tell("go")
             read_event(generator, PATIENCE_S)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.catalogue import FLOOR, SERVERS, SUBJECT, TLS_SERVERS, URING
+from bench.http_servers import HTTP_SERVERS
 
 #: A rival under a second name is only there when it is asked for.
 LOOP_RIVALS = ("asyncio", "uvloop", "rloop", SUBJECT)
@@ -14,10 +15,10 @@ SERVER_RIVALS = tuple(name for name in SERVERS if name not in ALIASES)
 
 #: Rivals that no suite of servers knows.
 FILE_RIVALS = ("open", "executor", "aiofiles", "aiofile", "libaio", "fio")
-HTTP_RIVALS = ("aiohttp", "httptools", "uvicorn", "granian", "pywsgi")
+HTTP_RIVALS = tuple(part for name in HTTP_SERVERS for part in name.split(" on "))
 GREEN_RIVALS = ("threads", "select", "greenlet", "tasks")
 #: The few that a quick run measures, besides a suite's own.
-QUICK_RIVALS = {FLOOR, *TLS_SERVERS, "asyncio", "uvloop", SUBJECT, "open", "fio", "greenlet"}
+QUICK_RIVALS = {FLOOR, *TLS_SERVERS, "asyncio", "uvloop", SUBJECT, "granian", "open", "fio", "greenlet"}
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def test_the_parameters_are_those_that_the_rows_name() -> None:
         thread = threading.Thread(target=serve, args=(listener,), daemon=True)
         thread.start()
         port = str(listener.getsockname()[1])
-        options = ["--port", port, "--ca", str(certificates.authority_file()), "--mode", "idle"]
+        options = ["--port", port, "--ca", str(certificates.authority_file()), "--hold", "answered"]
         with Program([native("loadgen"), *options], None) as generator:
             assert read_event(generator, 10)["event"] == "ready"
             generator.tell("go")

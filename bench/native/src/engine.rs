@@ -190,11 +190,26 @@ impl<S: Session> Engine<S> {
 
     /// One turn on every connection: proves that each is open and served.
     pub fn greet(&mut self) -> Result<(), Fault> {
-        let begin_ns = now_ns();
-        let mut window = Window::new(begin_ns, begin_ns, own_cpu_ns());
+        self.start_all()?;
+        self.finish_all()
+    }
+
+    /// Begins a turn on every connection, and reads nothing yet.
+    pub fn start_all(&mut self) -> Result<(), Fault> {
         while let Some(index) = self.free.pop_front() {
-            self.begin(index, now_ns(), begin_ns)?;
+            let now = now_ns();
+            self.begin(index, now, now)?;
         }
+        Ok(())
+    }
+
+    /// Reads until every turn is over.
+    pub fn finish_all(&mut self) -> Result<(), Fault> {
+        let begin_ns = now_ns();
+        for slot in &mut self.slots {
+            slot.begun_ns = begin_ns;
+        }
+        let mut window = Window::new(begin_ns, begin_ns, own_cpu_ns());
         while self.busy > 0 {
             let wait = self.poller.wait(Some(Duration::from_millis(50)), &mut self.ready);
             wait.map_err(|e: io::Error| Fault::system("epoll_wait", e))?;

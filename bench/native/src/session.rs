@@ -6,14 +6,17 @@
 //! ```
 
 mod accept;
+mod chunked;
 mod datagram;
 mod echo;
 mod http;
+mod websocket;
 
 pub use accept::{Accept, Closer};
 pub use datagram::Datagram;
 pub use echo::Echo;
-pub use http::Http;
+pub use http::{Exchange, Http};
+pub use websocket::WebSocket;
 
 use crate::fault::Fault;
 use crate::poller::Poller;

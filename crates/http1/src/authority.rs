@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 
 /// uri-host [ ":" port ] of the schemes http and https: the host is never empty (RFC 9110 section 4.2.1), and there
 /// is no userinfo (section 4.2.4). A port is digits up to 65535, or nothing (RFC 3986 section 3.2.3).
+#[inline]
 pub fn is_authority(text: &[u8]) -> bool {
     host_end(text).is_some_and(|end| match text.get(end..) {
         Some([]) => true,
@@ -28,20 +29,17 @@ fn host_end(text: &[u8]) -> Option<usize> {
         return address.parse::<Ipv6Addr>().ok().map(|_| len + 2);
     }
     let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        if is_host_byte(byte) {
-            at += 1;
-        } else if byte == b'%' {
-            let encoded = text.get(at + 1..at + 3)?;
-            if !encoded.iter().all(u8::is_ascii_hexdigit) {
-                return None;
-            }
-            at += 3;
-        } else {
-            break;
+    loop {
+        at += text[at..].iter().take_while(|byte| is_host_byte(**byte)).count();
+        if text.get(at) != Some(&b'%') {
+            return (at > 0).then_some(at);
         }
+        let encoded = text.get(at + 1..at + 3)?;
+        if !encoded.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        at += 3;
     }
-    (at > 0).then_some(at)
 }
 
 fn is_port(digits: &[u8]) -> bool {

@@ -10,6 +10,7 @@ use crate::head::Framing;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::trailers::{TrailerField, Trailers};
+use std::mem::discriminant;
 
 /// What the start of the input is.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +19,19 @@ pub enum Piece<'a> {
     /// `consumed` is not. `ends`: the body is complete, its framing and trailers read.
     Data { data: &'a [u8], consumed: usize, ends: bool },
     /// Nothing of the input can be used before more of it comes.
+    Incomplete,
+}
+
+/// A step of a body, for those who tell their callers of chunks.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The line before a chunk is complete, also that of the last chunk.
+    ChunkBegins,
+    Data(&'a [u8]),
+    /// What follows a chunk's data is complete.
+    ChunkEnds,
+    /// The trailers are complete, and with them the body.
+    Ends,
     Incomplete,
 }
 
@@ -169,6 +183,47 @@ impl BodyReader {
             (State::Refused(refusal), _) => Err(*refusal),
             _ => Err(Refusal::bad("a chunk is longer than its size")),
         }
+    }
+
+    /// Like `read`, step by step: what comes first, and how many bytes of the input it took.
+    pub fn read_event<'a>(
+        &mut self,
+        input: &'a [u8],
+        limits: &Limits,
+    ) -> Result<(Event<'a>, usize), Refusal> {
+        if matches!(self.state, State::Length | State::UntilClose) {
+            return Ok(match self.read(input, limits)? {
+                Piece::Data { data, consumed, .. } => (Event::Data(data), consumed),
+                Piece::Incomplete => (Event::Incomplete, 0),
+            });
+        }
+        let mut at = 0;
+        while at < input.len() && !self.is_complete() {
+            if matches!(self.state, State::Data) {
+                let data = self.take_data(&input[at..]);
+                if self.left == 0 {
+                    self.state = State::DataCr;
+                }
+                return Ok((Event::Data(data), at + data.len()));
+            }
+            let before = discriminant(&self.state);
+            match self.read_framing(&input[at..], limits) {
+                Ok(taken) => at += taken,
+                Err(refusal) => {
+                    self.state = State::Refused(refusal);
+                    return Err(refusal);
+                }
+            }
+            if before != discriminant(&self.state) {
+                match self.state {
+                    State::Data | State::Trailers => return Ok((Event::ChunkBegins, at)),
+                    State::Line(_) => return Ok((Event::ChunkEnds, at)),
+                    State::Complete => return Ok((Event::Ends, at)),
+                    _ => {}
+                }
+            }
+        }
+        Ok((Event::Incomplete, at))
     }
 
     fn begin_chunk(&mut self, size: u64, limits: &Limits) -> Result<(), Refusal> {

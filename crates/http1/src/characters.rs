@@ -77,3 +77,18 @@ pub fn trim(mut text: &[u8]) -> &[u8] {
     }
     text
 }
+
+/// Whether a token is this name, whatever its case. `lower`: small letters and hyphens.
+///
+/// A bit makes small letters of capital ones and leaves the hyphen; of the other bytes that it makes a letter or a
+/// hyphen of (control characters) none is a token's. Whole words are compared at once.
+#[inline]
+pub fn is_name<const LEN: usize>(token: &str, lower: [u8; LEN]) -> bool {
+    let Ok(mut bytes) = <[u8; LEN]>::try_from(token.as_bytes()) else {
+        return false;
+    };
+    for byte in &mut bytes {
+        *byte |= 0x20;
+    }
+    bytes == lower
+}

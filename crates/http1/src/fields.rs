@@ -1,6 +1,6 @@
 //! `Fields`: the header fields that mean something to framing and to the connection, gathered in one pass.
 
-use crate::characters::{is_token, is_token_byte, trim};
+use crate::characters::{is_name, is_token, is_token_byte, trim};
 use crate::head::{Framing, Version};
 use crate::refusal::Refusal;
 
@@ -38,13 +38,13 @@ impl<'a> Fields<'a> {
     pub fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), Refusal> {
         // One comparison of a length for most fields.
         match name.len() {
-            4 if name.eq_ignore_ascii_case("host") => return self.add_host(value),
-            6 if name.eq_ignore_ascii_case("expect") => return self.add_expectation(value),
-            7 if name.eq_ignore_ascii_case("upgrade") => {
+            4 if is_name(name, *b"host") => return self.add_host(value),
+            6 if is_name(name, *b"expect") => return self.add_expectation(value),
+            7 if is_name(name, *b"upgrade") => {
                 self.upgrade.get_or_insert(value);
             }
-            10 if name.eq_ignore_ascii_case("connection") => self.add_connection(value),
-            14 if name.eq_ignore_ascii_case("content-length") => {
+            10 if is_name(name, *b"connection") => self.add_connection(value),
+            14 if is_name(name, *b"content-length") => {
                 // RFC 9112 section 6.3: a list of equal values may be read as one of them; it is refused, as others
                 // between the sender and here may read it otherwise.
                 if self.content_length.is_some() {
@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
                 }
                 self.content_length = Some(content_length(value)?);
             }
-            17 if name.eq_ignore_ascii_case("transfer-encoding") => return self.add_codings(value),
+            17 if is_name(name, *b"transfer-encoding") => return self.add_codings(value),
             _ => {}
         }
         Ok(())

@@ -10,17 +10,19 @@ pub mod characters;
 mod chunk_line;
 #[cfg(test)]
 mod cuts;
-mod fields;
+pub mod fields;
 pub mod head;
 pub mod limits;
+pub mod proxy_protocol;
 pub mod refusal;
 pub mod request;
 mod request_line;
 pub mod response;
 mod target;
 mod trailers;
+pub mod url;
 
-pub use body::{BodyReader, Piece};
+pub use body::{BodyReader, Event, Piece};
 pub use head::{Framing, Header, Version};
 pub use limits::Limits;
 pub use refusal::Refusal;

@@ -26,6 +26,8 @@ pub struct Request<'a, 'h> {
     /// What follows the `?`, as it was sent.
     pub query: &'a [u8],
     pub target: Target<'a>,
+    /// The whole target as it was sent.
+    pub target_text: &'a [u8],
     pub version: Version,
     pub headers: &'h [Header<'a>],
     pub framing: Framing,
@@ -87,7 +89,8 @@ fn read_head<'a, 'h>(
         return Err(Refusal::new(501, "the method is too long"));
     }
     let fields = read_fields(head, headers)?;
-    let Parts { target, path, query } = split_target(method, target.as_bytes())?;
+    let target_text = target.as_bytes();
+    let Parts { target, path, query } = split_target(method, target_text)?;
     check_host(fields.host, version, target)?;
     let framing = fields.request_framing(version)?;
     let is_current = version == Version::Http11;
@@ -96,6 +99,7 @@ fn read_head<'a, 'h>(
         path,
         query,
         target,
+        target_text,
         version,
         headers,
         framing,

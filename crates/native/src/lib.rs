@@ -8,6 +8,7 @@ mod ffi;
 mod file;
 mod green;
 mod http;
+mod httptools;
 mod imports;
 mod sockets;
 mod tls;
@@ -53,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ffi::utf8::join_bytes, module)?)?;
     aio::add_classes(module)?;
     green::add_classes(module)?;
+    httptools::add_classes(module)?;
     transport::add_methods(module.py())?;
     tls::add_to(module)?;
     http::add_to(module)?;

@@ -39,7 +39,7 @@ impl Config {
             max_interleaved_frames: 4096,
             deflate: None,
             compress_from_bytes: 64,
-            compression_level: 6,
+            compression_level: 1,
             compression_memory: 5,
         }
     }

@@ -1,54 +1,158 @@
 //! `Deflater`: compresses messages (RFC 7692 section 7.2.1).
 //!
-//! The state of zlib is allocated with the first message that is compressed.
+//! zlib's state takes 165 KiB. A connection keeps the end of what it has sent instead; the states belong to the
+//! thread, and the last ones stay with the connections that used them:
+//!
+//! | 125 bytes, level 1 | time | compressed to |
+//! |---|---|---|
+//! | the connection's state is still there | 0.5 µs | 56 bytes |
+//! | another state, which is shown the last KiB | 3.3 µs | 57 bytes |
+//! | no context | 2.2 µs | 87 bytes |
 
 use crate::deflate::TRAILER;
+use crate::window::Window;
+use std::cell::RefCell;
 use std::cmp;
+use std::sync::atomic::{AtomicU64, Ordering};
 use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
 
 /// zlib has no raw stream with a window of 256 bytes. With one of 512 it refers back at most 250 bytes
 /// (the window less the 262 bytes that it looks ahead), which is right for the smaller window, too.
 const LEAST_WINDOW_BITS: u8 = 9;
+/// Showing it to another state costs 1 µs for each KiB.
+const MAX_SHOWN_BYTES: usize = 1 << 10;
+const MAX_LIVE_STREAMS: usize = 8;
+
+thread_local! {
+    /// The last used one is at the end.
+    static LIVE: RefCell<Vec<Live>> = const { RefCell::new(Vec::new()) };
+}
+static OWNERS: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Settings {
+    window_bits: u8,
+    level: u8,
+    memory: u8,
+}
+
+/// A state of zlib that knows what its owner has sent up to the message of this number.
+struct Live {
+    settings: Settings,
+    owner: u64,
+    messages: u64,
+    stream: Deflate,
+}
 
 pub struct Deflater {
-    config: DeflateConfig,
+    settings: Settings,
     keeps_context: bool,
-    stream: Option<Box<Deflate>>,
+    owner: u64,
+    /// Counts what was sent from whatever thread: a state that has missed a message is not used.
+    messages: u64,
+    window: Window,
 }
 
 impl Deflater {
     pub fn new(window_bits: u8, keeps_context: bool, level: u8, memory: u8) -> Self {
-        let mut config = DeflateConfig::new(i32::from(level.clamp(1, 9)));
-        config.window_bits = -i32::from(window_bits.clamp(LEAST_WINDOW_BITS, 15));
-        config.mem_level = i32::from(memory.clamp(1, 9));
-        Self { config, keeps_context, stream: None }
+        let window_bits = window_bits.clamp(8, 15);
+        let settings = Settings {
+            window_bits: cmp::max(window_bits, LEAST_WINDOW_BITS),
+            level: level.clamp(1, 9),
+            memory: memory.clamp(1, 9),
+        };
+        Self {
+            settings,
+            keeps_context,
+            owner: OWNERS.fetch_add(1, Ordering::Relaxed),
+            messages: 0,
+            window: Window::new(cmp::min(1 << window_bits, MAX_SHOWN_BYTES)),
+        }
+    }
+
+    /// Bytes that the window holds.
+    pub fn window_bytes(&self) -> usize {
+        self.window.capacity()
     }
 
     /// Appends the compressed message to `out`. `message` may not be empty: zlib has nothing to flush then.
-    pub fn compress(&mut self, mut message: &[u8], out: &mut Vec<u8>) {
-        let config = self.config;
-        let stream = self.stream.get_or_insert_with(|| Box::new(Deflate::new_with_config(config)));
-        // Enough for what does not compress; the loop is for what the estimate misses.
-        let mut room = message.len() + message.len() / 8 + 64;
-        loop {
-            let start = out.len();
-            out.resize(start + room, 0);
-            let (before_in, before_out) = (stream.total_in(), stream.total_out());
-            let result = stream.compress(message, &mut out[start..], DeflateFlush::SyncFlush);
-            let written = (stream.total_out() - before_out) as usize;
-            message = &message[(stream.total_in() - before_in) as usize..];
-            out.truncate(start + written);
-            match result {
-                Ok(Status::Ok) if written == room => room = cmp::max(room / 4, 64),
-                // With room left everything is flushed; BufError says that nothing was left to flush.
-                Ok(_) => break,
-                Err(error) => unreachable!("zlib refused its own state: {error:?}"),
-            }
+    pub fn compress(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        let mut stream = self.taken();
+        compress_with(&mut stream, message, out);
+        self.messages += 1;
+        if self.keeps_context {
+            self.window.push(message);
         }
-        debug_assert!(message.is_empty() && out.ends_with(&TRAILER));
-        out.truncate(out.len() - TRAILER.len());
-        if !self.keeps_context {
-            self.stream = None;
+        let live =
+            Live { settings: self.settings, owner: self.owner, messages: self.messages, stream };
+        // Without the thread's list, while the thread ends, the stream is just dropped.
+        let _ = LIVE.try_with(|list| {
+            let mut list = list.borrow_mut();
+            if list.len() == MAX_LIVE_STREAMS {
+                list.remove(0);
+            }
+            list.push(live);
+        });
+    }
+
+    /// This connection's state if it is still there, or one that is shown what was sent last.
+    fn taken(&self) -> Deflate {
+        let found = LIVE.try_with(|list| self.find(&mut list.borrow_mut())).ok().flatten();
+        let mut stream = match found {
+            Some(live) if self.keeps_context && self.is_own(&live) => return live.stream,
+            Some(mut live) => {
+                live.stream.reset();
+                live.stream
+            }
+            None => self.fresh(),
+        };
+        if !self.window.bytes().is_empty() && stream.set_dictionary(self.window.bytes()).is_err() {
+            debug_assert!(false, "a reset stream takes a dictionary");
+            return self.fresh();
+        }
+        stream
+    }
+
+    fn is_own(&self, live: &Live) -> bool {
+        (live.owner, live.messages) == (self.owner, self.messages)
+    }
+
+    /// This connection's, or, if there are enough of them, the one that was not used for longest.
+    fn find(&self, list: &mut Vec<Live>) -> Option<Live> {
+        let own = list.iter().position(|live| live.owner == self.owner);
+        let place = own.or_else(|| {
+            let is_needed = list.len() == MAX_LIVE_STREAMS || !self.keeps_context;
+            list.iter().position(|live| is_needed && live.settings == self.settings)
+        });
+        place.map(|place| list.remove(place))
+    }
+
+    fn fresh(&self) -> Deflate {
+        let mut config = DeflateConfig::new(i32::from(self.settings.level));
+        config.window_bits = -i32::from(self.settings.window_bits);
+        config.mem_level = i32::from(self.settings.memory);
+        Deflate::new_with_config(config)
+    }
+}
+
+fn compress_with(stream: &mut Deflate, mut message: &[u8], out: &mut Vec<u8>) {
+    // Enough for what does not compress; the loop is for what the estimate misses.
+    let mut room = message.len() + message.len() / 8 + 64;
+    loop {
+        let start = out.len();
+        out.resize(start + room, 0);
+        let (before_in, before_out) = (stream.total_in(), stream.total_out());
+        let result = stream.compress(message, &mut out[start..], DeflateFlush::SyncFlush);
+        let written = (stream.total_out() - before_out) as usize;
+        message = &message[(stream.total_in() - before_in) as usize..];
+        out.truncate(start + written);
+        match result {
+            Ok(Status::Ok) if written == room => room = cmp::max(room / 4, 64),
+            // With room left everything is flushed; BufError says that nothing was left to flush.
+            Ok(_) => break,
+            Err(error) => unreachable!("zlib refused its own state: {error:?}"),
         }
     }
+    debug_assert!(message.is_empty() && out.ends_with(&TRAILER));
+    out.truncate(out.len() - TRAILER.len());
 }

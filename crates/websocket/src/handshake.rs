@@ -12,7 +12,7 @@ const MAX_PROTOCOLS: usize = 64;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Why there is no WebSocket, and the status that says so. An answer with status 426 carries the fields
-/// `Upgrade: websocket` and `Sec-WebSocket-Version: 13`.
+/// `Upgrade: websocket` and `Sec-WebSocket-Version: 13`, one with status 405 carries `Allow: GET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub status: u16,

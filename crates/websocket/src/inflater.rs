@@ -1,38 +1,53 @@
 //! `Inflater`: decompresses messages piece by piece, and never writes more than the limit.
 //!
-//! The limit is looked at while inflating: a bomb costs the limit's bytes, never its own. The state of zlib is
-//! allocated with the first compressed message.
+//! The limit is looked at while inflating: a bomb costs the limit's bytes, never its own. Between messages a
+//! connection keeps its window alone. zlib's state is taken from the thread's spare ones for each message:
+//! 0.38 µs for a message of 125 bytes, against 0.23 µs with a state of its own.
 
 use crate::deflate::TRAILER;
 use crate::failure::Failure;
+use crate::window::Window;
+use std::cell::RefCell;
 use std::cmp;
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 /// Final blocks in one message. Each needs a new stream: without a limit, two bytes would cost microseconds.
 const MAX_FINAL_BLOCKS: u32 = 64;
 const LEAST_ROOM_BYTES: usize = 512;
+const MAX_SPARE_STREAMS: usize = 4;
 
 const BROKEN: Failure = Failure::data("invalid compressed data");
 
+thread_local! {
+    static SPARE: RefCell<Vec<Inflate>> = const { RefCell::new(Vec::new()) };
+}
+
 pub struct Inflater {
-    window_bits: u8,
+    window: Window,
     keeps_context: bool,
     max_output_bytes: usize,
-    stream: Option<Box<Inflate>>,
+    /// While a message is under way.
+    stream: Option<Inflate>,
     final_blocks: u32,
 }
 
 impl Inflater {
     pub fn new(window_bits: u8, keeps_context: bool, max_output_bytes: usize) -> Self {
-        Self { window_bits, keeps_context, max_output_bytes, stream: None, final_blocks: 0 }
+        let window = Window::new(1 << window_bits.clamp(8, 15));
+        Self { window, keeps_context, max_output_bytes, stream: None, final_blocks: 0 }
+    }
+
+    /// Bytes that the window holds.
+    pub fn window_bytes(&self) -> usize {
+        self.window.capacity()
     }
 
     /// Appends what `piece` decompresses to. `message` holds what came before of the same message, and nothing else.
     pub fn push(&mut self, mut piece: &[u8], message: &mut Vec<u8>) -> Result<(), Failure> {
-        if piece.is_empty() {
-            return Ok(());
-        }
-        let stream = self.stream.get_or_insert_with(|| Box::new(fresh(self.window_bits)));
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => none.insert(taken(self.window.bytes())?),
+        };
         let mut room = cmp::max(LEAST_ROOM_BYTES, piece.len().saturating_mul(4));
         loop {
             let start = message.len();
@@ -47,7 +62,6 @@ impl Inflater {
             let (before_in, before_out) = (stream.total_in(), stream.total_out());
             let result = stream.decompress(piece, &mut message[start..], InflateFlush::SyncFlush);
             let written = (stream.total_out() - before_out) as usize;
-            let has_room = start + written < message.len();
             message.truncate(start + written);
             piece = &piece[(stream.total_in() - before_in) as usize..];
             if message.len() > self.max_output_bytes {
@@ -55,16 +69,16 @@ impl Inflater {
             }
             match result {
                 Ok(Status::StreamEnd) => {
+                    // What follows may refer to what came before (RFC 7692 section 7.2.3.4).
                     self.final_blocks += 1;
                     if self.final_blocks > MAX_FINAL_BLOCKS {
                         return Err(Failure::data("too many final blocks"));
                     }
-                    **stream = continued(self.window_bits, message)?;
+                    restart(stream, &self.window.with(message))?;
                 }
-                Ok(Status::Ok | Status::BufError) if has_room && piece.is_empty() => return Ok(()),
-                Ok(Status::Ok | Status::BufError) if has_room => return Err(BROKEN),
-                Ok(Status::Ok | Status::BufError) => room = room.saturating_mul(2),
-                Err(_) => return Err(BROKEN),
+                Ok(_) if written == added => room = room.saturating_mul(2),
+                Ok(_) if piece.is_empty() => return Ok(()),
+                Ok(_) | Err(_) => return Err(BROKEN),
             }
         }
     }
@@ -73,27 +87,34 @@ impl Inflater {
     pub fn finish(&mut self, message: &mut Vec<u8>) -> Result<(), Failure> {
         self.push(&TRAILER, message)?;
         self.final_blocks = 0;
-        if !self.keeps_context {
-            self.stream = None;
+        if self.keeps_context {
+            self.window.push(message);
+        }
+        if let Some(stream) = self.stream.take() {
+            // Without the thread's list, while the thread ends, the stream is just dropped.
+            let _ = SPARE.try_with(|spare| {
+                let mut spare = spare.borrow_mut();
+                if spare.len() < MAX_SPARE_STREAMS {
+                    spare.push(stream);
+                }
+            });
         }
         Ok(())
     }
 }
 
-fn fresh(window_bits: u8) -> Inflate {
-    Inflate::new(false, window_bits)
+/// A stream for a message that may refer to `window`.
+fn taken(window: &[u8]) -> Result<Inflate, Failure> {
+    let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
+    let mut stream = spare.unwrap_or_else(|| Inflate::new(false, 15));
+    restart(&mut stream, window)?;
+    Ok(stream)
 }
 
-/// A stream for what follows a final block (RFC 7692 section 7.2.3.4), which may refer back to this message.
-///
-/// Earlier messages are lost to it. No known peer refers to them after a final block; if one does, its data is
-/// refused, not misread.
-fn continued(window_bits: u8, message: &[u8]) -> Result<Inflate, Failure> {
-    let mut stream = fresh(window_bits);
-    let window_bytes = 1 << window_bits;
-    let window = &message[message.len().saturating_sub(window_bytes)..];
+fn restart(stream: &mut Inflate, window: &[u8]) -> Result<(), Failure> {
+    stream.reset(false);
     if !window.is_empty() {
         stream.set_dictionary(window).map_err(|_| BROKEN)?;
     }
-    Ok(stream)
+    Ok(())
 }

@@ -134,9 +134,14 @@ impl Receiver {
         self.is_done
     }
 
-    /// Bytes that incomplete messages and frames hold. The state of compression is not among them.
+    /// Bytes that incomplete messages and frames hold.
     pub fn buffered_bytes(&self) -> usize {
         self.kept.capacity() + self.control.capacity()
+    }
+
+    /// Bytes kept for what the next compressed message may refer to: at most the window.
+    pub fn window_bytes(&self) -> usize {
+        self.inflater.as_ref().map_or(0, |inflater| inflater.window_bytes())
     }
 
     fn advance(&mut self, input: &mut [u8]) -> Result<Option<(usize, Opcode, Place)>, Failure> {

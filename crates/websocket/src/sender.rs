@@ -117,6 +117,11 @@ impl Sender {
         self.is_closed
     }
 
+    /// Bytes kept for what the next compressed message may refer to: at most 1 KiB.
+    pub fn window_bytes(&self) -> usize {
+        self.deflater.as_ref().map_or(0, |deflater| deflater.window_bytes())
+    }
+
     fn check_open(&self) -> Result<(), SendError> {
         if self.is_closed { Err(SendError::Closed) } else { Ok(()) }
     }

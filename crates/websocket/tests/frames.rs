@@ -11,8 +11,8 @@ fn text(text: &str) -> Said {
 
 #[test]
 fn whole_messages_of_every_length_form() {
-    for len in [0, 1, 3, 4, 15, 16, 17, 125, 126, 127, 1000, 65_535, 65_536] {
-        let payload: Vec<u8> = (0..len).map(|at| at as u8).collect();
+    for len in [0_usize, 1, 3, 4, 15, 16, 17, 125, 126, 127, 1000, 65_535, 65_536] {
+        let payload: Vec<u8> = (0..=u8::MAX).cycle().take(len).collect();
         let bytes = frame(0x82, &payload);
         let mut receiver = Receiver::new(&server());
         let (said, failure) = support::feed(&mut receiver, [&bytes[..]]);
@@ -201,7 +201,7 @@ fn text_is_refused_at_the_first_impossible_byte() {
     ];
     for bytes in impossible {
         // In a frame that has not ended, of a message that has not ended.
-        let input = [head(0x01, 1000, true), masked(b"abcd", bytes)].concat();
+        let input = [head(0x01, 1000, true), masked(*b"abcd", bytes)].concat();
         assert_eq!(refused(&server(), &input), 1007, "{bytes:?}");
         let (said, failure) = outcome(&server(), &input[..input.len() - 1]);
         assert_eq!((said, failure), (vec![], None), "{bytes:?} is refused too early");
@@ -209,8 +209,8 @@ fn text_is_refused_at_the_first_impossible_byte() {
 }
 
 /// Payload after four bytes, so that the mask starts anew.
-fn masked(start: &[u8; 4], rest: &[u8]) -> Vec<u8> {
-    frame(0x82, &[start, rest].concat()).split_off(6)
+fn masked(start: [u8; 4], rest: &[u8]) -> Vec<u8> {
+    frame(0x82, &[&start, rest].concat()).split_off(6)
 }
 
 #[test]

@@ -27,6 +27,14 @@ _MODULES = {
     ),
     # Its modules are found one by one, when they are imported.
     "gevent": ("gevent",),
+    "httptools": (
+        "httptools",
+        "httptools.parser",
+        "httptools.parser.errors",
+        "httptools.parser.parser",
+        "httptools.parser.protocol",
+        "httptools.parser.url_parser",
+    ),
     "linux_aio": (
         "linux_aio",
         "linux_aio.aio_context",

@@ -289,7 +289,7 @@ class Server:
                     made, _ = listener.socket.accept()
                     made.setblocking(False)
                     taken.append(
-                        self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured))  # type: ignore[arg-type]
+                        self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured))
                     )
         if taken:
             done, late = await asyncio.wait(taken, timeout=self._options.timeout_header or None)

@@ -12,7 +12,9 @@ use oneloop_bench_native::engine::Engine;
 use oneloop_bench_native::fault::Fault;
 use oneloop_bench_native::pace::Pace;
 use oneloop_bench_native::pattern::Pattern;
-use oneloop_bench_native::session::{Accept, Closer, Datagram, Echo, Http, Session};
+use oneloop_bench_native::session::{
+    Accept, Closer, Datagram, Echo, Exchange, Http, Session, WebSocket,
+};
 use oneloop_bench_native::wire::Target;
 use oneloop_bench_native::{gate, tls};
 
@@ -27,10 +29,23 @@ enum Mode {
     Udp,
     /// Connect, one message, close.
     Accept,
-    /// Open the connections, one message on each, then hold them until `go`.
-    Idle,
-    /// GET /SIZE on kept connections.
+    /// GET on kept connections; with --pipeline N, N requests in one write.
     Http,
+    /// POST of SIZE bytes on kept connections, which have to come back.
+    Post,
+    /// Connect, one GET with `Connection: close`, until the server closes.
+    Once,
+    /// WebSocket messages there and back.
+    Websocket,
+}
+
+/// What is measured while the connections stand still, in place of a window.
+#[derive(Debug, Clone, Copy, ValueEnum, PartialEq, Eq)]
+enum Hold {
+    /// Every connection has had its answer.
+    Answered,
+    /// Every connection has sent its request, and reads nothing until `go`.
+    Unread,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -56,6 +71,15 @@ struct Options {
     ca: Option<PathBuf>,
     #[arg(long, default_value_t = 1024)]
     size: usize,
+    /// Path of an HTTP request; without it `/SIZE`.
+    #[arg(long)]
+    target: Option<String>,
+    /// Body of the answer; without it SIZE times `x`.
+    #[arg(long)]
+    expect: Option<String>,
+    /// Hold the connections until `go`, and measure no window.
+    #[arg(long, value_enum)]
+    hold: Option<Hold>,
     #[arg(long, default_value_t = 1)]
     connections: usize,
     #[arg(long, default_value_t = 1)]
@@ -107,6 +131,22 @@ impl Options {
         }
     }
 
+    /// What an HTTP connection says and hears.
+    fn exchange(&self, pattern: &Pattern, token: usize) -> Arc<Exchange> {
+        let target = self.target.clone().unwrap_or_else(|| format!("/{}", self.size));
+        let expected = || match &self.expect {
+            Some(text) => text.clone().into_bytes(),
+            None => vec![b'x'; self.size],
+        };
+        Arc::new(match self.mode {
+            Mode::Post => {
+                Exchange::post(&target, pattern.at(Pattern::origin(token), self.size).to_vec())
+            }
+            Mode::Once => Exchange::once(&target, expected()),
+            _ => Exchange::get(&target, self.pipeline, expected()),
+        })
+    }
+
     fn pace(&self) -> Pace {
         self.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second })
     }
@@ -118,13 +158,18 @@ fn measure<S: Session>(options: &Options, sessions: Vec<S>) -> Result<(), Fault>
     for session in sessions {
         engine.add(session);
     }
-    engine.greet()?;
-    if options.mode == Mode::Idle {
+    if let Some(hold) = options.hold {
+        engine.start_all()?;
+        if hold == Hold::Answered {
+            engine.finish_all()?;
+        }
         if gate::await_go().map_err(lost_starter)? {
+            engine.finish_all()?;
             gate::done(&serde_json::json!({"held": options.connections})).map_err(lost_starter)?;
         }
         return Ok(());
     }
+    engine.greet()?;
     engine.run(Duration::from_secs_f64(options.warmup), options.pace())?;
     if gate::await_go().map_err(lost_starter)? {
         let outcome = engine.run(Duration::from_secs_f64(options.duration), options.pace())?;
@@ -151,11 +196,20 @@ fn run(options: &Options) -> Result<(), Fault> {
             };
             measure(options, all.map(open).collect())
         }
-        Mode::Http => {
-            let open = |token| Http::connect(&target, token, options.size);
+        Mode::Post => {
+            let open = |token| Http::new(&target, token, &options.exchange(&pattern, token));
+            measure(options, all.map(open).collect())
+        }
+        Mode::Http | Mode::Once => {
+            let exchange = options.exchange(&pattern, 0);
+            measure(options, all.map(|token| Http::new(&target, token, &exchange)).collect())
+        }
+        Mode::Websocket => {
+            let path = options.target.as_deref().unwrap_or("/");
+            let open = |token| WebSocket::connect(&target, token, &pattern, path, options.size);
             measure(options, all.map(open).collect::<Result<Vec<_>, _>>()?)
         }
-        Mode::Echo | Mode::Idle | Mode::Udp => {
+        Mode::Echo | Mode::Udp => {
             let open =
                 |token| Echo::connect(&target, token, &pattern, options.size, options.pipeline);
             measure(options, all.map(open).collect::<Result<Vec<_>, _>>()?)

@@ -16,15 +16,27 @@ struct Connection {
     unsent: Vec<u8>,
 }
 
-/// The number in the path of a complete request, and the request's length.
-fn wanted_len(request: &[u8]) -> io::Result<Option<(usize, usize)>> {
+/// A complete request.
+struct Request {
+    /// The number in its path.
+    wanted_len: usize,
+    len: usize,
+    /// It is the connection's last.
+    closes: bool,
+}
+
+fn parse(request: &[u8]) -> io::Result<Option<Request>> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut parsed = httparse::Request::new(&mut headers);
     match parsed.parse(request).map_err(io::Error::other)? {
         httparse::Status::Partial => Ok(None),
         httparse::Status::Complete(len) => {
             let path = parsed.path.unwrap_or("/").trim_start_matches('/');
-            Ok(Some((path.parse().map_err(io::Error::other)?, len)))
+            let wanted_len = path.parse().map_err(io::Error::other)?;
+            let closes = parsed.headers.iter().any(|h| {
+                h.name.eq_ignore_ascii_case("connection") && h.value.eq_ignore_ascii_case(b"close")
+            });
+            Ok(Some(Request { wanted_len, len, closes }))
         }
     }
 }
@@ -38,10 +50,14 @@ impl Connection {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
             Err(error) => return Err(error),
         }
-        while let Some((len, used)) = wanted_len(&self.request)? {
-            self.request.drain(..used);
+        while let Some(request) = parse(&self.request)? {
+            self.request.drain(..request.len);
+            let len = request.wanted_len;
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n");
             self.respond(head.as_bytes(), &body[..len])?;
+            if request.closes && self.unsent.is_empty() {
+                return Ok(false);
+            }
         }
         Ok(true)
     }

@@ -1,6 +1,6 @@
 //! Every rule of bodies, each case whole, byte by byte, and with bytes after it.
 
-use super::{BodyReader, Piece};
+use super::{BodyReader, Event, Piece};
 use crate::cuts::Random;
 use crate::head::Framing;
 use crate::limits::Limits;
@@ -253,6 +253,28 @@ fn trailers() {
         Some(431),
         "before the line ends"
     );
+}
+
+#[test]
+fn steps() {
+    let input = b"3;a\r\nabc\r\n0\r\nA: b\r\n\r\nGET";
+    for step in [1, input.len()] {
+        let mut reader = BodyReader::new(Framing::Chunked, &LIMITS).expect("chunked");
+        let (mut at, mut seen) = (0, String::new());
+        while !reader.is_complete() {
+            let end = (at + step).min(input.len());
+            let (event, used) = reader.read_event(&input[at..end], &LIMITS).expect("good");
+            at += used;
+            match event {
+                Event::ChunkBegins => seen.push('<'),
+                Event::Data(data) => seen.push_str(std::str::from_utf8(data).expect("ASCII")),
+                Event::ChunkEnds => seen.push('>'),
+                Event::Ends => seen.push('.'),
+                Event::Incomplete => {}
+            }
+        }
+        assert_eq!((&seen[..], &input[at..]), ("<abc><.", &b"GET"[..]));
+    }
 }
 
 /// Mutated bodies in random pieces: the same outcome as whole.

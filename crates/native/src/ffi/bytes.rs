@@ -130,6 +130,13 @@ pub fn written(source: &[MaybeUninit<u8>], len: usize) -> &[u8] {
     unsafe { std::slice::from_raw_parts(written.as_ptr().cast::<u8>(), written.len()) }
 }
 
+/// The same, to be changed in place.
+pub fn written_mut(source: &mut [MaybeUninit<u8>], len: usize) -> &mut [u8] {
+    let written = &mut source[..len];
+    // SAFETY: as above; nobody else has them while this borrows them.
+    unsafe { std::slice::from_raw_parts_mut(written.as_mut_ptr().cast::<u8>(), written.len()) }
+}
+
 /// A bytes object of these parts.
 pub fn joined<'py>(py: Python<'py>, parts: &[IoSlice<'_>]) -> PyResult<Bound<'py, PyBytes>> {
     if let [part] = parts {

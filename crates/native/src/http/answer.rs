@@ -66,10 +66,10 @@ pub fn optional<'py>(
 }
 
 /// What was found among the fields of an answer.
+#[expect(clippy::struct_excessive_bools, reason = "each is a field that may be there")]
 #[derive(Default)]
 struct Found {
     length: Option<u64>,
-    is_chunked: bool,
     has_date: bool,
     has_server: bool,
     has_connection: bool,
@@ -80,6 +80,9 @@ impl Exchange {
     /// One message of the application's.
     pub fn send_message(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
+        if let Some(websocket) = &slf.get().websocket {
+            return websocket.send(slf, message);
+        }
         let kind = item(message, intern!(py, "type"))?;
         let (answer, is_disconnected, has_trailers) =
             slf.get().state.with(py, |s| (s.answer, s.is_disconnected, s.has_trailers));
@@ -112,7 +115,7 @@ impl Exchange {
         Err(PyRuntimeError::new_err(text))
     }
 
-    fn start(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub fn start(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let status: u16 = item(message, intern!(py, "status"))?.extract()?;
@@ -136,7 +139,9 @@ impl Exchange {
             } else {
                 Framing::Unknown
             };
-            s.keeps_alive &= !found.closes && !(s.expects_continue && !s.body.is_complete);
+            // A peer that was not asked for its body may send it or not.
+            let may_get_body = s.expects_continue && !s.body.is_complete;
+            s.keeps_alive &= !found.closes && !may_get_body;
             if found.has_connection && (s.keeps_alive || found.closes) {
                 s.says_connection = true;
             }
@@ -167,10 +172,7 @@ impl Exchange {
         let options = &self.connection.get().http.get().options;
         write_status_line(head, status);
         let line_len = head.len();
-        if options.date_header {
-            self.write_date(py, head);
-        }
-        head.extend_from_slice(&options.fields);
+        self.write_defaults(py, head);
         let defaults = line_len..head.len();
         let mut found = Found::default();
         if let Some(fields) = fields {
@@ -188,6 +190,31 @@ impl Exchange {
             head.extend_from_slice(&own);
         }
         Ok(found)
+    }
+
+    /// The fields that every answer has.
+    pub fn write_defaults(&self, py: Python<'_>, head: &mut Vec<u8>) {
+        let options = &self.connection.get().http.get().options;
+        if options.date_header {
+            self.write_date(py, head);
+        }
+        head.extend_from_slice(&options.fields);
+    }
+
+    /// A whole answer of our own, after which the connection ends.
+    pub fn answer_at_once(slf: &Bound<'_, Self>, status: u16, text: &str) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        this.state.with(py, |s| {
+            s.status = status;
+            s.answer = Answer::Complete;
+            s.keeps_alive = false;
+        });
+        let connection = this.connection.bind(py);
+        let answer = connection.get().own_answer(py, status, text);
+        HttpConnection::write(connection, &answer)?;
+        this.tell_end(py)?;
+        HttpConnection::answered(connection, slf)
     }
 
     fn write_date(&self, py: Python<'_>, head: &mut Vec<u8>) {
@@ -244,7 +271,7 @@ impl Exchange {
         s.head.extend_from_slice(b"\r\n");
     }
 
-    fn body(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub fn body(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let body = match optional(message, intern!(py, "body"))? {
             Some(body) => match body.cast_exact::<PyBytes>() {
@@ -407,7 +434,8 @@ fn flush_head(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResu
     }
 }
 
-fn bytes_of<'py>(body: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+/// Bytes of anything bytes-like.
+pub fn bytes_of<'py>(body: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     buffer::to_bytes(body).map_err(|error| {
         let name = body.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
         let text = format!("the body of an answer must be bytes-like, not '{name}'");
@@ -490,6 +518,27 @@ fn write_fields(head: &mut Vec<u8>, fields: &Bound<'_, PyAny>, found: &mut Found
     Ok(())
 }
 
+/// The fields of an answer that accepts a WebSocket. RuntimeError for those of the handshake itself, which are ours.
+pub fn write_handshake_fields(head: &mut Vec<u8>, fields: &Bound<'_, PyAny>) -> PyResult<()> {
+    const OURS: [&str; 4] =
+        ["upgrade", "connection", "sec-websocket-accept", "sec-websocket-extensions"];
+    for field in fields.try_iter()? {
+        let (name, value) = name_and_value(&field?)?;
+        let (name, value) = (field_bytes(&name)?, field_bytes(&value)?);
+        check_field(name.as_bytes(), value.as_bytes())?;
+        let text = String::from_utf8_lossy(name.as_bytes()).to_ascii_lowercase();
+        if OURS.contains(&text.as_str()) {
+            let text = format!("'websocket.accept' cannot set the header {text}: the server does");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        head.extend_from_slice(text.as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    Ok(())
+}
+
 fn write_field(head: &mut Vec<u8>, field: &Bound<'_, PyAny>, found: &mut Found) -> PyResult<()> {
     let (name, value) = name_and_value(field)?;
     let (name, value) = (field_bytes(&name)?, field_bytes(&value)?);
@@ -514,7 +563,6 @@ fn write_field(head: &mut Vec<u8>, field: &Bound<'_, PyAny>, found: &mut Found) 
         }
         b"transfer-encoding" => {
             // The framing is ours, and says so itself.
-            found.is_chunked = true;
             head.truncate(start);
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange};
+use super::websocket::Phase;
 use crate::ffi::awaitable::{self, Step, Steps};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call};
@@ -122,6 +123,15 @@ fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResult<()
     if let Some(task) = task {
         http.tasks.bind(py).discard(task.bind(py))?;
     }
+    if let Some(websocket) = &this.websocket {
+        if complaint.is_some() && websocket.phase(py) == Phase::Connecting && !is_gone {
+            log(py, "ASGI callable returned without sending handshake.", None)?;
+        }
+        if answer == Answer::Streaming {
+            this.tell_end(py)?;
+        }
+        return if is_gone { Ok(()) } else { websocket.finish(exchange, complaint.is_none()) };
+    }
     if is_gone || answer == Answer::Complete {
         return Ok(());
     }
@@ -132,15 +142,7 @@ fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResult<()
     match answer {
         // Nothing of its answer has left.
         Answer::Awaited | Answer::Started => {
-            this.state.with(py, |s| {
-                s.status = 500;
-                s.answer = Answer::Complete;
-                s.keeps_alive = false;
-            });
-            let answer = connection.get().own_answer(py, 500, "Internal Server Error");
-            HttpConnection::write(connection, &answer)?;
-            this.tell_end(py)?;
-            HttpConnection::answered(connection, exchange)
+            Exchange::answer_at_once(exchange, 500, "Internal Server Error")
         }
         Answer::Streaming => {
             this.tell_end(py)?;

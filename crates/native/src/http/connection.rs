@@ -5,6 +5,7 @@
 //! | Head      | a request's head              | its end: Body or Waiting                            |
 //! | Body      | a request's body              | its end: Waiting, or Head if the answer is complete |
 //! | Waiting   | kept: requests that follow    | the end of the answer: Head                         |
+//! | WebSocket | frames                        | the end of either side: Lingering                   |
 //! | Lingering | dropped: the answer was last  | the peer's end, or a deadline                       |
 //! | Closed    | dropped                       | –                                                   |
 //!
@@ -26,6 +27,8 @@ pub enum Input {
     Head,
     Body(BodyReader),
     Waiting,
+    /// Frames, of an exchange that has one.
+    WebSocket,
     Lingering,
     Closed,
 }
@@ -41,6 +44,10 @@ pub enum Awaited {
     Body,
     /// The peer's end.
     End,
+    /// The time for a WebSocket's next ping.
+    Ping,
+    /// The answer to it.
+    Pong,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "each is told by somebody else, at any time")]
@@ -131,6 +138,8 @@ impl HttpConnection {
             Awaited::Head => options.header_ns,
             Awaited::Body => options.body_ns,
             Awaited::End => LINGER_NS,
+            Awaited::Ping => options.ws_ping_interval_ns,
+            Awaited::Pong => options.ws_ping_timeout_ns,
         };
         let now_ns = self.http.get().owner.get().now_ns(py);
         self.state.with(py, |s| {
@@ -163,6 +172,10 @@ impl HttpConnection {
                 Self::refuse(slf, 408, "The body of the request took too long to arrive.")
             }
             Awaited::End => this.call_under(py, "abort"),
+            awaited @ (Awaited::Ping | Awaited::Pong) => match this.exchange(py) {
+                Some(exchange) => Exchange::time_out(&exchange, awaited),
+                None => Ok(()),
+            },
         }
     }
 
@@ -202,6 +215,11 @@ impl HttpConnection {
     pub fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        if let Some(exchange) = this.exchange(py)
+            && let Some(websocket) = &exchange.get().websocket
+        {
+            return websocket.go_away(&exchange);
+        }
         let is_idle = this.state.with(py, |s| {
             s.is_last = true;
             s.exchange.is_none() && s.buffer.is_empty()
@@ -265,6 +283,7 @@ impl HttpConnection {
     }
 
     /// The peer has ended its side: the transport closes, unless an answer is under way, which the peer may be waiting for.
+    /// The application hears of it, as it would if the peer had gone.
     fn eof_received(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
         let this = slf.get();
@@ -273,7 +292,15 @@ impl HttpConnection {
             s.is_last = true;
         });
         let Some(exchange) = this.exchange(py) else { return Ok(false) };
-        if exchange.get().is_body_complete(py) {
+        let is_answered = this.state.with(py, |s| matches!(s.input, Input::Lingering));
+        if is_answered || exchange.get().websocket.is_some() {
+            return Ok(false);
+        }
+        if exchange.get().state.with(py, |s| {
+            s.is_peer_done = true;
+            s.body.is_complete
+        }) {
+            exchange.get().wake_receivers(py)?;
             return Ok(true);
         }
         // Half a body: nobody may take it for all of it.

@@ -8,7 +8,8 @@
 //! | Complete  | nothing                                | –                        |
 
 use super::answer::Framing;
-use super::connection::HttpConnection;
+use super::connection::{Awaited, HttpConnection};
+use super::websocket::WebSocket;
 use crate::ffi::recycled::{Pool, Recycled};
 use crate::ffi::{LoopCell, Object};
 use pyo3::intern;
@@ -41,6 +42,8 @@ pub struct State {
     pub body: Body,
     /// The peer has gone, or its request was refused on the way.
     pub is_disconnected: bool,
+    /// The peer sends nothing more; it may still read.
+    pub is_peer_done: bool,
     /// The peer waits for `100 Continue` before it sends its body.
     pub expects_continue: bool,
     pub receive_waiters: Vec<Py<PyAny>>,
@@ -67,6 +70,7 @@ pub struct Exchange {
     pub connection: Object<HttpConnection>,
     pub is_head: bool,
     pub is_http10: bool,
+    pub websocket: Option<Box<WebSocket>>,
     pub state: LoopCell<State>,
 }
 
@@ -95,17 +99,29 @@ impl Recycled for Exchange {
 }
 
 impl Exchange {
-    pub fn is_body_complete(&self, py: Python<'_>) -> bool {
-        self.state.with(py, |s| s.body.is_complete)
-    }
-
     /// Nothing that is sent from now on arrives.
     pub fn disconnect(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(websocket) = &self.websocket {
+            websocket.lose(py);
+        }
         let waiters = self.state.with(py, |s| {
             s.is_disconnected |= s.answer != Answer::Complete;
             std::mem::take(&mut s.receive_waiters)
         });
         wake(py, waiters)
+    }
+
+    pub fn wake_receivers(&self, py: Python<'_>) -> PyResult<()> {
+        let waiters = self.state.with(py, |s| std::mem::take(&mut s.receive_waiters));
+        if waiters.is_empty() { Ok(()) } else { wake(py, waiters) }
+    }
+
+    /// A WebSocket's deadline has passed.
+    pub fn time_out(slf: &Bound<'_, Self>, awaited: Awaited) -> PyResult<()> {
+        match &slf.get().websocket {
+            Some(websocket) => websocket.time_out(slf, awaited),
+            None => Ok(()),
+        }
     }
 
     /// More of the body has come.

@@ -6,6 +6,7 @@
 //! | `connection` | the protocol of one connection; `reading` takes its bytes apart, `writing` sends |
 //! | `exchange` | one request and its answer; `answer` writes the answer's head and body |
 //! | `asgi` | an ASGI application's task, `receive` and `send`; `scope` what it is told of the request |
+//! | `websocket` | an exchange whose bodies are WebSocket's messages |
 //!
 //! Stands on `transport`, which knows it only as a protocol that receives by itself.
 
@@ -20,6 +21,7 @@ mod receiving;
 mod scope;
 mod sending;
 mod server;
+mod websocket;
 mod writing;
 
 pub use connection::HttpConnection;

@@ -41,8 +41,12 @@ pub const NEVER_NS: u64 = u64::MAX;
 fn ns(name: &str, seconds: Option<f64>) -> PyResult<u64> {
     match seconds {
         None => Ok(NEVER_NS),
-        // A float that is too large becomes the largest integer: never.
-        Some(seconds) if seconds > 0.0 => Ok((seconds * 1e9) as u64),
+        // A number that is too large is never, as is infinity.
+        Some(seconds) if seconds > 0.0 => {
+            let time =
+                std::time::Duration::try_from_secs_f64(seconds).unwrap_or(std::time::Duration::MAX);
+            Ok(u64::try_from(time.as_nanos()).unwrap_or(NEVER_NS))
+        }
         Some(seconds) => {
             Err(PyValueError::new_err(format!("{name} must be a positive number, got {seconds}")))
         }

@@ -4,7 +4,9 @@ use super::answer::Framing as OutFraming;
 use super::asgi;
 use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
+use super::options::Interface;
 use super::scope;
+use super::websocket::{self, WebSocket};
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, Object, bytes, recycled};
 use crate::transport::with_lent;
@@ -31,7 +33,7 @@ pub fn receive(
     let slf = protocol.cast_exact::<HttpConnection>()?;
     with_lent(owner, |shared| match socket::recv(fd, shared) {
         Ok(len @ 1..) => {
-            HttpConnection::feed(slf, bytes::written(shared, len))?;
+            HttpConnection::feed_in_place(slf, bytes::written_mut(shared, len))?;
             Ok(Ok(len))
         }
         nothing => Ok(nothing),
@@ -45,6 +47,14 @@ enum Progress {
     Stopped,
 }
 
+/// Who takes the input.
+enum Kind {
+    Head,
+    Body,
+    Frames,
+    Nobody,
+}
+
 /// A request that is about to be served.
 struct Opened<'py> {
     exchange: Bound<'py, Exchange>,
@@ -54,6 +64,38 @@ struct Opened<'py> {
 }
 
 impl HttpConnection {
+    /// As `feed`, of bytes that may be changed: a WebSocket's are unmasked where they are.
+    fn feed_in_place(slf: &Bound<'_, Self>, data: &mut [u8]) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let is_direct = this.state.with(py, |s| {
+            matches!(s.input, Input::WebSocket) && !s.is_feeding && s.buffer.is_empty()
+        });
+        if !is_direct {
+            return Self::feed(slf, data);
+        }
+        Self::take_frames(slf, data)
+    }
+
+    fn take_frames(slf: &Bound<'_, Self>, data: &mut [u8]) -> PyResult<()> {
+        let Some(exchange) = slf.get().exchange(slf.py()) else { return Ok(()) };
+        match &exchange.get().websocket {
+            Some(websocket) => websocket.take(&exchange, data),
+            None => Ok(()),
+        }
+    }
+
+    /// What was kept is taken in the next tick.
+    pub fn feed_soon(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        if this.state.with(py, |s| !s.is_feeding && !s.buffer.is_empty()) {
+            let owner = this.http.get().owner.get();
+            owner.run_soon(py, slf.clone().into_any().unbind(), Self::go_on);
+        }
+        this.resume_reading(py)
+    }
+
     pub fn feed(slf: &Bound<'_, Self>, data: &[u8]) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -110,15 +152,20 @@ impl HttpConnection {
         let py = slf.py();
         let this = slf.get();
         let kind = this.state.with(py, |s| match &s.input {
-            Input::Head if s.is_last => Some(false),
-            Input::Head => Some(true),
-            Input::Lingering | Input::Closed => Some(false),
-            Input::Body(_) | Input::Waiting => None,
+            Input::Head if s.is_last => Kind::Nobody,
+            Input::Head => Kind::Head,
+            Input::Lingering | Input::Closed => Kind::Nobody,
+            Input::Body(_) | Input::Waiting => Kind::Body,
+            Input::WebSocket => Kind::Frames,
         });
         match kind {
-            Some(true) => Self::take_request(slf, input),
-            Some(false) => Ok(Progress::Used(input.len())),
-            None => Self::take_body(slf, input),
+            Kind::Head => Self::take_request(slf, input),
+            Kind::Nobody => Ok(Progress::Used(input.len())),
+            Kind::Body => Self::take_body(slf, input),
+            Kind::Frames => {
+                Self::take_frames(slf, &mut input.to_vec())?;
+                Ok(Progress::Used(input.len()))
+            }
         }
     }
 
@@ -185,9 +232,26 @@ impl HttpConnection {
             Ok(reader) => reader,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        if this.http.get().is_full(py) {
+            return Ok(Err(Refusal::new(
+                503,
+                "The server has as many requests as it takes at once.",
+            )));
+        }
+        let websocket = match this.websocket_of(&request) {
+            Ok(websocket) => websocket,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         let has_body = request.framing != Framing::None && !reader.is_complete();
-        let exchange = Self::new_exchange(slf, &request, has_body)?;
         let scope = scope::of_request(slf, &request)?;
+        let websocket = match websocket {
+            Some((websocket, protocols)) => {
+                websocket::amend_scope(&scope, &protocols)?;
+                Some(Box::new(websocket))
+            }
+            None => None,
+        };
+        let exchange = Self::new_exchange(slf, &request, has_body, websocket)?;
         let kept = Object::new(exchange.clone());
         let old = this.state.with(py, |s| {
             s.searched = 0;
@@ -203,10 +267,27 @@ impl HttpConnection {
         Ok(Ok(Some(Opened { exchange, scope, len: request.len })))
     }
 
+    /// The WebSocket that a request asks for.
+    fn websocket_of<'a>(
+        &self,
+        request: &Request<'a, '_>,
+    ) -> Result<Option<(WebSocket, Vec<&'a str>)>, Refusal> {
+        let options = &self.http.get().options;
+        let asks = request.upgrade.is_some_and(oneloop_websocket::handshake::asks_for);
+        if !asks || options.interface != Interface::Asgi {
+            return Ok(None);
+        }
+        let is_http11 = request.version == Version::Http11;
+        let fields = request.headers;
+        WebSocket::of_request(request.method, is_http11, fields, options.ws_deflate)
+            .map_err(|refusal| Refusal::new(refusal.status, refusal.reason))
+    }
+
     fn new_exchange<'py>(
         slf: &Bound<'py, Self>,
         request: &Request<'_, '_>,
         has_body: bool,
+        websocket: Option<Box<WebSocket>>,
     ) -> PyResult<Bound<'py, Exchange>> {
         let py = slf.py();
         let this = slf.get();
@@ -222,6 +303,7 @@ impl HttpConnection {
         let state = State {
             body: Body { is_complete: !has_body, ..Body::default() },
             is_disconnected: false,
+            is_peer_done: false,
             expects_continue: request.expects_continue,
             receive_waiters: Vec::new(),
             answer: Answer::Awaited,
@@ -241,6 +323,7 @@ impl HttpConnection {
             connection: Object::new(slf.clone()),
             is_head: request.method == "HEAD",
             is_http10: request.version == Version::Http10,
+            websocket,
             state: LoopCell::new(state),
         };
         recycled::make(py, exchange)

@@ -2,6 +2,7 @@
 
 use super::connection::{Awaited, HttpConnection};
 use super::exchange::{Answer, Exchange};
+use super::websocket;
 use crate::ffi::awaitable::{self, Step, Steps};
 use crate::ffi::{LoopCell, Object, call};
 use pyo3::exceptions::PyRuntimeError;
@@ -49,7 +50,7 @@ impl ReceiveCall {
             } else if body.is_complete && !body.is_told {
                 body.is_told = true;
                 News::Body { more: false }
-            } else if s.is_disconnected {
+            } else if s.is_disconnected || s.is_peer_done {
                 News::Disconnect
             } else if body.pieces.is_empty() {
                 News::Nothing
@@ -64,6 +65,12 @@ impl ReceiveCall {
         let py = slf.py();
         let this = slf.get();
         let exchange = this.exchange.bind(py);
+        if let Some(websocket) = &exchange.get().websocket {
+            return match websocket.news(exchange)? {
+                websocket::News::Message(message) => Ok(Step::Returned(message.into_any().into())),
+                websocket::News::Nothing => Self::wait(slf),
+            };
+        }
         Self::ask_for_body(exchange)?;
         let message = PyDict::new(py);
         match this.news(py) {

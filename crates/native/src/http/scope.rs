@@ -2,6 +2,7 @@
 
 use super::connection::HttpConnection;
 use super::names;
+use crate::imports;
 use oneloop_http1::{Request, Version};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -93,7 +94,43 @@ pub fn of_request<'py>(
     scope.set_item(intern!(py, "query_string"), PyBytes::new(py, request.query))?;
     let extensions = http.template.extensions.bind(py).copy()?;
     scope.set_item(intern!(py, "extensions"), extensions)?;
+    forwarded(connection, request, &scope)?;
     Ok(scope)
+}
+
+/// Who is behind a trusted proxy, where its fields say so.
+fn forwarded(
+    connection: &Bound<'_, HttpConnection>,
+    request: &Request<'_, '_>,
+    scope: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let py = connection.py();
+    let this = connection.get();
+    let Some(trust) = &this.http.get().options.trust else { return Ok(()) };
+    let values = |name: &str| -> Vec<Bound<'_, PyBytes>> {
+        let named = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+        named.map(|field| PyBytes::new(py, field.value)).collect()
+    };
+    let (hosts, schemes) = (values("x-forwarded-for"), values("x-forwarded-proto"));
+    if hosts.is_empty() && schemes.is_empty() {
+        return Ok(());
+    }
+    let (client, _) = ends(connection)?;
+    let peer = match client.cast::<PyTuple>() {
+        Ok(client) => client.get_item(0)?,
+        Err(_) => PyString::new(py, "").into_any(),
+    };
+    let found = imports::client_of(py)?.call1((peer, hosts, schemes, trust))?;
+    let host = found.getattr(intern!(py, "host"))?;
+    if !host.is_none() {
+        let client = (host, found.getattr(intern!(py, "port"))?);
+        scope.set_item(intern!(py, "client"), client)?;
+    }
+    let scheme = found.getattr(intern!(py, "scheme"))?;
+    if !scheme.is_none() {
+        scope.set_item(intern!(py, "scheme"), scheme)?;
+    }
+    Ok(())
 }
 
 /// The common methods are strings that exist already.
@@ -144,15 +181,12 @@ pub fn decoded(raw: &[u8]) -> Vec<u8> {
             [b'%', high, low, ..] => digit(high).zip(digit(low)),
             _ => None,
         };
-        match pair {
-            Some((high, low)) => {
-                decoded.push(high << 4 | low);
-                at += 3;
-            }
-            None => {
-                decoded.push(raw[at]);
-                at += 1;
-            }
+        if let Some((high, low)) = pair {
+            decoded.push(high << 4 | low);
+            at += 3;
+        } else {
+            decoded.push(raw[at]);
+            at += 1;
         }
     }
     decoded

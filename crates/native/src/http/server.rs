@@ -91,6 +91,15 @@ impl HttpServer {
         })
     }
 
+    /// More connections or requests than `limit_concurrency` allows.
+    pub fn is_full(&self, py: Python<'_>) -> bool {
+        let Some(limit) = self.options.limit_concurrency else { return false };
+        self.serving.with(py, |s| {
+            // The connection that asks is one of them.
+            s.connections.len() - s.free.len() > limit || s.requests >= limit
+        })
+    }
+
     /// Takes memory back for the next head, unless it has grown large.
     pub fn keep_spare(&self, py: Python<'_>, spare: Vec<u8>) {
         if spare.capacity() <= SPARE_BYTES {

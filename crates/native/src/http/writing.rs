@@ -108,6 +108,10 @@ impl HttpConnection {
             answer.extend_from_slice(b"\r\n");
         }
         answer.extend_from_slice(&http.options.fields);
+        if status == 426 {
+            // RFC 6455 section 4.4.
+            answer.extend_from_slice(b"upgrade: websocket\r\nsec-websocket-version: 13\r\n");
+        }
         let len = text.len();
         answer.extend_from_slice(
             format!(

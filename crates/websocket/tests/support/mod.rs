@@ -21,6 +21,7 @@ pub fn client() -> Config {
 pub fn deflating(mut config: Config, params: DeflateParams) -> Config {
     config.deflate = Some(params);
     config.compress_from_bytes = 0;
+    config.compression_level = 6;
     config
 }
 

@@ -1,0 +1,100 @@
+"""Which HTTP servers there are, what each can serve, and the command that starts it.
+
+Beside `catalogue`, whose servers speak HTTP as one of several forms. `uvicorn on uvloop` is a program on a loop;
+`threads on oneloop` and `green on oneloop` are the two ways in which `oneloop serve` runs WSGI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.catalogue import SUBJECT, Serve, has_module, missing_reason, server_argv, server_env
+from bench.model import RivalMissingError
+from bench.rivals.endpoint import find_nginx
+from bench.rivals.http_apps import APPS
+from bench.rivals.loops import MODULES as LOOPS
+from bench.timed import python_module
+
+NGINX = "nginx"
+SUBJECT_THREADS = f"threads on {SUBJECT}"
+SUBJECT_GREEN = f"green on {SUBJECT}"
+
+_ASGI = frozenset({"http", "fastapi"})
+_WSGI = frozenset({"wsgi", "flask"})
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A module of bench.rivals that starts a server.
+
+    Args:
+        forms: what it can serve.
+        needs: Python modules without which there is no such server.
+        program: which of the module's programs, where it has several.
+    """
+
+    module: str
+    forms: frozenset[str]
+    needs: tuple[str, ...] = ()
+    program: str = ""
+
+
+#: Programs for any asyncio loop.
+ON_LOOPS = {
+    "aiohttp": Launcher("asyncio_http", frozenset({"http"}), ("aiohttp",)),
+    "httptools": Launcher("asyncio_http", frozenset({"http"}), ("httptools",)),
+    "uvicorn": Launcher("asyncio_http", _ASGI | {"websocket"}, ("uvicorn", "httptools", "websockets")),
+    "uvicorn-wsproto": Launcher("asyncio_http", frozenset({"websocket"}), ("uvicorn", "wsproto")),
+    "hypercorn": Launcher("asyncio_http", _ASGI | {"websocket"}, ("hypercorn",)),
+    "websockets": Launcher("asyncio_http", frozenset({"websocket"}), ("websockets",)),
+}
+OTHERS = {
+    SUBJECT: Launcher("oneloop_http", _ASGI | {"websocket", "static"}, ("oneloop.http",), "asgi"),
+    SUBJECT_THREADS: Launcher("oneloop_http", _WSGI, ("oneloop.http",), "threads"),
+    SUBJECT_GREEN: Launcher("oneloop_http", _WSGI, ("oneloop.http", "greenlet"), "green"),
+    "granian": Launcher("granian_server", _ASGI | _WSGI | {"websocket", "static"}, ("granian",)),
+    "gunicorn-gthread": Launcher("gunicorn_server", _WSGI, ("gunicorn",), "gthread"),
+    "gunicorn-gevent": Launcher("gunicorn_server", _WSGI, ("gunicorn", "gevent"), "gevent"),
+    "pywsgi": Launcher("pywsgi_server", _WSGI, ("gevent",)),
+    NGINX: Launcher("nginx_server", frozenset({"static"})),
+}
+HTTP_SERVERS = (*ON_LOOPS, *OTHERS)
+
+
+def subject_exists() -> bool:
+    """Whether oneloop serves HTTP."""
+    return has_module("oneloop.http")
+
+
+def _launcher(rival: str) -> tuple[Launcher, tuple[str, ...]] | None:
+    """The launcher and its options; None for a server of the catalogue. Raises RivalMissingError."""
+    if rival in OTHERS:
+        launcher = OTHERS[rival]
+        return launcher, ("--program", launcher.program) if launcher.program else ()
+    program, _, loop = rival.partition(" on ")
+    if program not in ON_LOOPS or loop not in LOOPS:
+        return None
+    reason = missing_reason(loop)
+    if reason:
+        raise RivalMissingError(reason)
+    return ON_LOOPS[program], ("--program", program, "--loop", loop)
+
+
+def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
+    """The command of an HTTP server. Raises RivalMissingError."""
+    found = _launcher(rival)
+    if found is None:
+        return server_argv(rival, serve), server_env(rival)
+    launcher, options = found
+    if serve.form not in launcher.forms:
+        raise RivalMissingError(f"{rival} has no {serve.form} form")
+    app_needs = APPS[serve.form].needs
+    for module in (*launcher.needs, *((app_needs,) if app_needs else ())):
+        if not has_module(module):
+            raise RivalMissingError(
+                f"{module} is not installed" if module != "oneloop.http" else "oneloop has no HTTP server yet"
+            )
+    if rival == NGINX and find_nginx() is None:
+        raise RivalMissingError("nginx is not installed")
+    return python_module(launcher.module, *options, *serve.options()), {}

@@ -1,0 +1,17 @@
+"""The least that Flask's quickstart begins with."""
+
+# mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,unused-ignore"
+# A rival's framework may be missing.
+from __future__ import annotations
+
+from flask import Flask
+
+from bench.rivals import worker
+
+worker.settle()
+app = Flask(__name__)
+
+
+@app.get("/hello")
+def hello() -> str:
+    return "hello, world"

@@ -1,0 +1,37 @@
+"""The applications that HTTP servers are given, by the form that is asked of them."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class HttpApp:
+    """An application and the interface that it speaks: `asgi` or `wsgi`."""
+
+    module: str
+    interface: str
+    #: What it is written with, beside the standard library.
+    needs: str = ""
+
+    @property
+    def target(self) -> str:
+        """As servers have it on their command lines."""
+        return f"{self.module}:app"
+
+    def load(self) -> object:
+        """The application itself. Raises ImportError."""
+        found: object = importlib.import_module(self.module).app
+        return found
+
+
+ASGI = HttpApp("bench.rivals.asgi_app", "asgi")
+APPS = {
+    "http": ASGI,
+    "websocket": ASGI,
+    "static": ASGI,
+    "wsgi": HttpApp("bench.rivals.wsgi_app", "wsgi"),
+    "fastapi": HttpApp("bench.rivals.fastapi_app", "asgi", "fastapi"),
+    "flask": HttpApp("bench.rivals.flask_app", "wsgi", "flask"),
+}

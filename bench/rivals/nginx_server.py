@@ -1,0 +1,52 @@
+"""nginx with one process, serving the files under `--path`, where its own files go, too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bench.rivals import endpoint
+
+#: One process that is its own worker: what dies with the bench.
+CONFIG = """
+daemon off;
+master_process off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log crit;
+events {{ worker_connections 20000; }}
+http {{
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_timeout {keep_alive_s};
+    keepalive_requests 1000000000;
+    default_type text/plain;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{
+        listen 127.0.0.1:{port} backlog={backlog};
+        root {folder};
+    }}
+}}
+"""
+
+
+def main() -> None:
+    where = endpoint.parse()
+    program = endpoint.find_nginx()
+    if program is None:
+        raise SystemExit("nginx is not installed")
+    port = endpoint.free_port()
+    config = Path(where.path) / "nginx.conf"
+    text = CONFIG.format(folder=where.path, port=port, keep_alive_s=endpoint.KEEP_ALIVE_S, backlog=endpoint.BACKLOG)
+    config.write_text(text)
+    endpoint.announce_when_served(port)
+    os.execv(program, [program, "-p", where.path, "-c", str(config), "-e", f"{where.path}/error.log"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,484 @@
+//! `WebSocket`: the part of an exchange that a WebSocket's has in the place of a body (ASGI's WebSocket specification 2.5).
+//!
+//! | phase      | the application may send                        | leaves it by                                     |
+//! |------------|-------------------------------------------------|--------------------------------------------------|
+//! | Connecting | accept, close, an HTTP response                 | one of these                                     |
+//! | Denied     | the rest of an HTTP response                    | its end                                          |
+//! | Open       | messages, close                                 | a close frame of either side, a failure, the end |
+//! | Closing    | nothing                                         | the peer's close frame, a deadline, the end      |
+//! | Closed     | nothing                                         | –                                                |
+
+use super::answer::{self, item, optional};
+use super::connection::{Awaited, HttpConnection, Input};
+use super::exchange::{Answer, Exchange};
+use crate::ffi::{LoopCell, Object};
+use oneloop_websocket::negotiation::{self, Agreement};
+use oneloop_websocket::{Config, Connection, DeflateParams, Event, Role, handshake};
+use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    Connecting,
+    Denied,
+    Open,
+    Closing,
+    Closed,
+}
+
+enum Message {
+    Text(Object<PyString>),
+    Bytes(Object<PyBytes>),
+}
+
+pub struct State {
+    pub phase: Phase,
+    key: Vec<u8>,
+    agreement: Option<Agreement>,
+    connection: Option<Box<Connection>>,
+    messages: VecDeque<Message>,
+    messages_bytes: usize,
+    is_connect_told: bool,
+    /// Code and reason of the end, for the application.
+    end: Option<(u16, String)>,
+}
+
+pub struct WebSocket(pub LoopCell<State>);
+
+/// So much is kept for the application before reading is paused; a message counts for some bytes more than it has.
+const HIGH_BYTES: usize = 64 * 1024;
+const MESSAGE_BYTES: usize = 64;
+/// A message of this length goes beside its frame's head instead of behind it.
+const LONG_MESSAGE: usize = 16 * 1024;
+
+/// Without a close frame: RFC 6455 section 7.1.5.
+const ABNORMAL: u16 = 1006;
+const NO_CODE: u16 = 1005;
+const INTERNAL_ERROR: u16 = 1011;
+const NORMAL: u16 = 1000;
+/// IANA's registry of close codes.
+const SERVICE_RESTART: u16 = 1012;
+
+/// What there is for `receive`.
+pub enum News<'py> {
+    Message(Bound<'py, PyDict>),
+    Nothing,
+}
+
+impl WebSocket {
+    /// What a request asks for; `None` if it is no WebSocket's.
+    pub fn of_request<'a>(
+        method: &str,
+        is_http11: bool,
+        fields: &[oneloop_http1::Header<'a>],
+        allows_deflate: bool,
+    ) -> Result<Option<(Self, Vec<&'a str>)>, handshake::Refusal> {
+        let fields = fields.iter().map(|field| (field.name, field.value));
+        let upgrade = match handshake::Upgrade::check(method, is_http11, fields) {
+            Ok(upgrade) => upgrade,
+            // A server may ignore what it does not want to upgrade to: RFC 9110 section 7.8.
+            Err(refusal) if refusal.status == 405 || !is_http11 => return Ok(None),
+            Err(refusal) => return Err(refusal),
+        };
+        let agreement = if allows_deflate {
+            negotiation::negotiate(upgrade.extensions.iter().copied(), DeflateParams::default())?
+        } else {
+            None
+        };
+        let state = State {
+            phase: Phase::Connecting,
+            key: upgrade.key.to_vec(),
+            agreement,
+            connection: None,
+            messages: VecDeque::new(),
+            messages_bytes: 0,
+            is_connect_told: false,
+            end: None,
+        };
+        Ok(Some((Self(LoopCell::new(state)), upgrade.protocols)))
+    }
+
+    pub fn phase(&self, py: Python<'_>) -> Phase {
+        self.0.with(py, |s| s.phase)
+    }
+
+    /// The connection is gone, or nothing is expected of it any more.
+    pub fn end(&self, py: Python<'_>, code: u16, reason: &str) {
+        let old = self.0.with(py, |s| {
+            if s.end.is_none() {
+                s.end = Some((code, reason.to_owned()));
+            }
+            if s.phase != Phase::Denied {
+                s.phase = Phase::Closed;
+            }
+            s.connection.take()
+        });
+        drop(old);
+    }
+
+    pub fn lose(&self, py: Python<'_>) {
+        self.end(py, ABNORMAL, "");
+    }
+
+    /// The next message for the application.
+    pub fn news<'py>(&self, exchange: &Bound<'py, Exchange>) -> PyResult<News<'py>> {
+        let py = exchange.py();
+        let message = PyDict::new(py);
+        let kind = intern!(py, "type");
+        if self.0.with(py, |s| !std::mem::replace(&mut s.is_connect_told, true)) {
+            message.set_item(kind, intern!(py, "websocket.connect"))?;
+            return Ok(News::Message(message));
+        }
+        let (next, has_room) = self.0.with(py, |s| {
+            let next = s.messages.pop_front();
+            if let Some(next) = &next {
+                s.messages_bytes -= next.len_bytes(py);
+            }
+            (next, s.messages_bytes < HIGH_BYTES / 2)
+        });
+        if next.is_some() && has_room {
+            exchange.get().connection.get().resume_reading(py)?;
+        }
+        match next {
+            Some(Message::Text(text)) => {
+                message.set_item(kind, intern!(py, "websocket.receive"))?;
+                message.set_item(intern!(py, "text"), text.bind(py))?;
+            }
+            Some(Message::Bytes(bytes)) => {
+                message.set_item(kind, intern!(py, "websocket.receive"))?;
+                message.set_item(intern!(py, "bytes"), bytes.bind(py))?;
+            }
+            None => match self.0.with(py, |s| s.end.clone()) {
+                Some((code, reason)) => {
+                    message.set_item(kind, intern!(py, "websocket.disconnect"))?;
+                    message.set_item(intern!(py, "code"), code)?;
+                    message.set_item(intern!(py, "reason"), reason)?;
+                }
+                None => return Ok(News::Nothing),
+            },
+        }
+        Ok(News::Message(message))
+    }
+
+    /// One message of the application's.
+    pub fn send(&self, exchange: &Bound<'_, Exchange>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = exchange.py();
+        let kind: String = item(message, intern!(py, "type"))?.extract()?;
+        match (self.phase(py), kind.as_str()) {
+            (Phase::Connecting, "websocket.accept") => self.accept(exchange, message),
+            (Phase::Connecting, "websocket.close") => {
+                self.end(py, ABNORMAL, "");
+                Exchange::answer_at_once(exchange, 403, "")
+            }
+            (Phase::Connecting, "websocket.http.response.start") => {
+                self.0.with(py, |s| {
+                    s.phase = Phase::Denied;
+                    s.end = Some((ABNORMAL, String::new()));
+                });
+                Exchange::start(exchange, message)
+            }
+            (Phase::Denied, "websocket.http.response.body") => Exchange::body(exchange, message),
+            (Phase::Open, "websocket.send") => self.send_message(exchange, message),
+            (Phase::Open, "websocket.close") => {
+                let code = match optional(message, intern!(py, "code"))? {
+                    Some(code) if !code.is_none() => code.extract()?,
+                    _ => NORMAL,
+                };
+                let reason: Option<String> = match optional(message, intern!(py, "reason"))? {
+                    Some(reason) => reason.extract()?,
+                    None => None,
+                };
+                self.close(exchange, code, reason.as_deref().unwrap_or(""))
+            }
+            (Phase::Closed, "websocket.send") => {
+                Err(PyConnectionResetError::new_err("the WebSocket is closed"))
+            }
+            // Both sides may close at once.
+            (Phase::Closed, "websocket.close") => Ok(()),
+            (Phase::Connecting, _) => Err(PyRuntimeError::new_err(format!(
+                "Expected ASGI message 'websocket.accept', 'websocket.close' or \
+                 'websocket.http.response.start' but got '{kind}'."
+            ))),
+            (Phase::Denied, _) => Err(PyRuntimeError::new_err(format!(
+                "Expected ASGI message 'websocket.http.response.body' but got '{kind}'."
+            ))),
+            (Phase::Open, _) => Err(PyRuntimeError::new_err(format!(
+                "Expected ASGI message 'websocket.send' or 'websocket.close', but got '{kind}'."
+            ))),
+            (Phase::Closing | Phase::Closed, _) => Err(PyRuntimeError::new_err(format!(
+                "Unexpected ASGI message '{kind}', after sending 'websocket.close' or response already completed."
+            ))),
+        }
+    }
+
+    fn accept(&self, exchange: &Bound<'_, Exchange>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = exchange.py();
+        let connection = exchange.get().connection.bind(py);
+        let http = connection.get().http.get();
+        let protocol: Option<String> = match optional(message, intern!(py, "subprotocol"))? {
+            Some(protocol) => protocol.extract()?,
+            None => None,
+        };
+        if let Some(protocol) = &protocol {
+            answer::check_field(protocol.as_bytes(), b"")?;
+        }
+        let mut fields = Vec::new();
+        if let Some(given) = optional(message, intern!(py, "headers"))? {
+            answer::write_handshake_fields(&mut fields, &given)?;
+        }
+        let mut out = Vec::with_capacity(256);
+        self.0.with(py, |s| {
+            handshake::write_accept(&mut out, &s.key, protocol.as_deref(), s.agreement.as_ref());
+        });
+        exchange.get().write_defaults(py, &mut out);
+        out.extend_from_slice(&fields);
+        out.extend_from_slice(b"\r\n");
+        let mut config = Config::new(Role::Server);
+        config.max_message_bytes = http.options.ws_max_size;
+        config.deflate = self.0.with(py, |s| s.agreement.take().map(|agreement| agreement.params));
+        let protocol = Box::new(Connection::new(&config));
+        self.0.with(py, |s| {
+            s.connection = Some(protocol);
+            s.phase = Phase::Open;
+            s.key = Vec::new();
+        });
+        exchange.get().state.with(py, |s| {
+            s.status = 101;
+            s.answer = Answer::Streaming;
+        });
+        connection.get().state.with(py, |s| s.input = Input::WebSocket);
+        connection.get().wait_for(py, Awaited::Ping);
+        HttpConnection::write(connection, &out)?;
+        HttpConnection::feed_soon(connection)
+    }
+
+    fn send_message(
+        &self,
+        exchange: &Bound<'_, Exchange>,
+        message: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = exchange.py();
+        let connection = exchange.get().connection.bind(py);
+        let text = optional(message, intern!(py, "text"))?.filter(|text| !text.is_none());
+        let bytes = optional(message, intern!(py, "bytes"))?.filter(|bytes| !bytes.is_none());
+        let (payload, is_text) = match (&bytes, &text) {
+            (Some(bytes), _) => (answer::bytes_of(bytes)?, false),
+            (None, Some(text)) => (text.cast::<PyString>()?.encode_utf8()?, true),
+            (None, None) => {
+                let text = "'websocket.send' needs 'text' or 'bytes'";
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let data = payload.as_bytes();
+        let mut out = exchange.get().spare(py);
+        let is_beside = self.0.with(py, |s| {
+            let Some(protocol) = &mut s.connection else { return Ok(None) };
+            let sender = &mut protocol.sender;
+            if data.len() >= LONG_MESSAGE && sender.head(&mut out, is_text, data.len())? {
+                return Ok(Some(true));
+            }
+            match std::str::from_utf8(data) {
+                Ok(text) if is_text => sender.text(&mut out, text)?,
+                _ => sender.binary(&mut out, data)?,
+            }
+            Ok(Some(false))
+        });
+        let is_beside: Option<bool> =
+            is_beside.map_err(|error: oneloop_websocket::SendError| {
+                PyRuntimeError::new_err(error.to_string())
+            })?;
+        let written = match is_beside {
+            Some(true) => HttpConnection::write_parts(connection, &out, &payload, b""),
+            Some(false) => HttpConnection::write(connection, &out),
+            None => Ok(()),
+        };
+        exchange.get().state.with(py, |s| s.sent_bytes += data.len() as u64);
+        connection.get().http.get().keep_spare(py, out);
+        written
+    }
+
+    /// Sends a close frame; the peer's answers it.
+    pub fn close(&self, exchange: &Bound<'_, Exchange>, code: u16, reason: &str) -> PyResult<()> {
+        let py = exchange.py();
+        let connection = exchange.get().connection.bind(py);
+        let mut out = Vec::new();
+        let closed = self.0.with(py, |s| match &mut s.connection {
+            Some(protocol) => protocol.sender.close(&mut out, Some(code), reason),
+            None => Ok(()),
+        });
+        closed.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        self.0.with(py, |s| s.phase = Phase::Closing);
+        connection.get().wait_for(py, Awaited::End);
+        HttpConnection::write(connection, &out)?;
+        // The peer's close frame may stand behind messages that nobody will take.
+        connection.get().resume_reading(py)
+    }
+
+    /// The server ends.
+    pub fn go_away(&self, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
+        match self.phase(exchange.py()) {
+            Phase::Open => self.close(exchange, SERVICE_RESTART, ""),
+            Phase::Connecting | Phase::Denied | Phase::Closing | Phase::Closed => Ok(()),
+        }
+    }
+
+    /// The application has ended: the peer is told how.
+    pub fn finish(&self, exchange: &Bound<'_, Exchange>, is_failure: bool) -> PyResult<()> {
+        let py = exchange.py();
+        match self.phase(py) {
+            Phase::Connecting => {
+                self.end(py, ABNORMAL, "");
+                Exchange::answer_at_once(exchange, 500, "Internal Server Error")
+            }
+            Phase::Open if is_failure => self.close(exchange, INTERNAL_ERROR, ""),
+            Phase::Open => self.close(exchange, NORMAL, ""),
+            Phase::Denied | Phase::Closing | Phase::Closed => Ok(()),
+        }
+    }
+
+    /// Bytes of the peer's.
+    pub fn take(&self, exchange: &Bound<'_, Exchange>, mut input: &mut [u8]) -> PyResult<()> {
+        let py = exchange.py();
+        let connection = exchange.get().connection.bind(py);
+        while !input.is_empty() {
+            let mut out = Vec::new();
+            let taken = self.0.with(py, |s| s.read(py, input, &mut out));
+            if !out.is_empty() {
+                HttpConnection::write(connection, &out)?;
+            }
+            let Taken { consumed, news } = taken;
+            match news {
+                Heard::Nothing => {}
+                Heard::Message => exchange.get().wake_receivers(py)?,
+                Heard::Pong => connection.get().wait_for(py, Awaited::Ping),
+                Heard::End => {
+                    exchange.get().wake_receivers(py)?;
+                    return connection.get().linger(py);
+                }
+            }
+            let rest = std::mem::take(&mut input);
+            input = &mut rest[consumed..];
+        }
+        let (is_full, is_open) =
+            self.0.with(py, |s| (s.messages_bytes > HIGH_BYTES, s.phase == Phase::Open));
+        if is_full && is_open { connection.get().pause_reading(py) } else { Ok(()) }
+    }
+
+    /// A ping, or the end if the last one was not answered.
+    pub fn time_out(&self, exchange: &Bound<'_, Exchange>, awaited: Awaited) -> PyResult<()> {
+        let py = exchange.py();
+        let connection = exchange.get().connection.bind(py);
+        if self.phase(py) != Phase::Open {
+            return HttpConnection::abort(connection);
+        }
+        // While the application takes nothing, an answer cannot be seen.
+        if awaited == Awaited::Pong && !connection.get().state.with(py, |s| s.is_reading_paused) {
+            self.close(exchange, INTERNAL_ERROR, "keepalive ping timeout")?;
+            self.end(py, ABNORMAL, "keepalive ping timeout");
+            exchange.get().wake_receivers(py)?;
+            return connection.get().linger(py);
+        }
+        let mut out = Vec::new();
+        let pinged = self.0.with(py, |s| match &mut s.connection {
+            Some(protocol) => protocol.sender.ping(&mut out, b"oneloop"),
+            None => Ok(()),
+        });
+        pinged.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        connection.get().wait_for(py, Awaited::Pong);
+        HttpConnection::write(connection, &out)
+    }
+}
+
+enum Heard {
+    Nothing,
+    Message,
+    Pong,
+    End,
+}
+
+struct Taken {
+    consumed: usize,
+    news: Heard,
+}
+
+impl Message {
+    fn len_bytes(&self, py: Python<'_>) -> usize {
+        MESSAGE_BYTES
+            + match self {
+                Self::Text(text) => crate::ffi::text::length(text.bind(py)),
+                Self::Bytes(bytes) => bytes.bind(py).as_bytes().len(),
+            }
+    }
+}
+
+impl State {
+    /// Reads up to the end of one frame or message; `out` gets what is to be answered. Runs no Python code: texts and
+    /// bytes are made without the collector.
+    fn read(&mut self, py: Python<'_>, input: &mut [u8], out: &mut Vec<u8>) -> Taken {
+        let len = input.len();
+        let all = |news| Taken { consumed: len, news };
+        let Some(protocol) = &mut self.connection else { return all(Heard::Nothing) };
+        let Connection { receiver, sender } = &mut **protocol;
+        let step = match receiver.read(input) {
+            Ok(step) => step,
+            Err(failure) => {
+                // Unless one has been sent already.
+                if !sender.is_closed()
+                    && sender.close(out, Some(failure.code), failure.reason).is_err()
+                {
+                    out.clear();
+                }
+                self.end = Some((ABNORMAL, failure.reason.to_owned()));
+                self.phase = Phase::Closed;
+                return all(Heard::End);
+            }
+        };
+        let consumed = step.consumed;
+        let is_open = self.phase == Phase::Open;
+        let message = match step.event {
+            Some(Event::Text(text)) if is_open => {
+                Message::Text(Object::new(PyString::new(py, text)))
+            }
+            Some(Event::Binary(data)) if is_open => {
+                Message::Bytes(Object::new(PyBytes::new(py, data)))
+            }
+            Some(Event::Ping(payload)) if !sender.is_closed() => {
+                if sender.pong(out, payload).is_err() {
+                    out.clear();
+                }
+                return Taken { consumed, news: Heard::Nothing };
+            }
+            Some(Event::Pong(_)) if is_open => return Taken { consumed, news: Heard::Pong },
+            Some(Event::Close { code, reason }) => {
+                if !sender.is_closed() && sender.close(out, code, "").is_err() {
+                    out.clear();
+                }
+                self.end = Some((code.unwrap_or(NO_CODE), reason.to_owned()));
+                self.phase = Phase::Closed;
+                return Taken { consumed, news: Heard::End };
+            }
+            _ => return Taken { consumed, news: Heard::Nothing },
+        };
+        self.messages_bytes += message.len_bytes(py);
+        self.messages.push_back(message);
+        Taken { consumed, news: Heard::Message }
+    }
+}
+
+/// The scope of a WebSocket: that of its request, with what differs.
+pub fn amend_scope(scope: &Bound<'_, PyDict>, protocols: &[&str]) -> PyResult<()> {
+    let py = scope.py();
+    // A proxy may have named it.
+    let scheme = item(scope.as_any(), intern!(py, "scheme"))?;
+    let is_tls = scheme.eq("https")? || scheme.eq("wss")?;
+    scope.set_item(intern!(py, "type"), intern!(py, "websocket"))?;
+    scope.set_item(intern!(py, "scheme"), if is_tls { "wss" } else { "ws" })?;
+    scope.del_item(intern!(py, "method"))?;
+    scope.set_item(intern!(py, "subprotocols"), PyList::new(py, protocols)?)?;
+    let extensions = PyDict::new(py);
+    extensions.set_item(intern!(py, "websocket.http.response"), PyDict::new(py))?;
+    scope.set_item(intern!(py, "extensions"), extensions)
+}

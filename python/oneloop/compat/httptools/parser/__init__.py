@@ -1,0 +1,28 @@
+"""httptools' parsers, their errors, and what they call."""
+
+from __future__ import annotations
+
+from oneloop.compat.httptools.parser.errors import (
+    HttpParserCallbackError,
+    HttpParserError,
+    HttpParserInvalidMethodError,
+    HttpParserInvalidStatusError,
+    HttpParserInvalidURLError,
+    HttpParserUpgrade,
+)
+from oneloop.compat.httptools.parser.parser import HttpRequestParser, HttpResponseParser
+from oneloop.compat.httptools.parser.protocol import HTTPProtocol
+from oneloop.compat.httptools.parser.url_parser import parse_url
+
+__all__ = (
+    "HTTPProtocol",
+    "HttpParserCallbackError",
+    "HttpParserError",
+    "HttpParserInvalidMethodError",
+    "HttpParserInvalidStatusError",
+    "HttpParserInvalidURLError",
+    "HttpParserUpgrade",
+    "HttpRequestParser",
+    "HttpResponseParser",
+    "parse_url",
+)

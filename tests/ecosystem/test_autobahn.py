@@ -1,0 +1,40 @@
+"""The Autobahn test suite for WebSocket (scripts/autobahn.sh installs it where there is a Python 2.7)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.ecosystem import autobahn
+from tests.ecosystem.conftest import accepts, free_port, running
+from tests.programs import ROOT
+
+APPLICATION = "tests.ecosystem.websocket_echo:app"
+
+
+def uvicorn(port: int) -> list[str]:
+    options = ["--port", str(port), "--log-level", "warning", "--ws", "websockets-sansio"]
+    return [sys.executable, "-m", "uvicorn", APPLICATION, *options]
+
+
+def verdicts(
+    directory: Path, command: Callable[[int], list[str]], cases: list[str], limit_s: float
+) -> dict[str, set[str]]:
+    """What the suite says of the server that the command starts on a port."""
+    port = free_port()
+    with running(command(port), directory / "server.log", lambda: accepts(("127.0.0.1", port)), cwd=ROOT):
+        return autobahn.verdicts(directory, port, cases, limit_s)
+
+
+pytestmark = pytest.mark.skipif(not autobahn.WSTEST.exists(), reason="needs Python 2.7 (scripts/autobahn.sh)")
+
+
+@pytest.mark.time_limit(120)
+def test_the_driver_itself(tmp_path: Path) -> None:
+    """On a server that others have tested: cases are chosen, run and read."""
+    found = verdicts(tmp_path, uvicorn, ["1.1.*", "7.9.*"], 60)
+    assert {case.rpartition(".")[0] for case in found} == {"1.1", "7.9"}
+    assert {verdict for verdicts in found.values() for verdict in verdicts} == {"OK"}
