@@ -101,9 +101,11 @@ class Output:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        os.set_blocking(stream.fileno(), False)
+        self._is_ended = False
         self.text = ""
         self._read_from = 0
+        self.others: list[Output] = []
+        """Streams of the same process, which are read meanwhile: it would wait where nobody reads."""
 
     def wait_for(self, pattern: str, *, count: int = 1) -> re.Match[str]:
         """The next place where the pattern matches; behind all that were found before."""
@@ -122,11 +124,12 @@ class Output:
 
     def read_more(self, timeout_s: float) -> bool:
         """Read what is there, or comes within that time; False at the end."""
-        if not select.select([self._stream], [], [], timeout_s)[0]:
-            return True
-        data = os.read(self._stream.fileno(), 65536)
-        self.text += data.decode()
-        return bool(data)
+        streams = {one._stream.fileno(): one for one in (self, *self.others) if not one._is_ended}
+        for number in select.select([*streams], [], [], timeout_s)[0]:
+            data = os.read(number, 65536)
+            streams[number].text += data.decode()
+            streams[number]._is_ended = not data
+        return not self._is_ended
 
     def read_to_end(self) -> str:
         end_s = time.monotonic() + LIMIT_S
@@ -167,6 +170,7 @@ class Service:
         )
         self.out = Output(self.process.stdout)
         self.log = Output(self.process.stderr)
+        self.out.others, self.log.others = [self.log], [self.out]
         self.port = 0
         if is_ready:
             try:

@@ -93,7 +93,7 @@ def test_connections_that_wait_to_be_accepted_are_served(tmp_path: Path) -> None
         service.send(signal.SIGTERM)
         (tmp_path / "go").touch()
         for sock in (first, *others):
-            assert read_all(sock).endswith(b"served")
+            assert b"served" in read_all(sock)
         assert service.wait() == 0
 
 
