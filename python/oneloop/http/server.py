@@ -35,6 +35,8 @@ log = logging.getLogger("oneloop.error")
 MEMORY_INTERVAL_S = 1.0
 # Between two looks at connections that are to end.
 LONGEST_LOOK_S = 0.1
+# From a connection to its first request: a client on another host, or one that is short of CPU.
+LINGER_S = 0.2
 # A keep-alive timeout of zero: the shortest time there is.
 SHORTEST_S = 0.001
 
@@ -259,9 +261,7 @@ class Server:
             server.close()
         http = self._http
         if http is not None:
-            # What was accepted last is read before idle connections are closed.
-            for _ in range(3):
-                await asyncio.sleep(0)
+            await self._linger(http)
             http.shut_down()
             if not await self._is_drained(http):
                 self._has_unfinished = True
@@ -274,6 +274,12 @@ class Server:
         await self._lifespan.stop()
         if self._access is not None:
             self._access.flush()
+
+    async def _linger(self, http: _native.HttpServer) -> None:
+        """Let the first requests come of connections that were accepted last, before idle ones are closed."""
+        if http.connections and not self._forced.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._forced.wait(), LINGER_S)
 
     async def _accept_waiting(self) -> None:
         """Take the connections that the kernel has accepted: closing the socket would reset them."""
