@@ -4,7 +4,8 @@ use super::answer::Framing as OutFraming;
 use super::asgi;
 use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
-use super::scope;
+use super::options::Interface;
+use super::{environ, scope, wsgi};
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, Object, bytes, recycled};
 use crate::transport::with_lent;
@@ -149,7 +150,10 @@ impl HttpConnection {
                 Progress::Stopped => break,
             }
         }
-        asgi::start(slf, &opened.exchange, &opened.scope)?;
+        match this.http.get().options.interface {
+            Interface::Asgi => asgi::start(slf, &opened.exchange, &opened.scope)?,
+            Interface::Wsgi => wsgi::start(&opened.exchange, &opened.scope)?,
+        }
         Ok(Progress::Used(used))
     }
 
@@ -174,7 +178,8 @@ impl HttpConnection {
     ) -> PyResult<Result<Option<Opened<'py>>, Refusal>> {
         let py = slf.py();
         let this = slf.get();
-        let limits = &this.http.get().options.limits;
+        let http = this.http.get();
+        let limits = &http.options.limits;
         let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
         let request = match parse_request(input, &mut fields, limits) {
             Ok(Some(request)) => request,
@@ -187,7 +192,10 @@ impl HttpConnection {
         };
         let has_body = request.framing != Framing::None && !reader.is_complete();
         let exchange = Self::new_exchange(slf, &request, has_body)?;
-        let scope = scope::of_request(slf, &request)?;
+        let scope = match &http.wsgi {
+            None => scope::of_request(slf, &request)?,
+            Some(wsgi) => environ::of_request(wsgi, &exchange, &request)?,
+        };
         let kept = Object::new(exchange.clone());
         let old = this.state.with(py, |s| {
             s.searched = 0;
@@ -234,6 +242,7 @@ impl HttpConnection {
             sent_bytes: 0,
             began_ns,
             task: None,
+            unbegun: None,
             target,
             scope: None,
         };
@@ -249,7 +258,8 @@ impl HttpConnection {
     fn take_body(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
         let py = slf.py();
         let this = slf.get();
-        let limits = &this.http.get().options.limits;
+        let http = this.http.get();
+        let limits = &http.options.limits;
         let piece = this.state.with(py, |s| match &mut s.input {
             Input::Body(reader) => Some(reader.read(input, limits)),
             _ => None,
@@ -277,6 +287,9 @@ impl HttpConnection {
             return Ok(Progress::Used(consumed));
         };
         exchange.get().add_body(py, data, ends)?;
+        if http.wsgi.is_some() {
+            wsgi::body_came(&exchange)?;
+        }
         if !ends && exchange.get().state.with(py, |s| s.body.len_bytes > BODY_HIGH_BYTES) {
             this.wait_for_nothing(py);
             this.pause_reading(py)?;

@@ -97,7 +97,7 @@ pub fn of_request<'py>(
 }
 
 /// The common methods are strings that exist already.
-fn method<'py>(py: Python<'py>, method: &str) -> Bound<'py, PyString> {
+pub fn method<'py>(py: Python<'py>, method: &str) -> Bound<'py, PyString> {
     match method {
         "GET" => intern!(py, "GET").clone(),
         "POST" => intern!(py, "POST").clone(),
