@@ -135,7 +135,7 @@ fn forwarded(
 }
 
 /// The common methods are strings that exist already.
-fn method<'py>(py: Python<'py>, method: &str) -> Bound<'py, PyString> {
+pub fn method<'py>(py: Python<'py>, method: &str) -> Bound<'py, PyString> {
     match method {
         "GET" => intern!(py, "GET").clone(),
         "POST" => intern!(py, "POST").clone(),

@@ -3,6 +3,7 @@
 use super::connection::HttpConnection;
 use super::options::{NEVER_NS, Options};
 use super::scope::Template;
+use super::wsgi::Wsgi;
 use crate::event_loop::LoopCore;
 use crate::ffi::LoopCell;
 use pyo3::intern;
@@ -50,6 +51,7 @@ pub struct HttpServer {
     pub app: Py<PyAny>,
     pub options: Options,
     pub template: Template,
+    pub wsgi: Option<Wsgi>,
     /// Tasks of requests that wait: the loop knows them only weakly.
     pub tasks: Py<PySet>,
     pub serving: LoopCell<Serving>,
@@ -184,6 +186,7 @@ impl HttpServer {
             owner: owner.clone().unbind(),
             app,
             template: Template::new(owner.py(), &options.root_path)?,
+            wsgi: Wsgi::of(owner, &options)?,
             options,
             tasks: PySet::empty(owner.py())?.unbind(),
             serving: LoopCell::default(),
@@ -229,6 +232,14 @@ impl HttpServer {
         self.open(py).iter().map(abort).fold(Ok(()), PyResult::and)
     }
 
+    /// WSGI: the threads end when they have done what they do. Returns those that have not ended yet, to be joined.
+    fn end_threads<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        match self.wsgi.as_ref().and_then(Wsgi::workers) {
+            Some(workers) => workers.bind(py).get().end(py),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// By a timer: ends connections that have taken too long.
     fn _sweep(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
@@ -255,6 +266,9 @@ impl HttpServer {
         visit.call(&self.tasks)?;
         self.options.visit(&visit)?;
         self.template.visit(&visit)?;
+        if let Some(wsgi) = &self.wsgi {
+            wsgi.visit(&visit)?;
+        }
         self.serving
             .peek(|s| {
                 visit.call(&s.sweep)?;
