@@ -84,8 +84,8 @@ pub fn trim(mut text: &[u8]) -> &[u8] {
 /// of are control characters, which no name and no value has. Whole words are compared at once.
 #[inline]
 pub fn is_name<const LEN: usize>(text: &[u8], lower: [u8; LEN]) -> bool {
-    const { assert!(LEN >= 4, "words of four bytes are the smallest") };
     const SMALL: u64 = u64::from_ne_bytes([0x20; 8]);
+    const { assert!(LEN >= 4, "words of four bytes are the smallest") };
     let Ok(text) = <&[u8; LEN]>::try_from(text) else {
         return false;
     };
