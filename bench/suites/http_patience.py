@@ -92,7 +92,7 @@ def _after_case(options: Options, form: str) -> Case:
         unit="time from the request to its answer, the quickest tenth",
         rivals=options.pick_rivals(AFTER_RIVALS[form]),
         measure=measure,
-        remark=f"{REQUESTS_PER_S:.0f} requests a second; a server that holds answers back takes more than {work} for each",
+        remark=f"{REQUESTS_PER_S:.0f} requests a second; whoever holds answers back takes more than {work} for each",
         baseline=UVICORN if form == "http" else "granian",
     )
 
