@@ -241,9 +241,8 @@ def test_metrics_are_those_of_all_workers(tmp_path: Path) -> None:
         status, headers, body = service.ask("GET", "/metrics")
         assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
         text = body.decode()
-        counts = [
-            int(n) for n in re.findall(r'^oneloop_http_requests_total\{worker="\d",status="2xx"\} (\d+)$', text, re.M)
-        ]
+        pattern = r'^oneloop_http_requests_total\{worker="\d",status="2xx"\} (\d+)$'
+        counts = [int(count) for count in re.findall(pattern, text, re.MULTILINE)]
         assert len(counts) == 2
         assert all(counts)
         assert text.count("process_resident_memory_bytes{") == 2

@@ -37,6 +37,7 @@ PUBLIC = [
     "oneloop.green.timeout",
     "oneloop.green.waiter",
     "oneloop.green.watchers",
+    "oneloop.http",
     "oneloop.testing",
     "oneloop.tls",
 ]
