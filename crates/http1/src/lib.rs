@@ -26,6 +26,6 @@ pub use body::{BodyReader, Event, Piece};
 pub use head::{Framing, Header, Version};
 pub use limits::Limits;
 pub use refusal::Refusal;
-pub use request::{Request, Target, parse_request};
+pub use request::{Request, Target, may_say_more, parse_request};
 pub use response::{Asked, Response, parse_response};
 pub use trailers::TrailerField;

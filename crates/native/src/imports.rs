@@ -36,6 +36,7 @@ imports! {
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
+    context = "contextvars", "Context";
     cancelled_error = "asyncio", "CancelledError";
     client_of = "oneloop.http.proxies", "client_of";
     ssl_object = "ssl", "SSLObject";

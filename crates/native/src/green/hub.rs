@@ -59,6 +59,11 @@ impl HubCore {
         self.owner.bind(py)
     }
 
+    /// Whether the hub runs the loop's own greenlet now.
+    pub fn is_at_home(&self, py: Python<'_>) -> bool {
+        !self.is_away.get(py)
+    }
+
     fn hub_greenlet(slf: &Bound<'_, Self>) -> Option<Object> {
         let py = slf.py();
         slf.get().greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.clone_ref(py)))

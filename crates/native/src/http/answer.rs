@@ -68,12 +68,21 @@ pub fn optional<'py>(
 /// What was found among the fields of an answer.
 #[expect(clippy::struct_excessive_bools, reason = "each is a field that may be there")]
 #[derive(Default)]
-struct Found {
-    length: Option<u64>,
+pub struct Found {
+    pub length: Option<u64>,
     has_date: bool,
     has_server: bool,
-    has_connection: bool,
-    closes: bool,
+    pub has_connection: bool,
+    pub closes: bool,
+}
+
+/// A part of an answer, as it goes out.
+pub struct Framed {
+    pub out: Vec<u8>,
+    /// The data follows `out`, and this follows the data; else both are in it.
+    pub tail: Option<&'static [u8]>,
+    /// The answer is complete with it.
+    pub ends: bool,
 }
 
 impl Exchange {
@@ -128,7 +137,14 @@ impl Exchange {
             None => false,
         };
         let mut head = this.spare(py);
-        let found = this.write_head(py, &mut head, status, fields.as_ref())?;
+        let found = this.write_head(
+            py,
+            &mut head,
+            |head| write_status_line(head, status),
+            |head, found| {
+                fields.as_ref().map_or(Ok(()), |fields| write_fields(head, fields, found))
+            },
+        )?;
         this.state.with(py, |s| {
             s.status = status;
             s.has_trailers = has_trailers;
@@ -162,22 +178,21 @@ impl Exchange {
         spare
     }
 
-    fn write_head(
+    /// The status line and all fields that the application and the server's options give. Any thread.
+    pub fn write_head(
         &self,
         py: Python<'_>,
         head: &mut Vec<u8>,
-        status: u16,
-        fields: Option<&Bound<'_, PyAny>>,
+        write_status: impl FnOnce(&mut Vec<u8>),
+        write_fields: impl FnOnce(&mut Vec<u8>, &mut Found) -> PyResult<()>,
     ) -> PyResult<Found> {
         let options = &self.connection.get().http.get().options;
-        write_status_line(head, status);
+        write_status(head);
         let line_len = head.len();
         self.write_defaults(py, head);
         let defaults = line_len..head.len();
         let mut found = Found::default();
-        if let Some(fields) = fields {
-            write_fields(head, fields, &mut found)?;
-        }
+        write_fields(head, &mut found)?;
         if (found.has_date && options.date_header) || (found.has_server && options.has_server_field)
         {
             // The application's own stand in place of ours.
@@ -293,18 +308,22 @@ impl Exchange {
         body: &Bound<'_, PyBytes>,
         more: bool,
     ) -> PyResult<()> {
-        let py = slf.py();
-        let this = slf.get();
-        let data = body.as_bytes();
-        let is_last = this.connection.get().state.with(py, |s| s.is_last);
-        let (mut out, framing, ends) = this.state.with(py, |s| {
+        let framed = slf.get().frame(slf.py(), body.as_bytes(), more)?;
+        Self::put(slf, framed, body)
+    }
+
+    /// Makes a part of the body what goes out, with the head if that has not left. What is put out must be put out in
+    /// the order in which it was framed. Any thread.
+    pub fn frame(&self, py: Python<'_>, data: &[u8], more: bool) -> PyResult<Framed> {
+        let is_last = self.connection.get().state.with(py, |s| s.is_last);
+        let (mut out, framing, ends) = self.state.with(py, |s| {
             let ends = !more && !s.has_trailers;
             if let Framing::Length(left) = s.framing {
                 check_length(left, data.len(), !more)?;
             }
             if s.answer == Answer::Started {
                 s.keeps_alive &= !is_last;
-                this.end_head(s, (!more).then_some(data.len()));
+                self.end_head(s, (!more).then_some(data.len()));
                 s.answer = Answer::Streaming;
             }
             if let Framing::Length(left) = &mut s.framing {
@@ -316,10 +335,10 @@ impl Exchange {
             PyResult::Ok((std::mem::take(&mut s.head), s.framing, ends))
         })?;
         if out.capacity() == 0 {
-            out = this.spare(py);
+            out = self.spare(py);
         }
         let data = if framing == Framing::NoBody { &[] } else { data };
-        let mut tail: &[u8] = b"";
+        let mut tail: &'static [u8] = b"";
         if framing == Framing::Chunked {
             if !data.is_empty() {
                 response::write_chunk_head(&mut out, data.len());
@@ -332,17 +351,26 @@ impl Exchange {
                 tail = if data.is_empty() { b"0\r\n" } else { b"\r\n0\r\n" };
             }
         }
+        if data.len() >= LONG_BODY {
+            return Ok(Framed { out, tail: Some(tail), ends });
+        }
+        out.extend_from_slice(data);
+        out.extend_from_slice(tail);
+        Ok(Framed { out, tail: None, ends })
+    }
+
+    /// Sends what was made of `body`.
+    pub fn put(slf: &Bound<'_, Self>, framed: Framed, body: &Bound<'_, PyBytes>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
         let connection = this.connection.bind(py);
-        let written = if data.len() < LONG_BODY {
-            out.extend_from_slice(data);
-            out.extend_from_slice(tail);
-            HttpConnection::write(connection, &out)
-        } else {
-            HttpConnection::write_parts(connection, &out, body, tail)
+        let written = match framed.tail {
+            None => HttpConnection::write(connection, &framed.out),
+            Some(tail) => HttpConnection::write_parts(connection, &framed.out, body, tail),
         };
-        this.connection.get().http.get().keep_spare(py, out);
+        this.connection.get().http.get().keep_spare(py, framed.out);
         written?;
-        if ends { Self::complete(slf) } else { Ok(()) }
+        if framed.ends { Self::complete(slf) } else { Ok(()) }
     }
 
     /// The trailers after a chunked body; nothing for any other.
@@ -542,7 +570,11 @@ pub fn write_handshake_fields(head: &mut Vec<u8>, fields: &Bound<'_, PyAny>) -> 
 fn write_field(head: &mut Vec<u8>, field: &Bound<'_, PyAny>, found: &mut Found) -> PyResult<()> {
     let (name, value) = name_and_value(field)?;
     let (name, value) = (field_bytes(&name)?, field_bytes(&value)?);
-    let (name, value) = (name.as_bytes(), value.as_bytes());
+    add_field(head, name.as_bytes(), value.as_bytes(), found)
+}
+
+/// Checks a field, and writes it if it is not for the server to say.
+pub fn add_field(head: &mut Vec<u8>, name: &[u8], value: &[u8], found: &mut Found) -> PyResult<()> {
     check_field(name, value)?;
     let start = head.len();
     head.extend_from_slice(name);

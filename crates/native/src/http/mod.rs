@@ -5,6 +5,8 @@
 //! | `server` | who accepts: application, options, the connections that are open |
 //! | `connection` | the protocol of one connection; `reading` takes its bytes apart, `writing` sends |
 //! | `exchange` | one request and its answer; `answer` writes the answer's head and body |
+//! | `wsgi` | a WSGI application's call and its answer; `environ` what it is told, `start_response`, `input`, `file_wrapper` |
+//! | `workers` | the threads of WSGI applications; `outbox` is their way to the connection, `pause` how they wait |
 //! | `asgi` | an ASGI application's task, `receive` and `send`; `scope` what it is told of the request |
 //! | `websocket` | an exchange whose bodies are WebSocket's messages |
 //!
@@ -13,16 +15,24 @@
 mod answer;
 mod asgi;
 mod connection;
+mod environ;
 mod exchange;
+mod file_wrapper;
+mod input;
 mod names;
 mod options;
+mod outbox;
+mod pause;
 mod reading;
 mod receiving;
 mod scope;
 mod sending;
 mod server;
+mod start_response;
 mod websocket;
+mod workers;
 mod writing;
+mod wsgi;
 
 pub use connection::HttpConnection;
 pub use reading::receive;
@@ -39,5 +49,11 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::ffi::recycled::install::<sending::SendCall>(py);
     crate::ffi::recycled::install::<asgi::RequestTask>(py);
     crate::ffi::recycled::install::<exchange::Exchange>(py);
+    crate::ffi::recycled::install::<wsgi::WsgiCall>(py);
+    crate::ffi::recycled::install::<input::Input>(py);
+    module.add_class::<workers::Workers>()?;
+    module.add_class::<file_wrapper::FileWrapper>()?;
+    start_response::add_methods(py)?;
+    input::add_methods(py)?;
     sending::add_methods(py)
 }

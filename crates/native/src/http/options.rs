@@ -14,6 +14,12 @@ pub enum Interface {
 
 pub struct Options {
     pub interface: Interface,
+    /// WSGI: each request in a green thread.
+    pub green: bool,
+    /// WSGI: at most so many threads, if not green.
+    pub threads: usize,
+    /// WSGI: what the environ tells of other processes.
+    pub multiprocess: bool,
     pub root_path: String,
     /// What the lifespan has left; each request gets a copy.
     pub state: Option<Py<PyDict>>,
@@ -66,6 +72,9 @@ impl Options {
         };
         let mut options = Self {
             interface,
+            green: false,
+            threads: 8,
+            multiprocess: false,
             root_path: String::new(),
             state: None,
             fields: Vec::new(),
@@ -92,6 +101,14 @@ impl Options {
 
     fn set(&mut self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         match name {
+            "green" => self.green = value.extract()?,
+            "threads" => {
+                self.threads = value.extract()?;
+                if self.threads == 0 {
+                    return Err(PyValueError::new_err("threads must be at least 1"));
+                }
+            }
+            "multiprocess" => self.multiprocess = value.extract()?,
             "root_path" => self.root_path = value.extract()?,
             "state" => self.state = value.extract()?,
             "headers" => self.set_fields(value)?,

@@ -5,8 +5,8 @@ use super::asgi;
 use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
 use super::options::Interface;
-use super::scope;
 use super::websocket::{self, WebSocket};
+use super::{environ, scope, wsgi};
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, Object, bytes, recycled};
 use crate::transport::with_lent;
@@ -196,7 +196,10 @@ impl HttpConnection {
                 Progress::Stopped => break,
             }
         }
-        asgi::start(slf, &opened.exchange, &opened.scope)?;
+        match this.http.get().options.interface {
+            Interface::Asgi => asgi::start(slf, &opened.exchange, &opened.scope)?,
+            Interface::Wsgi => wsgi::start(&opened.exchange, &opened.scope)?,
+        }
         Ok(Progress::Used(used))
     }
 
@@ -221,7 +224,8 @@ impl HttpConnection {
     ) -> PyResult<Result<Option<Opened<'py>>, Refusal>> {
         let py = slf.py();
         let this = slf.get();
-        let limits = &this.http.get().options.limits;
+        let http = this.http.get();
+        let limits = &http.options.limits;
         let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
         let request = match parse_request(input, &mut fields, limits) {
             Ok(Some(request)) => request,
@@ -238,20 +242,21 @@ impl HttpConnection {
                 "The server has as many requests as it takes at once.",
             )));
         }
+        let has_body = request.framing != Framing::None && !reader.is_complete();
         let websocket = match this.websocket_of(&request) {
             Ok(websocket) => websocket,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let has_body = request.framing != Framing::None && !reader.is_complete();
-        let scope = scope::of_request(slf, &request)?;
-        let websocket = match websocket {
-            Some((websocket, protocols)) => {
-                websocket::amend_scope(&scope, &protocols)?;
-                Some(Box::new(websocket))
-            }
-            None => None,
+        let (websocket, protocols) = websocket.unzip();
+        let is_websocket = websocket.is_some();
+        let exchange = Self::new_exchange(slf, &request, has_body, websocket.map(Box::new))?;
+        let scope = match &http.wsgi {
+            None => scope::of_request(slf, &request)?,
+            Some(wsgi) => environ::of_request(wsgi, &exchange, &request)?,
         };
-        let exchange = Self::new_exchange(slf, &request, has_body, websocket)?;
+        if is_websocket {
+            websocket::amend_scope(&scope, &protocols.unwrap_or_default())?;
+        }
         let kept = Object::new(exchange.clone());
         let old = this.state.with(py, |s| {
             s.searched = 0;
@@ -316,6 +321,7 @@ impl HttpConnection {
             sent_bytes: 0,
             began_ns,
             task: None,
+            unbegun: None,
             target,
             scope: None,
         };
@@ -332,7 +338,8 @@ impl HttpConnection {
     fn take_body(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
         let py = slf.py();
         let this = slf.get();
-        let limits = &this.http.get().options.limits;
+        let http = this.http.get();
+        let limits = &http.options.limits;
         let piece = this.state.with(py, |s| match &mut s.input {
             Input::Body(reader) => Some(reader.read(input, limits)),
             _ => None,
@@ -360,6 +367,9 @@ impl HttpConnection {
             return Ok(Progress::Used(consumed));
         };
         exchange.get().add_body(py, data, ends)?;
+        if http.wsgi.is_some() {
+            wsgi::body_came(&exchange)?;
+        }
         if !ends && exchange.get().state.with(py, |s| s.body.len_bytes > BODY_HIGH_BYTES) {
             this.wait_for_nothing(py);
             this.pause_reading(py)?;

@@ -3,6 +3,7 @@
 use super::connection::HttpConnection;
 use super::options::{NEVER_NS, Options};
 use super::scope::Template;
+use super::wsgi::Wsgi;
 use crate::event_loop::LoopCore;
 use crate::ffi::LoopCell;
 use pyo3::intern;
@@ -25,6 +26,8 @@ pub struct Serving {
     pub is_shutting_down: bool,
     /// Looks for what has taken too long; while connections are open.
     sweep: Option<Py<PyAny>>,
+    /// The server's end of the last connection, which many have.
+    end: Option<Py<PyAny>>,
     /// The `date` field and its second.
     date: Date,
     /// Memory for heads.
@@ -48,6 +51,7 @@ pub struct HttpServer {
     pub app: Py<PyAny>,
     pub options: Options,
     pub template: Template,
+    pub wsgi: Option<Wsgi>,
     /// Tasks of requests that wait: the loop knows them only weakly.
     pub tasks: Py<PySet>,
     pub serving: LoopCell<Serving>,
@@ -98,6 +102,21 @@ impl HttpServer {
             // The connection that asks is one of them.
             s.connections.len() - s.free.len() > limit || s.requests >= limit
         })
+    }
+
+    /// The same end as that of the last connection, if it is equal: one object for many.
+    pub fn shared_end<'py>(&self, end: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = end.py();
+        let known = self.serving.with(py, |s| s.end.as_ref().map(|end| end.bind(py).clone()));
+        if let Some(known) = known
+            && known.eq(end)?
+        {
+            return Ok(known);
+        }
+        let kept = end.clone().unbind();
+        let old = self.serving.with(py, |s| s.end.replace(kept));
+        drop(old);
+        Ok(end.clone())
     }
 
     /// Takes memory back for the next head, unless it has grown large.
@@ -167,6 +186,7 @@ impl HttpServer {
             owner: owner.clone().unbind(),
             app,
             template: Template::new(owner.py(), &options.root_path)?,
+            wsgi: Wsgi::of(owner, &options)?,
             options,
             tasks: PySet::empty(owner.py())?.unbind(),
             serving: LoopCell::default(),
@@ -212,6 +232,14 @@ impl HttpServer {
         self.open(py).iter().map(abort).fold(Ok(()), PyResult::and)
     }
 
+    /// WSGI: the threads end when they have done what they do. Returns those that have not ended yet, to be joined.
+    fn end_threads<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        match self.wsgi.as_ref().and_then(Wsgi::workers) {
+            Some(workers) => workers.bind(py).get().end(py),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// By a timer: ends connections that have taken too long.
     fn _sweep(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
@@ -238,6 +266,9 @@ impl HttpServer {
         visit.call(&self.tasks)?;
         self.options.visit(&visit)?;
         self.template.visit(&visit)?;
+        if let Some(wsgi) = &self.wsgi {
+            wsgi.visit(&visit)?;
+        }
         self.serving
             .peek(|s| {
                 visit.call(&s.sweep)?;
