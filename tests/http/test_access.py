@@ -57,10 +57,8 @@ def test_statuses_without_a_phrase() -> None:
 
 def test_colors() -> None:
     [line] = lines(changed(4, 404), use_colors=True)
-    assert (
-        line
-        == '\x1b[32mINFO\x1b[0m:     127.0.0.1:5000 - "\x1b[1mGET /a?b=c HTTP/1.1\x1b[0m" \x1b[31m404 Not Found\x1b[0m\n'
-    )
+    request = "\x1b[1mGET /a?b=c HTTP/1.1\x1b[0m"
+    assert line == f'\x1b[32mINFO\x1b[0m:     127.0.0.1:5000 - "{request}" \x1b[31m404 Not Found\x1b[0m\n'
 
 
 def test_json() -> None:

@@ -169,7 +169,8 @@ def test_names_are_imported_from_the_folder(module: Path) -> None:
 
 def test_factories(module: Path) -> None:
     (module / "loaded_two.py").write_text(
-        "def make():\n    async def app(scope, receive, send): ...\n    return app\ndef bad():\n    raise KeyError('x')\n"
+        "def make():\n    async def app(scope, receive, send): ...\n    return app\n"
+        "def bad():\n    raise KeyError('x')\n"
     )
     found = load("loaded_two:make", app_dir=str(module))
     assert (found.kind, found.is_from_factory) == ("asgi3", True)

@@ -57,11 +57,12 @@ def test_the_time_is_limited(tmp_path: Path) -> None:
 
 def test_a_thread_that_never_ends_does_not_hold_up_the_end(tmp_path: Path) -> None:
     source = """
-        import threading
+        import asyncio, threading
 
-        def app(environ, start_response):
+        async def app(scope, receive, send):
+            assert scope["type"] == "http"
             open("waiting", "w").close()
-            threading.Event().wait()
+            await asyncio.to_thread(threading.Event().wait)
     """
     with Service(tmp_path, "--timeout-graceful-shutdown", "0.2", source=source) as service:
         waiting = service.ask_later("/")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,9 +12,8 @@ from oneloop.loop import Loop
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
-    made = Board(4)
-    yield made
+def board() -> Board:
+    return Board(4)
 
 
 def value(text: str, line: str) -> float:

@@ -47,7 +47,8 @@ class Served:
         self.task = asyncio.get_running_loop().create_task(serving)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        await asyncio.wait([self._ready, self.task], return_when=asyncio.FIRST_COMPLETED)
+        futures: list[asyncio.Future[Any]] = [self._ready, self.task]
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         [shown] = self._ready.result()
         return await asyncio.open_connection("127.0.0.1", int(shown.rpartition(":")[2]))
 
@@ -110,16 +111,16 @@ def test_in_a_thread_it_serves_too() -> None:
 @pytest.mark.parametrize("name", ["reload", "limit_memory", "green", "env_file"])
 def test_what_needs_other_processes_is_for_run(name: str, tmp_path: Path) -> None:
     value: Any = str(Path(__file__)) if name == "env_file" else 1
-    with pytest.raises(OptionError, match=f"{name} is for oneloop.http.run"):
+    with pytest.raises(OptionError, match=rf"{name} is for oneloop\.http\.run"):
         oneloop.run(serve(app, **{name: value}))
-    with pytest.raises(OptionError, match="workers is for oneloop.http.run"):
+    with pytest.raises(OptionError, match=r"workers is for oneloop\.http\.run"):
         oneloop.run(serve(app, workers=2))
 
 
 def test_what_cannot_be_served() -> None:
     with pytest.raises(LoadError, match="not an application"):
         oneloop.run(serve(5))
-    with pytest.raises(TypeError, match="needs a oneloop loop, not _UnixSelectorEventLoop: use oneloop.run"):
+    with pytest.raises(TypeError, match=r"needs a oneloop loop, not _UnixSelectorEventLoop: use oneloop\.run"):
         asyncio.run(serve(app))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,8 +52,8 @@ def ask(static: Static, path: str, method: str = "GET", **headers: str) -> Asked
 
 
 @pytest.fixture
-def static(folder: Path) -> Iterator[Static]:
-    yield Static("/s", str(folder))
+def static(folder: Path) -> Static:
+    return Static("/s", str(folder))
 
 
 def test_a_file(static: Static) -> None:

@@ -39,6 +39,7 @@ PUBLIC = [
     "oneloop.green.timeout",
     "oneloop.green.waiter",
     "oneloop.green.watchers",
+    "oneloop.http",
     "oneloop.testing",
     "oneloop.tls",
 ]

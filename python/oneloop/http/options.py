@@ -311,7 +311,9 @@ class Options:
 
 def flag(name: str) -> str:
     """The command line's word for an option."""
-    return "--" + {"reload_dirs": "reload-dir", "headers": "header"}.get(name, name).replace("_", "-")
+    # What may be repeated has one at a time there.
+    is_repeated = name in ("headers", "reload_dirs", "reload_includes", "reload_excludes")
+    return "--" + (name[:-1] if is_repeated else name).replace("_", "-")
 
 
 def _is_latin(text: str) -> bool:

@@ -25,6 +25,7 @@ __all__ = ["Static", "StaticAnswer", "StaticFile"]
 _CODINGS = (("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz"))
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 _TYPES = mimetypes.MimeTypes()
+_TYPES.add_type("text/javascript", ".js")
 _TYPES.add_type("text/javascript", ".mjs")
 _TYPES.add_type("application/wasm", ".wasm")
 _TYPES.add_type("font/woff2", ".woff2")
