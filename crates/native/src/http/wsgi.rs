@@ -70,6 +70,8 @@ pub struct State {
     /// Where it works, once it waits.
     greenlet: Option<Object>,
     is_ended: bool,
+    /// Parts that a green thread has sent since others had their turn.
+    pub parts_in_a_row: usize,
     pub outbox: Outbox,
 }
 
