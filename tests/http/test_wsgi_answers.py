@@ -123,7 +123,16 @@ def test_start_response_again(server: Served) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/no_start", "/no_start_empty", "/wrong_type", "/returns_none", "/raises", "/raises_started", "/exits", "/sized?5,abc"]
+    [
+        "/no_start",
+        "/no_start_empty",
+        "/wrong_type",
+        "/returns_none",
+        "/raises",
+        "/raises_started",
+        "/exits",
+        "/sized?5,abc",
+    ]
     + ["/sized?2,abc", "/sized?5"],
 )
 def test_mistakes_before_the_head_has_left(server: Served, path: str) -> None:

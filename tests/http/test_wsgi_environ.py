@@ -105,7 +105,9 @@ def test_proxy_is_dropped(server: Served) -> None:
 
 
 def test_targets_that_are_no_paths(server: Served) -> None:
-    data = server.exchange(b"GET http://test.example/environ?a HTTP/1.1\r\nHost: test.example\r\nConnection: close\r\n\r\n")
+    data = server.exchange(
+        b"GET http://test.example/environ?a HTTP/1.1\r\nHost: test.example\r\nConnection: close\r\n\r\n"
+    )
     (answer,) = taken_apart(data)
     assert answer.json()["PATH_INFO"] == "/environ"
     assert answer.json()["RAW_URI"] == "/environ?a"

@@ -176,7 +176,7 @@ def parts(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
 
 @route
 def sized(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """`?length,part,part`"""
+    """`?length,part,part`."""
     length, *rest = environ["QUERY_STRING"].split(",")
     start_response("200 OK", [*TEXT, ("Content-Length", length)])
     return Closing([part.encode() for part in rest], "sized closed")

@@ -133,7 +133,7 @@ def taken_apart(data: bytes, method: str = "GET") -> list[Answer]:
 
 
 def _unchunked(data: bytes) -> tuple[bytes, bytes, bool]:
-    pieces = []
+    pieces: list[bytes] = []
     while True:
         line, end, data = data.partition(b"\r\n")
         if not end:

@@ -1,6 +1,7 @@
-"""A process that serves `wsgi_apps`, or another application, as `oneloop serve` does: `wsgi_server.py green|threads [OPTIONS]`.
+"""A process that serves `wsgi_apps`, or another application: `wsgi_server.py green|threads OPTIONS`.
 
-Options are those of the native server, in JSON; `app` is a module and a name. It prints its port, and ends with its stdin.
+Options are those of the native server, in JSON; `app` is a module and a name. It prints its port, and ends with its
+stdin.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ async def serve(options: dict[str, Any]) -> None:
     module, name = options.pop("app", "tests.http.wsgi_apps:app").split(":")
     loaded = importlib.import_module(module)
     path = options.pop("uds", None)
-    http = _native.HttpServer(loop, getattr(loaded, name), interface="wsgi", **options)  # type: ignore[arg-type]
+    native: Any = _native
+    http = native.HttpServer(loop, getattr(loaded, name), interface="wsgi", **options)
     loaded.server = http  # type: ignore[attr-defined]
     if path is not None:
-        server: Any = await loop.create_unix_server(http, path)  # type: ignore[arg-type]
+        server: Any = await loop.create_unix_server(http, path)
         print("0", flush=True)
     else:
-        server = await loop.create_server(http, "127.0.0.1", 0, backlog=1024)  # type: ignore[arg-type]
+        server = await loop.create_server(http, "127.0.0.1", 0, backlog=1024)
         print(server.sockets[0].getsockname()[1], flush=True)
     ended = loop.create_future()
-    loop.add_reader(0, lambda: ended.done() or ended.set_result(None))
-    await ended
+    loop.add_reader(0, ended.cancel)
+    await asyncio.wait([ended])
     loop.remove_reader(0)
     server.close()
     http.shut_down()

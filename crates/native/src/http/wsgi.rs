@@ -215,7 +215,7 @@ impl WsgiCall {
 
     fn send_all(slf: &Bound<'_, Self>, result: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Ok(wrapper) = result.cast_exact::<FileWrapper>() {
-            FileWrapper::set_length(wrapper, slf)?;
+            FileWrapper::set_length(wrapper, slf);
         }
         let exchange = slf.get().exchange.get();
         let mut is_first = true;
