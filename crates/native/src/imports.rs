@@ -37,6 +37,7 @@ imports! {
     ssl_socket = "ssl", "SSLSocket";
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
     cancelled_error = "asyncio", "CancelledError";
+    files_of = "oneloop.files.engine", "files_of";
     client_of = "oneloop.http.proxies", "client_of";
     ssl_object = "ssl", "SSLObject";
     ssl_error = "ssl", "SSLError";
