@@ -12,6 +12,7 @@ pub enum Interface {
     Wsgi,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command")]
 pub struct Options {
     pub interface: Interface,
     /// WSGI: each request in a green thread.

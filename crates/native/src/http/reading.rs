@@ -12,7 +12,8 @@ use crate::ffi::{LoopCell, Object, bytes, recycled};
 use crate::transport::with_lent;
 use oneloop_engine::sys::socket;
 use oneloop_http1::limits::MOST_HEADERS;
-use oneloop_http1::{BodyReader, Framing, Piece, Refusal, Request, Version, parse_request};
+use oneloop_http1::request::may_say_more;
+use oneloop_http1::{BodyReader, Framing, Piece, Refusal, Request, Target, Version, parse_request};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::io;
@@ -206,12 +207,8 @@ impl HttpConnection {
     /// False while the end of the head cannot be there: a head that comes byte by byte is not read again for each.
     fn may_have_head(&self, py: Python<'_>, input: &[u8]) -> bool {
         self.state.with(py, |s| {
-            let searched = std::mem::replace(&mut s.searched, input.len());
-            if searched == 0 || searched > input.len() || input.len() > 2 * searched {
-                return true;
-            }
-            let is_end = memchr::memmem::find(&input[searched.saturating_sub(3)..], b"\r\n\r\n");
-            is_end.is_some() || input.len() > self.http.get().options.limits.head_bytes
+            let seen_bytes = std::mem::replace(&mut s.searched, input.len());
+            may_say_more(input, seen_bytes, &self.http.get().options.limits)
         })
     }
 
@@ -236,6 +233,10 @@ impl HttpConnection {
             Ok(reader) => reader,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        if matches!(request.target, Target::Authority { .. }) {
+            // RFC 9110 section 9.3.6: for proxies.
+            return Ok(Err(Refusal::new(501, "This server is no proxy: it has no CONNECT.")));
+        }
         if this.http.get().is_full(py) {
             return Ok(Err(Refusal::new(
                 503,
