@@ -10,7 +10,6 @@ import contextlib
 import enum
 import logging
 import random
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
@@ -192,7 +191,11 @@ class Server:
         if self._app.interface == "asgi":
             settings["state"] = self._lifespan.state
         else:
-            self._loop.set_default_executor(ThreadPoolExecutor(options.threads, "oneloop-wsgi"))
+            settings |= {
+                "green": options.green,
+                "threads": options.threads,
+                "multiprocess": options.worker_count > 1,
+            }
         if options.proxy_protocol:
             settings["proxy_protocol"] = True
         return settings
