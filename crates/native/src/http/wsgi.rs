@@ -252,6 +252,10 @@ impl WsgiCall {
             }
             is_first = false;
             Self::send(slf, data, true)?;
+            if exchange.state.with(slf.py(), |s| s.framing == Framing::NoBody) {
+                // Nobody gets the rest, which may be without end.
+                break;
+            }
         }
         Self::send_end(slf)
     }
