@@ -19,6 +19,7 @@ from oneloop.http.certificates import Certificates
 from oneloop.http.lifespan import Lifespan
 from oneloop.http.measures import Measures, read_memory_bytes
 from oneloop.http.routes import with_routes
+from oneloop.http.static import settings as static_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -191,6 +192,9 @@ class Server:
             settings["state"] = self._lifespan.state
         else:
             self._loop.set_default_executor(ThreadPoolExecutor(options.threads, "oneloop-wsgi"))
+        if options.static:
+            reserved = [] if options.metrics is None else [options.metrics]
+            settings["static"] = static_settings(options.static, reserved)
         if options.proxy_protocol:
             settings["proxy_protocol"] = True
         return settings
@@ -288,9 +292,7 @@ class Server:
                 while True:
                     made, _ = listener.socket.accept()
                     made.setblocking(False)
-                    taken.append(
-                        self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured))
-                    )
+                    taken.append(self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured)))
         if taken:
             done, late = await asyncio.wait(taken, timeout=self._options.timeout_header or None)
             for task in late:

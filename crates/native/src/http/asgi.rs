@@ -103,7 +103,7 @@ fn comes_from_the_end(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     Ok(false)
 }
 
-fn log(py: Python<'_>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
+pub fn log(py: Python<'_>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
     let logger = py.import("logging")?.call_method1("getLogger", ("oneloop.error",))?;
     let details = PyDict::new(py);
     if let Some(error) = error {

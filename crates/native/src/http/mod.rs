@@ -6,6 +6,8 @@
 //! | `connection` | the protocol of one connection; `reading` takes its bytes apart, `writing` sends |
 //! | `exchange` | one request and its answer; `answer` writes the answer's head and body |
 //! | `asgi` | an ASGI application's task, `receive` and `send`; `scope` what it is told of the request |
+//! | `static_files` | folders that are answered without the application; `static_reply` decides what a request gets |
+//! | `file_answer` | a file on its way, where that takes more than one send; `pathsend`: for an application |
 //! | `websocket` | an exchange whose bodies are WebSocket's messages |
 //!
 //! Stands on `transport`, which knows it only as a protocol that receives by itself.
@@ -14,13 +16,17 @@ mod answer;
 mod asgi;
 mod connection;
 mod exchange;
+mod file_answer;
 mod names;
 mod options;
+mod pathsend;
 mod reading;
 mod receiving;
 mod scope;
 mod sending;
 mod server;
+mod static_files;
+mod static_reply;
 mod websocket;
 mod writing;
 

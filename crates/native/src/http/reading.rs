@@ -4,8 +4,10 @@ use super::answer::Framing as OutFraming;
 use super::asgi;
 use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
+use super::file_answer;
 use super::options::Interface;
 use super::scope;
+use super::static_files::{self, Taken};
 use super::websocket::{self, WebSocket};
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, Object, bytes, recycled};
@@ -57,10 +59,13 @@ enum Kind {
 
 /// A request that is about to be served.
 struct Opened<'py> {
-    exchange: Bound<'py, Exchange>,
-    scope: Bound<'py, PyDict>,
     /// Of the head.
     len: usize,
+    /// None: it is answered already.
+    exchange: Option<Bound<'py, Exchange>>,
+    /// None: only a file's answer can need it, which has nobody to tell it to.
+    scope: Option<Bound<'py, PyDict>>,
+    file: Taken,
 }
 
 impl HttpConnection {
@@ -189,6 +194,7 @@ impl HttpConnection {
             }
         };
         let mut used = opened.len;
+        let Some(exchange) = &opened.exchange else { return Ok(Progress::Used(used)) };
         // What has come of the body is there when the application asks for it.
         while used < input.len() {
             match Self::take_body(slf, &input[used..])? {
@@ -196,8 +202,24 @@ impl HttpConnection {
                 Progress::Stopped => break,
             }
         }
-        asgi::start(slf, &opened.exchange, &opened.scope)?;
+        match (opened.file, opened.scope) {
+            (Taken::Reply(reply), _) => file_answer::start_reply(exchange, reply)?,
+            (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope)?,
+            (Taken::NotOurs | Taken::Answered, Some(scope)) => {
+                Self::start_application(slf, exchange, &scope)?;
+            }
+            (Taken::NotOurs | Taken::Answered, None) => {}
+        }
         Ok(Progress::Used(used))
+    }
+
+    /// The application's turn.
+    pub fn start_application(
+        slf: &Bound<'_, Self>,
+        exchange: &Bound<'_, Exchange>,
+        scope: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        asgi::start(slf, exchange, scope)
     }
 
     /// False while the end of the head cannot be there: a head that comes byte by byte is not read again for each.
@@ -243,13 +265,27 @@ impl HttpConnection {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let has_body = request.framing != Framing::None && !reader.is_complete();
-        let scope = scope::of_request(slf, &request)?;
-        let websocket = match websocket {
-            Some((websocket, protocols)) => {
-                websocket::amend_scope(&scope, &protocols)?;
+        let file = match &this.http.get().options.static_files {
+            Some(files) if websocket.is_none() => {
+                static_files::take(slf, files, &request, has_body)?
+            }
+            _ => Taken::NotOurs,
+        };
+        let needs_scope = match &file {
+            Taken::Answered => {
+                let len = request.len;
+                return Ok(Ok(Some(Opened { len, exchange: None, scope: None, file })));
+            }
+            Taken::Reply(_) => this.http.get().options.on_response.is_some(),
+            Taken::NotOurs | Taken::Later(_) => true,
+        };
+        let scope = needs_scope.then(|| scope::of_request(slf, &request)).transpose()?;
+        let websocket = match (websocket, &scope) {
+            (Some((websocket, protocols)), Some(scope)) => {
+                websocket::amend_scope(scope, &protocols)?;
                 Some(Box::new(websocket))
             }
-            None => None,
+            _ => None,
         };
         let exchange = Self::new_exchange(slf, &request, has_body, websocket)?;
         let kept = Object::new(exchange.clone());
@@ -264,7 +300,12 @@ impl HttpConnection {
         } else {
             this.wait_for_nothing(py);
         }
-        Ok(Ok(Some(Opened { exchange, scope, len: request.len })))
+        if this.http.get().options.on_response.is_some() && !matches!(file, Taken::NotOurs) {
+            // An application's start would keep it.
+            let kept = scope.as_ref().map(|scope| scope.clone().into_any().unbind());
+            exchange.get().state.with(py, |s| s.scope = kept);
+        }
+        Ok(Ok(Some(Opened { len: request.len, exchange: Some(exchange), scope, file })))
     }
 
     /// The WebSocket that a request asks for.
@@ -311,6 +352,7 @@ impl HttpConnection {
             head: Vec::new(),
             framing: OutFraming::Unknown,
             has_trailers: false,
+            is_sending_file: false,
             says_connection: false,
             keeps_alive: request.keeps_alive && !is_last,
             sent_bytes: 0,
