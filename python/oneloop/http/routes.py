@@ -1,4 +1,4 @@
-"""What the server answers in front of the application: `--metrics` and `--static`, for ASGI and for WSGI.
+"""What the server answers in front of the application: `--metrics`, for ASGI and for WSGI.
 
 Each route makes an `Answer` from a method, a path and the headers; it knows neither interface. Without a route, the
 application is called as it is.
@@ -6,33 +6,25 @@ application is called as it is.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oneloop.http.static import Static, StaticFile
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from oneloop.http.options import Options
 
 __all__ = ["Answer", "Metrics", "with_routes"]
 
-CHUNK_BYTES = 256 * 1024
-
 
 @dataclass(slots=True)
 class Answer:
-    """What is answered; the body is `body`, or the part of a file."""
+    """What is answered."""
 
     status: int
     headers: list[tuple[str, str]]
     body: bytes = b""
-    file: StaticFile | None = None
 
 
 class Route(Protocol):
@@ -60,19 +52,6 @@ class Metrics:
         return Answer(200, [*fields, ("content-length", str(len(body)))], body if method == "GET" else b"")
 
 
-class _Files:
-    """The folder of a `--static`."""
-
-    def __init__(self, url: str, folder: str) -> None:
-        self._static = Static(url, folder)
-
-    def answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer | None:
-        found = self._static.answer(method, path, headers)
-        if found is None:
-            return None
-        return Answer(found.status, found.headers, b"", found.file)
-
-
 def with_routes(
     app: Callable[..., Any], interface: str, options: Options, metrics_text: Callable[[], str]
 ) -> Callable[..., Any]:
@@ -80,9 +59,6 @@ def with_routes(
     routes: list[Route] = []
     if options.metrics is not None:
         routes.append(Metrics(options.metrics, metrics_text))
-    # The longest URL first: one may lie in another.
-    for url, folder in sorted(options.static, key=lambda one: -len(one[0])):
-        routes.append(_Files(url, folder))
     if not routes:
         return app
     return _asgi(app, routes) if interface == "asgi" else _wsgi(app, routes)
@@ -107,36 +83,10 @@ def _asgi(app: Callable[..., Any], routes: Sequence[Route]) -> Callable[..., Any
             await app(scope, receive, send)
             return
         fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in found.headers]
-        try:
-            await send({"type": "http.response.start", "status": found.status, "headers": fields})
-            if found.file is not None:
-                await _send_file(found.file, send)
-            else:
-                await send({"type": "http.response.body", "body": found.body})
-        finally:
-            if found.file is not None:
-                found.file.close()
+        await send({"type": "http.response.start", "status": found.status, "headers": fields})
+        await send({"type": "http.response.body", "body": found.body})
 
     return call
-
-
-async def _send_file(file: StaticFile, send: Any) -> None:
-    loop = asyncio.get_running_loop()
-    position, end = file.start, file.start + file.length
-    while True:
-        want = min(CHUNK_BYTES, end - position)
-        # What is small is read at once: the pool would take longer than a page that is cached.
-        if file.length <= CHUNK_BYTES:
-            data = os.pread(file.fd, want, position)
-        else:
-            data = await loop.run_in_executor(None, os.pread, file.fd, want, position)
-        position += len(data)
-        if not data and want:
-            # It has become shorter: the connection is closed, for the rest is missing.
-            raise OSError("a static file was cut while it was sent")
-        await send({"type": "http.response.body", "body": data, "more_body": position < end})
-        if position >= end:
-            return
 
 
 def _wsgi(app: Callable[..., Any], routes: Sequence[Route]) -> Callable[..., Any]:
@@ -151,26 +101,6 @@ def _wsgi(app: Callable[..., Any], routes: Sequence[Route]) -> Callable[..., Any
         if found is None:
             return app(environ, start_response)
         start_response(f"{found.status} {HTTPStatus(found.status).phrase}", found.headers)
-        return [found.body] if found.file is None else _Reading(found.file)
+        return [found.body]
 
     return call
-
-
-class _Reading:
-    """The body of a file, for WSGI."""
-
-    def __init__(self, file: StaticFile) -> None:
-        self._file = file
-
-    def __iter__(self) -> Iterator[bytes]:
-        position, end = self._file.start, self._file.start + self._file.length
-        while position < end:
-            data = os.pread(self._file.fd, min(CHUNK_BYTES, end - position), position)
-            if not data:
-                raise OSError("a static file was cut while it was sent")
-            position += len(data)
-            yield data
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._file.close()

@@ -18,6 +18,7 @@ from oneloop.http.certificates import Certificates
 from oneloop.http.lifespan import Lifespan
 from oneloop.http.measures import Measures, read_memory_bytes
 from oneloop.http.routes import with_routes
+from oneloop.http.static import settings as static_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,6 +197,9 @@ class Server:
                 "threads": options.threads,
                 "multiprocess": options.worker_count > 1,
             }
+        if options.static:
+            reserved = [] if options.metrics is None else [options.metrics]
+            settings["static"] = static_settings(options.static, reserved)
         if options.proxy_protocol:
             settings["proxy_protocol"] = True
         return settings
@@ -297,9 +301,7 @@ class Server:
                 while True:
                     made, _ = listener.socket.accept()
                     made.setblocking(False)
-                    taken.append(
-                        self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured))
-                    )
+                    taken.append(self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured)))
         if taken:
             done, late = await asyncio.wait(taken, timeout=self._options.timeout_header or None)
             for task in late:

@@ -86,15 +86,20 @@ pub struct Framed {
 }
 
 impl Exchange {
-    /// One message of the application's.
-    pub fn send_message(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// One message of the application's; a future if its sending takes longer.
+    pub fn send_message<'py>(
+        slf: &Bound<'py, Self>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = slf.py();
         if let Some(websocket) = &slf.get().websocket {
-            return websocket.send(slf, message);
+            return websocket.send(slf, message).map(|()| None);
         }
         let kind = item(message, intern!(py, "type"))?;
-        let (answer, is_disconnected, has_trailers) =
-            slf.get().state.with(py, |s| (s.answer, s.is_disconnected, s.has_trailers));
+        let (answer, is_disconnected, has_trailers, is_sending_file) = slf
+            .get()
+            .state
+            .with(py, |s| (s.answer, s.is_disconnected, s.has_trailers, s.is_sending_file));
         let is = |name: &Bound<'_, pyo3::types::PyString>| {
             kind.is(name) || kind.eq(name).unwrap_or(false)
         };
@@ -106,17 +111,26 @@ impl Exchange {
         if is_disconnected {
             return Err(PyConnectionResetError::new_err("the client has closed the connection"));
         }
+        if is_sending_file {
+            let text = format!("ASGI message '{kind}' sent while a file is being sent.");
+            return Err(PyRuntimeError::new_err(text));
+        }
         let expected = match answer {
             Answer::Awaited if is(intern!(py, "http.response.start")) => {
-                return Self::start(slf, message);
+                return Self::start(slf, message).map(|()| None);
             }
             Answer::Awaited if is(intern!(py, "http.response.early_hint")) => {
-                return Self::hint(slf, message);
+                return Self::hint(slf, message).map(|()| None);
             }
             Answer::Awaited => "http.response.start",
-            _ if is(intern!(py, "http.response.body")) => return Self::body(slf, message),
+            _ if is(intern!(py, "http.response.body")) => {
+                return Self::body(slf, message).map(|()| None);
+            }
+            _ if is(intern!(py, "http.response.pathsend")) => {
+                return super::pathsend::start(slf, message);
+            }
             _ if has_trailers && is(intern!(py, "http.response.trailers")) => {
-                return Self::trailers(slf, message);
+                return Self::trailers(slf, message).map(|()| None);
             }
             _ => "http.response.body",
         };
@@ -209,11 +223,7 @@ impl Exchange {
 
     /// The fields that every answer has.
     pub fn write_defaults(&self, py: Python<'_>, head: &mut Vec<u8>) {
-        let options = &self.connection.get().http.get().options;
-        if options.date_header {
-            self.write_date(py, head);
-        }
-        head.extend_from_slice(&options.fields);
+        self.connection.get().http.get().write_defaults(py, head);
     }
 
     /// A whole answer of our own, after which the connection ends.
@@ -412,10 +422,6 @@ impl Exchange {
     /// The access log and the count of requests.
     pub fn tell_end(&self, py: Python<'_>) -> PyResult<()> {
         let http = self.connection.get().http.get();
-        let total = http.serving.with(py, |serving| {
-            serving.total_requests += 1;
-            serving.total_requests
-        });
         if let Some(on_response) = &http.options.on_response {
             let (target, scope, status, sent, began_ns) = self.state.with(py, |s| {
                 (s.target.take(), s.scope.take(), s.status, s.sent_bytes, s.began_ns)
@@ -436,10 +442,7 @@ impl Exchange {
                 on_response.call1(py, arguments)?;
             }
         }
-        match &http.options.on_request_end {
-            Some(on_request_end) => on_request_end.call1(py, (total,)).map(drop),
-            None => Ok(()),
-        }
+        http.count_response(py)
     }
 }
 
@@ -449,7 +452,7 @@ fn flush_head(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResu
     let py = slf.py();
     let this = slf.get();
     let head = this.state.with(py, |s| {
-        if s.answer != Answer::Started || s.is_disconnected {
+        if s.answer != Answer::Started || s.is_disconnected || s.is_sending_file {
             return None;
         }
         this.end_head(s, None);
@@ -474,7 +477,7 @@ pub fn bytes_of<'py>(body: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> 
 }
 
 /// RuntimeError for a body that is longer than its head says, or ends before.
-fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
+pub fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
     let text = if (len as u64) > left {
         "Response content longer than Content-Length"
     } else if ends && (len as u64) < left {
@@ -485,7 +488,7 @@ fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
     Err(PyRuntimeError::new_err(text))
 }
 
-fn write_status_line(head: &mut Vec<u8>, status: u16) {
+pub fn write_status_line(head: &mut Vec<u8>, status: u16) {
     if status == 200 {
         head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         return;

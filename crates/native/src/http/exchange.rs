@@ -53,6 +53,8 @@ pub struct State {
     pub head: Vec<u8>,
     pub framing: Framing,
     pub has_trailers: bool,
+    /// A file of the application's is being sent: `pathsend`.
+    pub is_sending_file: bool,
     /// The head has a `connection` field already.
     pub says_connection: bool,
     /// The connection serves another request after this one.

@@ -4,7 +4,9 @@ use super::answer::Framing as OutFraming;
 use super::asgi;
 use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
+use super::file_answer;
 use super::options::Interface;
+use super::static_files::{self, Taken};
 use super::websocket::{self, WebSocket};
 use super::{environ, scope, wsgi};
 use crate::event_loop::LoopCore;
@@ -58,10 +60,13 @@ enum Kind {
 
 /// A request that is about to be served.
 struct Opened<'py> {
-    exchange: Bound<'py, Exchange>,
-    scope: Bound<'py, PyDict>,
     /// Of the head.
     len: usize,
+    /// None: it is answered already.
+    exchange: Option<Bound<'py, Exchange>>,
+    /// None: only a file's answer can need it, which has nobody to tell it to.
+    scope: Option<Bound<'py, PyDict>>,
+    file: Taken,
 }
 
 impl HttpConnection {
@@ -190,6 +195,7 @@ impl HttpConnection {
             }
         };
         let mut used = opened.len;
+        let Some(exchange) = &opened.exchange else { return Ok(Progress::Used(used)) };
         // What has come of the body is there when the application asks for it.
         while used < input.len() {
             match Self::take_body(slf, &input[used..])? {
@@ -197,11 +203,27 @@ impl HttpConnection {
                 Progress::Stopped => break,
             }
         }
-        match this.http.get().options.interface {
-            Interface::Asgi => asgi::start(slf, &opened.exchange, &opened.scope)?,
-            Interface::Wsgi => wsgi::start(&opened.exchange, &opened.scope)?,
+        match (opened.file, opened.scope) {
+            (Taken::Reply(reply), _) => file_answer::start_reply(exchange, reply)?,
+            (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope)?,
+            (Taken::NotOurs | Taken::Answered, Some(scope)) => {
+                Self::start_application(slf, exchange, &scope)?;
+            }
+            (Taken::NotOurs | Taken::Answered, None) => {}
         }
         Ok(Progress::Used(used))
+    }
+
+    /// The application's turn.
+    pub fn start_application(
+        slf: &Bound<'_, Self>,
+        exchange: &Bound<'_, Exchange>,
+        scope: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        match slf.get().http.get().options.interface {
+            Interface::Asgi => asgi::start(slf, exchange, scope),
+            Interface::Wsgi => wsgi::start(exchange, scope),
+        }
     }
 
     /// False while the end of the head cannot be there: a head that comes byte by byte is not read again for each.
@@ -248,15 +270,26 @@ impl HttpConnection {
             Ok(websocket) => websocket,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let (websocket, protocols) = websocket.unzip();
-        let is_websocket = websocket.is_some();
-        let exchange = Self::new_exchange(slf, &request, has_body, websocket.map(Box::new))?;
-        let scope = match &http.wsgi {
-            None => scope::of_request(slf, &request)?,
-            Some(wsgi) => environ::of_request(wsgi, &exchange, &request)?,
+        let file = match &http.options.static_files {
+            Some(files) if websocket.is_none() => {
+                static_files::take(slf, files, &request, has_body)?
+            }
+            _ => Taken::NotOurs,
         };
-        if is_websocket {
-            websocket::amend_scope(&scope, &protocols.unwrap_or_default())?;
+        if matches!(file, Taken::Answered) {
+            let len = request.len;
+            return Ok(Ok(Some(Opened { len, exchange: None, scope: None, file })));
+        }
+        let (websocket, protocols) = websocket.unzip();
+        let exchange = Self::new_exchange(slf, &request, has_body, websocket.map(Box::new))?;
+        let is_told = http.options.on_response.is_some();
+        let scope = match (&http.wsgi, &file) {
+            (_, Taken::Reply(_)) if !is_told => None,
+            (None, _) => Some(scope::of_request(slf, &request)?),
+            (Some(wsgi), _) => Some(environ::of_request(wsgi, &exchange, &request)?),
+        };
+        if let (Some(protocols), Some(scope)) = (protocols, &scope) {
+            websocket::amend_scope(scope, &protocols)?;
         }
         let kept = Object::new(exchange.clone());
         let old = this.state.with(py, |s| {
@@ -270,7 +303,12 @@ impl HttpConnection {
         } else {
             this.wait_for_nothing(py);
         }
-        Ok(Ok(Some(Opened { exchange, scope, len: request.len })))
+        if is_told && http.wsgi.is_none() && !matches!(file, Taken::NotOurs) {
+            // An application's start would keep it.
+            let kept = scope.as_ref().map(|scope| scope.clone().into_any().unbind());
+            exchange.get().state.with(py, |s| s.scope = kept);
+        }
+        Ok(Ok(Some(Opened { len: request.len, exchange: Some(exchange), scope, file })))
     }
 
     /// The WebSocket that a request asks for.
@@ -317,6 +355,7 @@ impl HttpConnection {
             head: Vec::new(),
             framing: OutFraming::Unknown,
             has_trailers: false,
+            is_sending_file: false,
             says_connection: false,
             keeps_alive: request.keeps_alive && !is_last,
             sent_bytes: 0,
