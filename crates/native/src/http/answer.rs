@@ -5,6 +5,7 @@
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange, State};
+use super::writing::leave_out;
 use crate::event_loop::LoopCore;
 use crate::ffi::{Object, buffer};
 use oneloop_http1::characters::is_token;
@@ -129,6 +130,10 @@ impl Exchange {
         };
         let mut head = this.spare(py);
         let found = this.write_head(py, &mut head, status, fields.as_ref())?;
+        if status == 204 && found.length.is_some() {
+            // RFC 9110 section 8.6: it has none.
+            leave_out(&mut head, b"content-length:");
+        }
         this.state.with(py, |s| {
             s.status = status;
             s.has_trailers = has_trailers;
@@ -144,6 +149,9 @@ impl Exchange {
             s.keeps_alive &= !found.closes && !may_get_body;
             if found.has_connection && (s.keeps_alive || found.closes) {
                 s.says_connection = true;
+            } else if found.has_connection {
+                // It cannot be as the application wants it.
+                leave_out(&mut head, b"connection:");
             }
             s.head = head;
             s.answer = Answer::Started;
@@ -211,7 +219,7 @@ impl Exchange {
             s.keeps_alive = false;
         });
         let connection = this.connection.bind(py);
-        let answer = connection.get().own_answer(py, status, text);
+        let answer = connection.get().own_answer(py, status, text, this.is_head);
         HttpConnection::write(connection, &answer)?;
         this.tell_end(py)?;
         HttpConnection::answered(connection, slf)
@@ -296,7 +304,10 @@ impl Exchange {
         let py = slf.py();
         let this = slf.get();
         let data = body.as_bytes();
-        let is_last = this.connection.get().state.with(py, |s| s.is_last);
+        let is_last = this.connection.get().state.with(py, |s| {
+            // Nobody will read that much of a body for the sake of the connection.
+            s.is_ending() || (!more && s.has_long_body())
+        });
         let (mut out, framing, ends) = this.state.with(py, |s| {
             let ends = !more && !s.has_trailers;
             if let Framing::Length(left) = s.framing {
