@@ -205,9 +205,7 @@ impl HttpConnection {
 
     /// A peer that takes what was sent has its time; from one that does not, or that does not end, the connection is taken.
     fn end_or_wait(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(under) = self.under(py) else { return Ok(()) };
-        let unsent = under.object(py).call_method0(intern!(py, "get_write_buffer_size"))?;
-        let unsent: usize = unsent.extract()?;
+        let unsent = self.untaken_bytes(py)?;
         let (before, is_over, awaited) = self.state.with(py, |s| {
             let is_over = matches!(s.input, Input::Lingering | Input::Closed);
             (std::mem::replace(&mut s.unsent_bytes, unsent), is_over, s.awaited)

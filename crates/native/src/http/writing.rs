@@ -102,6 +102,21 @@ impl HttpConnection {
         this.close(py)
     }
 
+    /// Bytes that were written and that the peer has not taken, those in the kernel included: its queue is long enough
+    /// that a slow peer takes nothing else of it for minutes.
+    pub fn untaken_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        let Some(under) = self.under(py) else { return Ok(0) };
+        let under = under.object(py);
+        let kept: usize = under.call_method0(intern!(py, "get_write_buffer_size"))?.extract()?;
+        let socket = under.call_method1(intern!(py, "get_extra_info"), ("socket",))?;
+        if socket.is_none() {
+            return Ok(kept);
+        }
+        let fd: i32 = socket.call_method0(intern!(py, "fileno"))?.extract()?;
+        // A closed socket has no queue, nor has what is no socket.
+        Ok(kept + oneloop_engine::sys::socket::untaken_bytes(fd).unwrap_or(0))
+    }
+
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
         let Some(under) = self.under(py) else { return Ok(()) };
         let socket = under.object(py).call_method1(intern!(py, "get_extra_info"), ("socket",))?;
