@@ -5,6 +5,7 @@
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange, State};
+use super::writing::leave_out;
 use crate::event_loop::LoopCore;
 use crate::ffi::{Object, buffer};
 use oneloop_http1::characters::is_token;
@@ -159,6 +160,10 @@ impl Exchange {
                 fields.as_ref().map_or(Ok(()), |fields| write_fields(head, fields, found))
             },
         )?;
+        if status == 204 && found.length.is_some() {
+            // RFC 9110 section 8.6: it has none.
+            leave_out(&mut head, b"content-length:");
+        }
         this.state.with(py, |s| {
             s.status = status;
             s.has_trailers = has_trailers;
@@ -174,6 +179,9 @@ impl Exchange {
             s.keeps_alive &= !found.closes && !may_get_body;
             if found.has_connection && (s.keeps_alive || found.closes) {
                 s.says_connection = true;
+            } else if found.has_connection {
+                // It cannot be as the application wants it.
+                leave_out(&mut head, b"connection:");
             }
             s.head = head;
             s.answer = Answer::Started;
@@ -236,7 +244,7 @@ impl Exchange {
             s.keeps_alive = false;
         });
         let connection = this.connection.bind(py);
-        let answer = connection.get().own_answer(py, status, text);
+        let answer = connection.get().own_answer(py, status, text, this.is_head);
         HttpConnection::write(connection, &answer)?;
         this.tell_end(py)?;
         HttpConnection::answered(connection, slf)
@@ -325,7 +333,10 @@ impl Exchange {
     /// Makes a part of the body what goes out, with the head if that has not left. What is put out must be put out in
     /// the order in which it was framed. Any thread.
     pub fn frame(&self, py: Python<'_>, data: &[u8], more: bool) -> PyResult<Framed> {
-        let is_last = self.connection.get().state.with(py, |s| s.is_last);
+        let is_last = self.connection.get().state.with(py, |s| {
+            // Nobody will read that much of a body for the sake of the connection.
+            s.is_ending() || (!more && s.has_long_body())
+        });
         let (mut out, framing, ends) = self.state.with(py, |s| {
             let ends = !more && !s.has_trailers;
             if let Framing::Length(left) = s.framing {

@@ -96,6 +96,20 @@ pub fn wake(py: Python<'_>, waiters: Vec<Py<PyAny>>) -> PyResult<()> {
     waiters.into_iter().map(wake).fold(Ok(()), PyResult::and)
 }
 
+/// Adds a future to those that wait, and drops those that wait no longer: applications that ask again and again whether
+/// the peer has gone cancel each of their waits.
+pub fn with_waiter(future: &Bound<'_, PyAny>, waiters: Vec<Py<PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
+    let py = future.py();
+    let mut waiting = Vec::with_capacity(1);
+    for waiter in waiters {
+        if !waiter.bind(py).call_method0(intern!(py, "done"))?.is_truthy()? {
+            waiting.push(waiter);
+        }
+    }
+    waiting.push(future.clone().unbind());
+    Ok(waiting)
+}
+
 impl Recycled for Exchange {
     const IS_COLLECTED: bool = true;
 

@@ -25,7 +25,7 @@ use std::os::fd::RawFd;
 /// So much is kept of requests that follow before reading is paused.
 const PIPELINED_HIGH_BYTES: usize = 64 * 1024;
 /// So much of a body that nobody wants is read and dropped for the sake of the connection.
-const UNWANTED_BODY_BYTES: u64 = 256 * 1024;
+pub const UNWANTED_BODY_BYTES: u64 = 256 * 1024;
 
 /// One receive of the transport, which asks for it when its socket is readable.
 pub fn receive(
@@ -80,14 +80,19 @@ impl HttpConnection {
         if !is_direct {
             return Self::feed(slf, data);
         }
-        Self::take_frames(slf, data)
+        let used = Self::take_frames(slf, data)?;
+        if used < data.len() {
+            this.state.with(py, |s| s.buffer.extend_from_slice(&data[used..]));
+        }
+        Ok(())
     }
 
-    fn take_frames(slf: &Bound<'_, Self>, data: &mut [u8]) -> PyResult<()> {
-        let Some(exchange) = slf.get().exchange(slf.py()) else { return Ok(()) };
+    /// How many bytes were taken: not all of them when the application has enough to take.
+    fn take_frames(slf: &Bound<'_, Self>, data: &mut [u8]) -> PyResult<usize> {
+        let Some(exchange) = slf.get().exchange(slf.py()) else { return Ok(data.len()) };
         match &exchange.get().websocket {
             Some(websocket) => websocket.take(&exchange, data),
-            None => Ok(()),
+            None => Ok(data.len()),
         }
     }
 
@@ -133,7 +138,41 @@ impl HttpConnection {
         if waits {
             this.pause_reading(py)?;
         }
-        fed
+        fed.and_then(|()| if this.has_eof(py) { this.end_input(py).map(drop) } else { Ok(()) })
+    }
+
+    fn has_eof(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.has_eof)
+    }
+
+    /// The peer sends nothing more: what becomes of the request that is being read or answered. False if the connection
+    /// is to close.
+    pub fn end_input(&self, py: Python<'_>) -> PyResult<bool> {
+        let (is_waiting, is_body, has_more) = self.state.with(py, |s| {
+            let is_body = matches!(s.input, Input::Body(_));
+            (matches!(s.input, Input::Waiting), is_body, !s.buffer.is_empty())
+        });
+        let exchange = self.exchange(py).filter(|exchange| exchange.get().websocket.is_none());
+        match exchange {
+            Some(exchange) if is_waiting => {
+                // Requests that follow are answered first.
+                if !has_more {
+                    exchange.get().state.with(py, |s| s.is_peer_done = true);
+                    exchange.get().wake_receivers(py)?;
+                }
+                Ok(true)
+            }
+            Some(exchange) if is_body => {
+                // Half a body: nobody may take it for all of it.
+                exchange.get().disconnect(py)?;
+                self.close(py)?;
+                Ok(false)
+            }
+            _ => {
+                self.close(py)?;
+                Ok(false)
+            }
+        }
     }
 
     /// An answer is complete: what was kept meanwhile has its turn.
@@ -158,7 +197,6 @@ impl HttpConnection {
         let py = slf.py();
         let this = slf.get();
         let kind = this.state.with(py, |s| match &s.input {
-            Input::Head if s.is_last => Kind::Nobody,
             Input::Head => Kind::Head,
             Input::Lingering | Input::Closed => Kind::Nobody,
             Input::Body(_) | Input::Waiting => Kind::Body,
@@ -169,8 +207,8 @@ impl HttpConnection {
             Kind::Nobody => Ok(Progress::Used(input.len())),
             Kind::Body => Self::take_body(slf, input),
             Kind::Frames => {
-                Self::take_frames(slf, &mut input.to_vec())?;
-                Ok(Progress::Used(input.len()))
+                let used = Self::take_frames(slf, &mut input.to_vec())?;
+                Ok(if used == 0 { Progress::Stopped } else { Progress::Used(used) })
             }
         }
     }
@@ -298,7 +336,8 @@ impl HttpConnection {
             s.exchange.replace(kept)
         });
         drop(old);
-        if has_body {
+        // A peer that waits for 100 Continue sends nothing before.
+        if has_body && !request.expects_continue {
             this.wait_for(py, Awaited::Body);
         } else {
             this.wait_for_nothing(py);
@@ -443,7 +482,7 @@ impl HttpConnection {
         }
         let old = this.state.with(py, |s| s.exchange.take());
         drop(old);
-        let is_last = this.state.with(py, |s| s.is_last || s.is_lost);
+        let is_last = this.state.with(py, |s| s.is_ending() || s.is_lost);
         if !keeps_alive || is_last || (left > 0 && expects_continue) || left > UNWANTED_BODY_BYTES {
             return if left > 0 { this.linger(py) } else { this.close(py) };
         }

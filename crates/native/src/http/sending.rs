@@ -1,6 +1,6 @@
 //! `send` of an ASGI application: a call that is done when it is awaited.
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, with_waiter};
 use crate::ffi::awaitable::{self, Step, Steps};
 use crate::ffi::method::{self, Arguments, BareMethod, FastMethod};
 use crate::ffi::recycled::{self, Pool, Recycled};
@@ -61,8 +61,9 @@ impl SendCall {
         }
         let owner = connection.http.get().owner.bind(py);
         let future = owner.call_method0(intern!(py, "create_future"))?;
-        let kept = future.clone().unbind();
-        connection.state.with(py, |s| s.drain_waiters.push(kept));
+        let waiters = connection.state.with(py, |s| std::mem::take(&mut s.drain_waiters));
+        let waiters = with_waiter(&future, waiters)?;
+        connection.state.with(py, |s| s.drain_waiters = waiters);
         let steps = Object::new(future.call_method0(intern!(py, "__await__"))?);
         recycled::track(py, &slf.to_owned().unbind());
         let step = call::send(steps.bind(py), py.None().bind(py))?;
