@@ -10,7 +10,7 @@ import contextlib
 import enum
 import logging
 import random
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
@@ -92,6 +92,7 @@ class Server:
         self._lifespan = Lifespan(app.call, mode)
         self._http: _native.HttpServer | None = None
         self._has_unfinished = False
+        self._is_over_limit = False
 
     @property
     def has_unfinished(self) -> bool:
@@ -192,7 +193,9 @@ class Server:
         if self._app.interface == "asgi":
             settings["state"] = self._lifespan.state
         else:
-            self._loop.set_default_executor(ThreadPoolExecutor(options.threads, "oneloop-wsgi"))
+            settings["threads"] = options.threads
+            settings["green"] = options.green or _is_patched()
+            settings["multiprocess"] = options.worker_count > 1
         if options.proxy_protocol:
             settings["proxy_protocol"] = True
         return settings
@@ -220,7 +223,9 @@ class Server:
         limit += random.randint(0, self._options.limit_max_requests_jitter)
 
         def count(total: int) -> None:
-            if total == limit:
+            # At the first that reaches it: a successor takes a while to come.
+            if total >= limit and not self._is_over_limit:
+                self._is_over_limit = True
                 self._on_limit(f"it has served {total} requests (--limit-max-requests)")
 
         return count
@@ -294,9 +299,7 @@ class Server:
                 while True:
                     made, _ = listener.socket.accept()
                     made.setblocking(False)
-                    taken.append(
-                        self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured))
-                    )
+                    taken.append(self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured)))
         if taken:
             done, late = await asyncio.wait(taken, timeout=self._options.timeout_header or None)
             for task in late:
@@ -325,3 +328,9 @@ class Server:
                 await asyncio.wait_for(self._forced.wait(), look_s)
             look_s = min(look_s * 2, LONGEST_LOOK_S)
         return True
+
+
+def _is_patched() -> bool:
+    """Whether threads of this process are green threads, so that requests may be, too."""
+    monkey = sys.modules.get("oneloop.green.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
