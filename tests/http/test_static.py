@@ -38,7 +38,7 @@ class Asked:
     def __init__(self, found: StaticAnswer) -> None:
         self.status = found.status
         self.headers = dict(found.headers)
-        self.body = b""
+        self.body = found.body
         if found.file is not None:
             self.body = os.pread(found.file.fd, found.file.length, found.file.start)
             assert len(self.body) == int(self.headers["content-length"])
@@ -189,3 +189,23 @@ PARTS = st.sampled_from(
 def test_no_path_leads_out(static: Static, parts: list[str]) -> None:
     found = ask(static, "/s/" + "/".join(parts))
     assert b"secret" not in found.body
+
+
+def test_a_file_in_memory_is_what_the_file_is(static: Static, folder: Path) -> None:
+    page = folder / "page.html"
+    os.utime(page, (1, 1))
+    first = ask(static, "/s/page.html")
+    assert ask(static, "/s/page.html").body is first.body
+    assert ask(static, "/s/page.html", if_none_match=first.headers["etag"]).status == 304
+    page.write_text("changed")
+    assert ask(static, "/s/page.html").body == b"changed"
+    os.utime(page, (2, 2))
+    assert ask(static, "/s/page.html").body == b"changed"
+    page.unlink()
+    assert ask(static, "/s/page.html").status == 404
+    page.symlink_to(folder.parent / "secret.txt")
+    assert ask(static, "/s/page.html").status == 404
+
+
+def test_a_file_that_was_just_written_is_not_kept(static: Static, folder: Path) -> None:
+    assert ask(static, "/s/page.html").body is not ask(static, "/s/page.html").body

@@ -11,6 +11,7 @@ import mimetypes
 import os
 import re
 import stat
+import time
 from dataclasses import dataclass, field
 from email.utils import formatdate, parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -24,6 +25,12 @@ __all__ = ["Static", "StaticAnswer", "StaticFile"]
 # What goes first is preferred where a client takes several.
 _CODINGS = (("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz"))
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+_CONDITIONS = frozenset(("range", "if-range", "if-none-match", "if-modified-since"))
+LARGEST_KEPT_BYTES = 64 * 1024
+MOST_KEPT_BYTES = 32 * 1024 * 1024
+MOST_KEPT = 4096
+KEPT_S = 1.0
+RESTED_S = 1.0
 _TYPES = mimetypes.MimeTypes()
 _TYPES.add_type("text/javascript", ".js")
 _TYPES.add_type("text/javascript", ".mjs")
@@ -52,11 +59,22 @@ class StaticFile:
 
 @dataclass(slots=True)
 class StaticAnswer:
-    """A status, fields, and the body of a GET."""
+    """A status, fields, and the body of a GET: a file, or the content of a small one."""
 
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list)
     file: StaticFile | None = None
+    body: bytes = b""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A small file in memory: what is answered, while the file at `path` is the same."""
+
+    path: str
+    identity: tuple[int, int, int, int]
+    answer: StaticAnswer
+    until_s: float
 
 
 class Static:
@@ -70,6 +88,12 @@ class Static:
     def __init__(self, url: str, folder: str) -> None:
         self._prefix = url.rstrip("/") + "/"
         self._folder = os.path.realpath(folder)
+        self._kept: dict[tuple[str, str], _Kept] = {}
+        self._kept_bytes = 0
+
+    def covers(self, path: str) -> bool:
+        """Whether a path lies below the URL."""
+        return path.startswith(self._prefix) or path + "/" == self._prefix
 
     def answer(self, method: str, path: str, headers: Mapping[str, str]) -> StaticAnswer | None:
         """Answer a request; None if it is not for this folder.
@@ -79,10 +103,13 @@ class Static:
             path: its decoded path, without the query.
             headers: by their names in lower case.
         """
-        if path + "/" == self._prefix and path:
-            return _redirect(path)
+        accepted = headers.get("accept-encoding", "")
+        if method == "GET":
+            kept = self._recall(path, accepted, headers)
+            if kept is not None:
+                return kept
         if not path.startswith(self._prefix):
-            return None
+            return _redirect(path) if self.covers(path) else None
         missing = None if self._prefix == "/" else _plain(404)
         names = path[len(self._prefix) :]
         if not _is_allowed(names):
@@ -96,15 +123,52 @@ class Static:
                 return _redirect(path)
             names = names + "index.html"
             opened = self._open(names)
-        elif opened is not None and names.endswith("/"):
-            # A file's name does not end with a slash.
-            os.close(opened[0])
-            opened = None
-        if opened is None or not stat.S_ISREG(opened[1].st_mode):
+        # A file's name does not end with a slash.
+        if opened is None or not stat.S_ISREG(opened[1].st_mode) or names.endswith("/"):
             if opened is not None:
                 os.close(opened[0])
             return missing
-        return self._of_file(names or "index.html", *opened, method=method, headers=headers)
+        found = self._of_file(names or "index.html", *opened, method=method, headers=headers)
+        return self._keep(path, accepted, found)
+
+    def _recall(self, path: str, accepted: str, headers: Mapping[str, str]) -> StaticAnswer | None:
+        """A small file that is still what it was; conditions and ranges are not looked at here."""
+        kept = self._kept.get((path, accepted))
+        if kept is None or not _CONDITIONS.isdisjoint(headers):
+            return None
+        try:
+            is_same = _identity(os.stat(kept.path)) == kept.identity  # noqa: PTH116
+        except OSError:
+            is_same = False
+        # A compressed neighbour may have come.
+        if is_same and time.monotonic() < kept.until_s:
+            return kept.answer
+        self._kept_bytes -= len(kept.answer.body)
+        del self._kept[path, accepted]
+        return None
+
+    def _keep(self, path: str, accepted: str, found: StaticAnswer) -> StaticAnswer:
+        """Read a small file, and keep it."""
+        file = found.file
+        if found.status != 200 or file is None or file.length > LARGEST_KEPT_BYTES:
+            return found
+        try:
+            before = os.fstat(file.fd)
+            body = os.pread(file.fd, file.length, 0)
+            real = os.readlink(f"/proc/self/fd/{file.fd}")  # noqa: PTH115 - a descriptor
+        finally:
+            file.close()
+        if len(body) != file.length:
+            raise OSError("a static file was cut while it was read")
+        answer = StaticAnswer(200, found.headers, None, body)
+        # One that was written a moment ago may be written again within the same tick of its file system's clock.
+        if time.time() - before.st_mtime > RESTED_S:
+            if self._kept_bytes + len(body) > MOST_KEPT_BYTES or len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+                self._kept_bytes = 0
+            self._kept[path, accepted] = _Kept(real, _identity(before), answer, time.monotonic() + KEPT_S)
+            self._kept_bytes += len(body)
+        return answer
 
     def _open(self, names: str) -> tuple[int, os.stat_result] | None:
         """Open what is there, if it is in the folder."""
@@ -172,6 +236,10 @@ class Static:
         if is_varying:
             fields.append(("vary", "accept-encoding"))
         return chosen
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _is_allowed(names: str) -> bool:
