@@ -15,6 +15,7 @@ pub mod head;
 pub mod limits;
 pub mod proxy_protocol;
 pub mod refusal;
+pub mod representation;
 pub mod request;
 mod request_line;
 pub mod response;

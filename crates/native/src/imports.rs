@@ -38,6 +38,7 @@ imports! {
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
     context = "contextvars", "Context";
     cancelled_error = "asyncio", "CancelledError";
+    files_of = "oneloop.files.engine", "files_of";
     client_of = "oneloop.http.proxies", "client_of";
     ssl_object = "ssl", "SSLObject";
     ssl_error = "ssl", "SSLError";

@@ -65,7 +65,7 @@ fn segments(views: &[View]) -> Vec<Segment> {
 impl Files {
     /// Up to `size` bytes; at the end of the file none.
     #[pyo3(signature = (fd, size, offset, direct, /))]
-    fn read<'py>(
+    pub(super) fn read<'py>(
         slf: &Bound<'py, Self>,
         fd: RawFd,
         size: usize,

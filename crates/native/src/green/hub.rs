@@ -212,7 +212,7 @@ impl HubCore {
     }
 
     /// Let the others that are ready go first.
-    fn pause(slf: &Bound<'_, Self>) -> PyResult<()> {
+    pub fn pause(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let current = greenlet::current(py)?;
         Self::check_may_park(slf)?;

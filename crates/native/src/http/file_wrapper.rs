@@ -20,17 +20,14 @@ const LEAST_BLOCK_BYTES: usize = 64 * 1024;
 
 impl FileWrapper {
     /// Says how long the body is, if the application has not and it is a regular file, whose rest is sent.
-    pub fn set_length(slf: &Bound<'_, Self>, call: &Bound<'_, WsgiCall>) -> PyResult<()> {
+    pub fn set_length(slf: &Bound<'_, Self>, call: &Bound<'_, WsgiCall>) {
         let py = slf.py();
-        if !call.get().is_length_unknown(py) {
-            return Ok(());
-        }
         // What has no descriptor, or is no regular file, ends where it ends.
-        let Ok(left) = slf.get().left_bytes(py) else { return Ok(()) };
-        if let Some(left) = left {
+        if call.get().is_length_unknown(py)
+            && let Ok(Some(left)) = slf.get().left_bytes(py)
+        {
             call.get().say_length(py, left);
         }
-        Ok(())
     }
 
     fn left_bytes(&self, py: Python<'_>) -> PyResult<Option<u64>> {

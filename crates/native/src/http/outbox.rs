@@ -9,12 +9,16 @@ use super::pause::{is_here, pause};
 use super::wsgi::WsgiCall;
 use crate::event_loop::LoopCore;
 use crate::ffi::Object;
+use crate::green::HubCore;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
 
 /// So much may gather before its thread waits.
 const HIGH_BYTES: usize = 64 * 1024;
+
+/// After so many parts that a green thread has sent without waiting, it lets others go first.
+const PARTS_IN_A_ROW: usize = 16;
 
 enum Item {
     Part(Framed, Object<PyBytes>),
@@ -69,18 +73,7 @@ impl WsgiCall {
         let ends = framed.ends;
         if is_here(owner) && this.state.with(py, |s| s.outbox.is_empty()) {
             Exchange::put(exchange, framed, body)?;
-            if ends || !connection.state.with(py, |s| s.is_writing_paused && !s.is_lost) {
-                return Ok(());
-            }
-            return pause(owner, |waiter| {
-                connection.state.with(py, |s| {
-                    let waits = s.is_writing_paused && !s.is_lost;
-                    if waits {
-                        s.drain_waiters.push(waiter);
-                    }
-                    waits
-                })
-            });
+            return if ends { Ok(()) } else { Self::rest(slf) };
         }
         let kept = Object::new(body.clone());
         let (merged, is_full) = this.state.with(py, |s| {
@@ -101,6 +94,32 @@ impl WsgiCall {
             Self::deliver_soon(slf);
             true
         })
+    }
+
+    /// A green thread has sent a part: it leaves at once (PEP 3333), and others have their turn now and then.
+    fn rest(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let connection = slf.get().exchange.get().connection.get();
+        let owner = connection.http.get().owner.bind(py);
+        owner.get().lap(owner, slf.as_any())?;
+        let is_full = |s: &mut super::connection::State| s.is_writing_paused && !s.is_lost;
+        if connection.state.with(py, is_full) {
+            slf.get().state.with(py, |s| s.parts_in_a_row = 0);
+            return pause(owner, |waiter| {
+                connection.state.with(py, |s| {
+                    let waits = is_full(s);
+                    if waits {
+                        s.drain_waiters.push(waiter);
+                    }
+                    waits
+                })
+            });
+        }
+        let is_turn_over = slf.get().state.with(py, |s| {
+            s.parts_in_a_row = (s.parts_in_a_row + 1) % PARTS_IN_A_ROW;
+            s.parts_in_a_row == 0
+        });
+        if is_turn_over { HubCore::pause(&HubCore::here(py)?) } else { Ok(()) }
     }
 
     /// The application has ended.

@@ -106,7 +106,11 @@ impl Workers {
             s.jobs.push_back(call);
             s.waking == 0 && s.idle == s.threads.len()
         });
-        if is_quiet { Self::add_one(slf) } else { Self::watch(slf) }
+        if is_quiet {
+            return Self::add_one(slf);
+        }
+        Self::watch(slf);
+        Ok(())
     }
 
     /// One more thread looks for work, if there is one.
@@ -158,7 +162,7 @@ impl Workers {
     }
 
     /// Has the loop look, in its next tick, whether somebody works on what waits.
-    fn watch(slf: &Bound<'_, Self>) -> PyResult<()> {
+    fn watch(slf: &Bound<'_, Self>) {
         let py = slf.py();
         let this = slf.get();
         let is_new = this.state.with(py, |s| {
@@ -168,11 +172,10 @@ impl Workers {
         if is_new {
             this.owner.get().run_soon(py, slf.clone().into_any().unbind(), look);
         }
-        Ok(())
     }
 
     /// The next request; none if there is none now.
-    fn take(slf: &Bound<'_, Self>) -> PyResult<Option<Object<WsgiCall>>> {
+    fn take(slf: &Bound<'_, Self>) -> Option<Object<WsgiCall>> {
         let py = slf.py();
         let (job, has_more) = slf.get().state.with(py, |s| {
             let job = s.jobs.pop_front();
@@ -182,9 +185,9 @@ impl Workers {
             (job, !s.jobs.is_empty())
         });
         if has_more {
-            Self::watch(slf)?;
+            Self::watch(slf);
         }
-        Ok(job)
+        job
     }
 
     /// Sleeps until there may be work; false if there will be none.
@@ -231,7 +234,7 @@ impl Workers {
         let this = slf.get();
         this.state.with(py, |s| s.waking -= 1);
         loop {
-            while let Some(job) = Self::take(slf)? {
+            while let Some(job) = Self::take(slf) {
                 // A context of its own: what one request sets, no other one sees.
                 let own = imports::context(py)?.call0()?;
                 let worked = context::run(&own, || WsgiCall::work(job.bind(py)));

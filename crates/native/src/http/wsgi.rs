@@ -70,6 +70,8 @@ pub struct State {
     /// Where it works, once it waits.
     greenlet: Option<Object>,
     is_ended: bool,
+    /// Parts that a green thread has sent since others had their turn.
+    pub parts_in_a_row: usize,
     pub outbox: Outbox,
 }
 
@@ -213,7 +215,7 @@ impl WsgiCall {
 
     fn send_all(slf: &Bound<'_, Self>, result: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Ok(wrapper) = result.cast_exact::<FileWrapper>() {
-            FileWrapper::set_length(wrapper, slf)?;
+            FileWrapper::set_length(wrapper, slf);
         }
         let exchange = slf.get().exchange.get();
         let mut is_first = true;
