@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Metrics", "with_routes"]
 
 CHUNK_BYTES = 256 * 1024
+PATHSEND = "http.response.pathsend"
 
 
 @dataclass(slots=True)
@@ -123,10 +124,13 @@ def _asgi(app: Callable[..., Any], routes: Sequence[Route]) -> Callable[..., Any
         fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in found.headers]
         try:
             await send({"type": "http.response.start", "status": found.status, "headers": fields})
-            if found.file is not None:
-                await _send_file(found.file, send)
-            else:
+            if found.file is None:
                 await send({"type": "http.response.body", "body": found.body})
+            elif found.status == 200 and PATHSEND in (scope.get("extensions") or ()):
+                # The whole of the file that is open here, whatever its name leads to by now.
+                await send({"type": PATHSEND, "path": f"/proc/self/fd/{found.file.fd}"})
+            else:
+                await _send_file(found.file, send)
         finally:
             if found.file is not None:
                 found.file.close()
