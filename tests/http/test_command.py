@@ -205,3 +205,33 @@ def test_ipv6(tmp_path: Path) -> None:
             sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert read_all(sock).startswith(b"HTTP/1.1 200")
         assert service.end() == 0
+
+
+WAITING = """
+    import os, threading
+
+    event = threading.Event()
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/set":
+            event.set()
+        else:
+            open("waiting", "w").close()
+            event.wait()
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        # Of the kernel's: what `threading` says is patched.
+        return [str(int(open("/proc/thread-self/stat").read().split()[0]) == os.getpid()).encode()]
+"""
+
+
+@pytest.mark.parametrize(("options", "is_main"), [(("--green",), "True"), (("--threads", "2"), "False")])
+def test_wsgi_requests_that_wait_let_others_go_on(tmp_path: Path, options: tuple[str, ...], is_main: str) -> None:
+    if options == ("--green",):
+        pytest.importorskip("greenlet")
+    with Service(tmp_path, *options, source=WAITING) as service:
+        waiting = service.ask_later("/")
+        service.wait_for_file("waiting")
+        assert service.get("/set") == is_main
+        assert is_main.encode() in waiting.recv(4096)
+        waiting.close()
+        assert service.end() == 0

@@ -55,15 +55,27 @@ def test_the_time_is_limited(tmp_path: Path) -> None:
     assert service.out.text.endswith("lifespan ended\n")
 
 
-def test_a_thread_that_never_ends_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    source = """
+BLOCKED = {
+    "asgi": """
         import asyncio, threading
 
         async def app(scope, receive, send):
             assert scope["type"] == "http"
             open("waiting", "w").close()
             await asyncio.to_thread(threading.Event().wait)
-    """
+    """,
+    "wsgi": """
+        import threading
+
+        def app(environ, start_response):
+            open("waiting", "w").close()
+            threading.Event().wait()
+    """,
+}
+
+
+@pytest.mark.parametrize("source", BLOCKED.values(), ids=BLOCKED)
+def test_a_thread_that_never_ends_does_not_hold_up_the_end(tmp_path: Path, source: str) -> None:
     with Service(tmp_path, "--timeout-graceful-shutdown", "0.2", source=source) as service:
         waiting = service.ask_later("/")
         service.wait_for_file("waiting")

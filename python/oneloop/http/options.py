@@ -155,7 +155,7 @@ class Options:
     proxy_protocol: bool = False
     static: Sequence[tuple[str, str]] = ()
     metrics: str | None = None
-    threads: int = 40
+    threads: int = 8
     green: bool = False
     log_config: LogConfig | None = None
     log_level: str | None = None

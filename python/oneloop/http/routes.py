@@ -30,6 +30,9 @@ class Answer:
 class Route(Protocol):
     """Answers requests; None leaves a request to the next one."""
 
+    def covers(self, path: str) -> bool:
+        """Whether it may answer for a path; headers are made for those only."""
+
     def answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer | None:
         """Make an answer."""
 
@@ -40,6 +43,10 @@ class Metrics:
     def __init__(self, path: str, text: Callable[[], str]) -> None:
         self._path = path
         self._text = text
+
+    def covers(self, path: str) -> bool:
+        """Whether it is this path."""
+        return path == self._path
 
     def answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer | None:
         """The metrics as they are now."""
@@ -64,11 +71,14 @@ def with_routes(
     return _asgi(app, routes) if interface == "asgi" else _wsgi(app, routes)
 
 
-def _first(routes: Sequence[Route], method: str, path: str, headers: Mapping[str, str]) -> Answer | None:
+def _first(
+    routes: Sequence[Route], method: str, path: str, make_headers: Callable[[], Mapping[str, str]]
+) -> Answer | None:
     for route in routes:
-        found = route.answer(method, path, headers)
-        if found is not None:
-            return found
+        if route.covers(path):
+            found = route.answer(method, path, make_headers())
+            if found is not None:
+                return found
     return None
 
 
@@ -77,7 +87,10 @@ def _asgi(app: Callable[..., Any], routes: Sequence[Route]) -> Callable[..., Any
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+        def headers() -> dict[str, str]:
+            return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
         found = _first(routes, scope["method"], scope["path"], headers)
         if found is None:
             await app(scope, receive, send)
@@ -91,11 +104,13 @@ def _asgi(app: Callable[..., Any], routes: Sequence[Route]) -> Callable[..., Any
 
 def _wsgi(app: Callable[..., Any], routes: Sequence[Route]) -> Callable[..., Any]:
     def call(environ: dict[str, Any], start_response: Any) -> Any:
-        headers = {
-            name.removeprefix("HTTP_").replace("_", "-").lower(): value
-            for name, value in environ.items()
-            if name.startswith("HTTP_")
-        }
+        def headers() -> dict[str, str]:
+            return {
+                name.removeprefix("HTTP_").replace("_", "-").lower(): value
+                for name, value in environ.items()
+                if name.startswith("HTTP_")
+            }
+
         path = environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace")
         found = _first(routes, environ["REQUEST_METHOD"], path, headers)
         if found is None:

@@ -10,6 +10,7 @@ import contextlib
 import enum
 import logging
 import random
+import sys
 from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
@@ -92,6 +93,7 @@ class Server:
         self._lifespan = Lifespan(app.call, mode)
         self._http: _native.HttpServer | None = None
         self._has_unfinished = False
+        self._is_over_limit = False
 
     @property
     def has_unfinished(self) -> bool:
@@ -192,11 +194,9 @@ class Server:
         if self._app.interface == "asgi":
             settings["state"] = self._lifespan.state
         else:
-            settings |= {
-                "green": options.green,
-                "threads": options.threads,
-                "multiprocess": options.worker_count > 1,
-            }
+            settings["threads"] = options.threads
+            settings["green"] = options.green or _is_patched()
+            settings["multiprocess"] = options.worker_count > 1
         if options.static:
             reserved = [] if options.metrics is None else [options.metrics]
             settings["static"] = static_settings(options.static, reserved)
@@ -227,7 +227,9 @@ class Server:
         limit += random.randint(0, self._options.limit_max_requests_jitter)
 
         def count(total: int) -> None:
-            if total == limit:
+            # At the first that reaches it: a successor takes a while to come.
+            if total >= limit and not self._is_over_limit:
+                self._is_over_limit = True
                 self._on_limit(f"it has served {total} requests (--limit-max-requests)")
 
         return count
@@ -330,3 +332,9 @@ class Server:
                 await asyncio.wait_for(self._forced.wait(), look_s)
             look_s = min(look_s * 2, LONGEST_LOOK_S)
         return True
+
+
+def _is_patched() -> bool:
+    """Whether threads of this process are green threads, so that requests may be, too."""
+    monkey = sys.modules.get("oneloop.green.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
