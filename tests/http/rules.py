@@ -145,7 +145,7 @@ def _lines() -> list[Refused]:
         Refused("space-at-end", "9112 3", get(line=b"GET / HTTP/1.1 ")),
         Refused("space-before-method", "9112 3", get(line=b" GET / HTTP/1.1")),
         Refused("space-in-target", "9112 3.2", get(line=b"GET /a b HTTP/1.1")),
-        Refused("no-target", "9112 3", get(line=b"GET HTTP/1.1")),
+        Refused("no-target", "9112 3", get(line=b"GET HTTP/1.1"), (400, 505)),
         Refused("method-characters", "9110 9.1", get(line=b"G(T / HTTP/1.1")),
         Refused("method-nul", "9110 9.1", get(line=b"G\0T / HTTP/1.1")),
         Refused("method-long", "9112 3", get(line=b"A" * 100 + b" / HTTP/1.1"), (501,)),

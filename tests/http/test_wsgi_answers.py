@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -121,20 +122,10 @@ def test_start_response_again(server: Served) -> None:
     server.wait("raised again: a reason")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/no_start",
-        "/no_start_empty",
-        "/wrong_type",
-        "/returns_none",
-        "/raises",
-        "/raises_started",
-        "/exits",
-        "/sized?5,abc",
-    ]
-    + ["/sized?2,abc", "/sized?5"],
-)
+BEFORE = ["/no_start", "/no_start_empty", "/wrong_type", "/returns_none", "/raises", "/raises_started", "/exits"]
+
+
+@pytest.mark.parametrize("path", [*BEFORE, "/sized?5,abc", "/sized?2,abc", "/sized?5"])
 def test_mistakes_before_the_head_has_left(server: Served, path: str) -> None:
     data = server.exchange(head(path))
     (answer,) = taken_apart(data)
@@ -221,6 +212,31 @@ def test_files(server: Served, size: int, start: int) -> None:
 def test_files_in_memory(server: Served) -> None:
     assert server.get("/file_in_memory").body == b"m" * 100_000
     server.wait("memory closed")
+
+
+def test_long_files_are_sent_by_the_kernel(server: Served) -> None:
+    assert len(server.get("/file?1000000,0").body) == 1_000_000
+    assert "sendfile" in server.get("/names").json()
+    data = server.exchange(head("/file?1000000,5") + head("/hello", "Connection: close"))
+    first, second = taken_apart(data)
+    assert len(first.body) == 999_995
+    assert second.body == b"hello"
+
+
+def test_a_client_that_goes_in_mid_file(server: Served, tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    before = server.log()
+    with server.connect() as sock:
+        sock.sendall(head(f"/file_closed?{path}"))
+        assert sock.recv(1000)
+    server.wait(f"{path} closed")
+    assert server.log() == before
+
+
+def test_a_head_of_an_endless_body(server: Served) -> None:
+    data = server.exchange(head("/endless?headless,10", method="HEAD"), head("/hello", "Connection: close"))
+    assert data.endswith(b"hello")
+    server.wait("headless closed")
 
 
 def test_nothing_is_left(server: Served) -> None:

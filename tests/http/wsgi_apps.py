@@ -44,6 +44,17 @@ class Told:
 told = Told()
 
 
+def watch_sendfile() -> None:
+    """Tell of its use, in a server's process."""
+    plain = os.sendfile
+
+    def sendfile(*args: Any, **kwargs: Any) -> int:
+        told.add("sendfile")
+        return plain(*args, **kwargs)
+
+    os.sendfile = sendfile
+
+
 def route(function: App) -> App:
     ROUTES[function.__name__] = function
     return function
@@ -445,6 +456,23 @@ def file(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     opened.seek(start)
     start_response("200 OK", TEXT)
     result: Iterable[bytes] = environ["wsgi.file_wrapper"](opened, 4096)
+    return result
+
+
+@route
+def file_closed(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """A file of 50 MB, which tells of its end."""
+    path = environ["QUERY_STRING"]
+
+    class Told(io.FileIO):
+        def close(self) -> None:
+            told.add(f"{path} closed")
+            super().close()
+
+    with open(path, "wb") as new:
+        new.truncate(50_000_000)
+    start_response("200 OK", TEXT)
+    result: Iterable[bytes] = environ["wsgi.file_wrapper"](Told(path))
     return result
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 async def serve(options: dict[str, Any]) -> None:
     from oneloop import _native
+    from tests.http import wsgi_apps
 
     loop = asyncio.get_running_loop()
     module, name = options.pop("app", "tests.http.wsgi_apps:app").split(":")
@@ -22,7 +23,9 @@ async def serve(options: dict[str, Any]) -> None:
     path = options.pop("uds", None)
     native: Any = _native
     http = native.HttpServer(loop, getattr(loaded, name), interface="wsgi", **options)
-    loaded.server = http  # type: ignore[attr-defined]
+    if loaded is wsgi_apps:
+        wsgi_apps.server = http
+        wsgi_apps.watch_sendfile()
     if path is not None:
         server: Any = await loop.create_unix_server(http, path)
         print("0", flush=True)

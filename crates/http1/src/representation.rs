@@ -31,7 +31,10 @@ pub struct Validators<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     Whole,
-    Part { first: u64, len_bytes: u64 },
+    Part {
+        first: u64,
+        len_bytes: u64,
+    },
     /// 304
     NotModified,
     /// 412
@@ -146,7 +149,8 @@ impl<'a> Preferences<'a> {
 }
 
 fn is_zero_quality(parameter: &[u8]) -> bool {
-    let parameter: Vec<u8> = parameter.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    let parameter: Vec<u8> =
+        parameter.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
     match parameter.as_slice() {
         [b'q' | b'Q', b'=', b'0'] => true,
         [b'q' | b'Q', b'=', b'0', b'.', rest @ ..] => rest.iter().all(|digit| *digit == b'0'),
@@ -164,10 +168,8 @@ fn has_tag(list: &[u8], etag: &[u8], is_strong: bool) -> bool {
         let is_weak = rest.starts_with(b"W/");
         let tag = if is_weak { &rest[2..] } else { rest };
         // A tag may have commas between its quotes.
-        let Some(len) = tag
-            .strip_prefix(b"\"")
-            .and_then(|tag| memchr::memchr(b'"', tag))
-            .map(|end| end + 2)
+        let Some(len) =
+            tag.strip_prefix(b"\"").and_then(|tag| memchr::memchr(b'"', tag)).map(|end| end + 2)
         else {
             return false;
         };

@@ -19,6 +19,7 @@ from oneloop.http.certificates import Certificates
 from oneloop.http.lifespan import Lifespan
 from oneloop.http.measures import Measures, read_memory_bytes
 from oneloop.http.routes import with_routes
+from oneloop.http.static import settings as static_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -193,9 +194,14 @@ class Server:
         if self._app.interface == "asgi":
             settings["state"] = self._lifespan.state
         else:
-            settings["threads"] = options.threads
-            settings["green"] = options.green or _is_patched()
-            settings["multiprocess"] = options.worker_count > 1
+            settings |= {
+                "green": options.green or _is_patched(),
+                "threads": options.threads,
+                "multiprocess": options.worker_count > 1,
+            }
+        if options.static:
+            reserved = [] if options.metrics is None else [options.metrics]
+            settings["static"] = static_settings(options.static, reserved)
         if options.proxy_protocol:
             settings["proxy_protocol"] = True
         return settings

@@ -137,6 +137,14 @@ pub fn shutdown_write(fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Bytes that were sent and that the peer has not taken: SIOCOUTQ of tcp(7) and unix(7).
+pub fn untaken_bytes(fd: RawFd) -> io::Result<usize> {
+    let mut len: libc::c_int = 0;
+    // SAFETY: the length is live through the call, with its true size.
+    checked(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut len) })?;
+    Ok(usize::try_from(len).unwrap_or(0))
+}
+
 /// getsockname(2).
 pub fn local_address(fd: RawFd) -> io::Result<Address> {
     let mut address = Address::room();

@@ -44,9 +44,7 @@ pub fn parse_date(text: &[u8]) -> Option<u64> {
             (day, month, if year < 70 { 2000 + year } else { 1900 + year }, *time)
         }
         // Sun Nov  6 08:49:37 1994
-        [_, month, day, time, year] if year.len() == 4 => {
-            (*day, *month, year.parse().ok()?, *time)
-        }
+        [_, month, day, time, year] if year.len() == 4 => (*day, *month, year.parse().ok()?, *time),
         _ => return None,
     };
     let month = MONTHS.iter().position(|name| name.as_slice() == month.as_bytes())? as u64 + 1;
@@ -62,7 +60,8 @@ pub fn parse_date(text: &[u8]) -> Option<u64> {
     }
     let days = days_since_1970(year, month, day);
     // Not the last days of a shorter month.
-    (civil_date(days) == (year, month, day)).then(|| days * 86_400 + hour * 3600 + minute * 60 + second)
+    (civil_date(days) == (year, month, day))
+        .then(|| days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
 /// The other direction of `civil_date`.

@@ -5,6 +5,7 @@
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange, State};
+use super::writing::leave_out;
 use crate::event_loop::LoopCore;
 use crate::ffi::{Object, buffer};
 use oneloop_http1::characters::is_token;
@@ -86,15 +87,20 @@ pub struct Framed {
 }
 
 impl Exchange {
-    /// One message of the application's.
-    pub fn send_message(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// One message of the application's; a future if its sending takes longer.
+    pub fn send_message<'py>(
+        slf: &Bound<'py, Self>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = slf.py();
         if let Some(websocket) = &slf.get().websocket {
-            return websocket.send(slf, message);
+            return websocket.send(slf, message).map(|()| None);
         }
         let kind = item(message, intern!(py, "type"))?;
-        let (answer, is_disconnected, has_trailers) =
-            slf.get().state.with(py, |s| (s.answer, s.is_disconnected, s.has_trailers));
+        let (answer, is_disconnected, has_trailers, is_sending_file) = slf
+            .get()
+            .state
+            .with(py, |s| (s.answer, s.is_disconnected, s.has_trailers, s.is_sending_file));
         let is = |name: &Bound<'_, pyo3::types::PyString>| {
             kind.is(name) || kind.eq(name).unwrap_or(false)
         };
@@ -106,17 +112,26 @@ impl Exchange {
         if is_disconnected {
             return Err(PyConnectionResetError::new_err("the client has closed the connection"));
         }
+        if is_sending_file {
+            let text = format!("ASGI message '{kind}' sent while a file is being sent.");
+            return Err(PyRuntimeError::new_err(text));
+        }
         let expected = match answer {
             Answer::Awaited if is(intern!(py, "http.response.start")) => {
-                return Self::start(slf, message);
+                return Self::start(slf, message).map(|()| None);
             }
             Answer::Awaited if is(intern!(py, "http.response.early_hint")) => {
-                return Self::hint(slf, message);
+                return Self::hint(slf, message).map(|()| None);
             }
             Answer::Awaited => "http.response.start",
-            _ if is(intern!(py, "http.response.body")) => return Self::body(slf, message),
+            _ if is(intern!(py, "http.response.body")) => {
+                return Self::body(slf, message).map(|()| None);
+            }
+            _ if is(intern!(py, "http.response.pathsend")) => {
+                return super::pathsend::start(slf, message);
+            }
             _ if has_trailers && is(intern!(py, "http.response.trailers")) => {
-                return Self::trailers(slf, message);
+                return Self::trailers(slf, message).map(|()| None);
             }
             _ => "http.response.body",
         };
@@ -145,6 +160,10 @@ impl Exchange {
                 fields.as_ref().map_or(Ok(()), |fields| write_fields(head, fields, found))
             },
         )?;
+        if status == 204 && found.length.is_some() {
+            // RFC 9110 section 8.6: it has none.
+            leave_out(&mut head, b"content-length:");
+        }
         this.state.with(py, |s| {
             s.status = status;
             s.has_trailers = has_trailers;
@@ -160,6 +179,9 @@ impl Exchange {
             s.keeps_alive &= !found.closes && !may_get_body;
             if found.has_connection && (s.keeps_alive || found.closes) {
                 s.says_connection = true;
+            } else if found.has_connection {
+                // It cannot be as the application wants it.
+                leave_out(&mut head, b"connection:");
             }
             s.head = head;
             s.answer = Answer::Started;
@@ -209,11 +231,7 @@ impl Exchange {
 
     /// The fields that every answer has.
     pub fn write_defaults(&self, py: Python<'_>, head: &mut Vec<u8>) {
-        let options = &self.connection.get().http.get().options;
-        if options.date_header {
-            self.write_date(py, head);
-        }
-        head.extend_from_slice(&options.fields);
+        self.connection.get().http.get().write_defaults(py, head);
     }
 
     /// A whole answer of our own, after which the connection ends.
@@ -226,7 +244,7 @@ impl Exchange {
             s.keeps_alive = false;
         });
         let connection = this.connection.bind(py);
-        let answer = connection.get().own_answer(py, status, text);
+        let answer = connection.get().own_answer(py, status, text, this.is_head);
         HttpConnection::write(connection, &answer)?;
         this.tell_end(py)?;
         HttpConnection::answered(connection, slf)
@@ -315,7 +333,10 @@ impl Exchange {
     /// Makes a part of the body what goes out, with the head if that has not left. What is put out must be put out in
     /// the order in which it was framed. Any thread.
     pub fn frame(&self, py: Python<'_>, data: &[u8], more: bool) -> PyResult<Framed> {
-        let is_last = self.connection.get().state.with(py, |s| s.is_last);
+        let is_last = self.connection.get().state.with(py, |s| {
+            // Nobody will read that much of a body for the sake of the connection.
+            s.is_ending() || (!more && s.has_long_body())
+        });
         let (mut out, framing, ends) = self.state.with(py, |s| {
             let ends = !more && !s.has_trailers;
             if let Framing::Length(left) = s.framing {
@@ -412,10 +433,6 @@ impl Exchange {
     /// The access log and the count of requests.
     pub fn tell_end(&self, py: Python<'_>) -> PyResult<()> {
         let http = self.connection.get().http.get();
-        let total = http.serving.with(py, |serving| {
-            serving.total_requests += 1;
-            serving.total_requests
-        });
         if let Some(on_response) = &http.options.on_response {
             let (target, scope, status, sent, began_ns) = self.state.with(py, |s| {
                 (s.target.take(), s.scope.take(), s.status, s.sent_bytes, s.began_ns)
@@ -436,10 +453,7 @@ impl Exchange {
                 on_response.call1(py, arguments)?;
             }
         }
-        match &http.options.on_request_end {
-            Some(on_request_end) => on_request_end.call1(py, (total,)).map(drop),
-            None => Ok(()),
-        }
+        http.count_response(py)
     }
 }
 
@@ -449,7 +463,7 @@ fn flush_head(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResu
     let py = slf.py();
     let this = slf.get();
     let head = this.state.with(py, |s| {
-        if s.answer != Answer::Started || s.is_disconnected {
+        if s.answer != Answer::Started || s.is_disconnected || s.is_sending_file {
             return None;
         }
         this.end_head(s, None);
@@ -474,7 +488,7 @@ pub fn bytes_of<'py>(body: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> 
 }
 
 /// RuntimeError for a body that is longer than its head says, or ends before.
-fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
+pub fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
     let text = if (len as u64) > left {
         "Response content longer than Content-Length"
     } else if ends && (len as u64) < left {
@@ -485,7 +499,7 @@ fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
     Err(PyRuntimeError::new_err(text))
 }
 
-fn write_status_line(head: &mut Vec<u8>, status: u16) {
+pub fn write_status_line(head: &mut Vec<u8>, status: u16) {
     if status == 200 {
         head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         return;

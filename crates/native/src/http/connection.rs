@@ -14,6 +14,7 @@
 
 use super::exchange::Exchange;
 use super::options::NEVER_NS;
+use super::reading::UNWANTED_BODY_BYTES;
 use super::server::HttpServer;
 use crate::ffi::{LoopCell, Object};
 use crate::transport::Under;
@@ -44,6 +45,8 @@ pub enum Awaited {
     Body,
     /// The peer's end.
     End,
+    /// That the peer takes more of what was sent.
+    Drain,
     /// The time for a WebSocket's next ping.
     Ping,
     /// The answer to it.
@@ -61,6 +64,8 @@ pub struct State {
     pub exchange: Option<Object<Exchange>>,
     pub awaited: Awaited,
     pub deadline_ns: u64,
+    /// Bytes that the transport had not sent when they were last looked at.
+    pub unsent_bytes: usize,
     pub place: usize,
     /// Bytes are being taken apart: what comes meanwhile is only kept.
     pub is_feeding: bool,
@@ -70,13 +75,28 @@ pub struct State {
     /// The peer has ended its side.
     pub has_eof: bool,
     pub is_lost: bool,
-    /// No request follows the one that is being answered.
+    /// The request that is being read or answered is the last one.
     pub is_last: bool,
     /// Futures of `send` calls that wait until the transport takes more.
     pub drain_waiters: Vec<Py<PyAny>>,
     /// What applications are told of both ends; made for the first request.
     pub client: Option<Py<PyAny>>,
     pub server: Option<Py<PyAny>>,
+}
+
+impl State {
+    /// More of a body is still to come than is read if nobody wants it.
+    pub fn has_long_body(&self) -> bool {
+        match &self.input {
+            Input::Body(reader) => reader.left().is_none_or(|left| left > UNWANTED_BODY_BYTES),
+            _ => false,
+        }
+    }
+
+    /// No request follows the one that is being answered.
+    pub fn is_ending(&self) -> bool {
+        self.is_last || (self.has_eof && self.buffer.is_empty() && !self.is_feeding)
+    }
 }
 
 /// One connection of an HTTP server: an asyncio protocol. Loop's thread only.
@@ -99,6 +119,7 @@ impl HttpConnection {
             exchange: None,
             awaited: Awaited::Request,
             deadline_ns: NEVER_NS,
+            unsent_bytes: usize::MAX,
             place: usize::MAX,
             is_feeding: false,
             is_reading_paused: false,
@@ -136,7 +157,7 @@ impl HttpConnection {
         let time_ns = match awaited {
             Awaited::Request => options.keep_alive_ns,
             Awaited::Head => options.header_ns,
-            Awaited::Body => options.body_ns,
+            Awaited::Body | Awaited::Drain => options.body_ns,
             Awaited::End => LINGER_NS,
             Awaited::Ping => options.ws_ping_interval_ns,
             Awaited::Pong => options.ws_ping_timeout_ns,
@@ -171,7 +192,7 @@ impl HttpConnection {
             Awaited::Body => {
                 Self::refuse(slf, 408, "The body of the request took too long to arrive.")
             }
-            Awaited::End => this.call_under(py, "abort"),
+            Awaited::End | Awaited::Drain => this.end_or_wait(py),
             awaited @ (Awaited::Ping | Awaited::Pong) => match this.exchange(py) {
                 Some(exchange) => Exchange::time_out(&exchange, awaited),
                 None => Ok(()),
@@ -179,12 +200,34 @@ impl HttpConnection {
         }
     }
 
+    /// A peer that takes what was sent has its time; from one that does not, or that does not end, the connection is taken.
+    fn end_or_wait(&self, py: Python<'_>) -> PyResult<()> {
+        let unsent = self.untaken_bytes(py)?;
+        let (before, is_over, awaited) = self.state.with(py, |s| {
+            let is_over = matches!(s.input, Input::Lingering | Input::Closed);
+            (std::mem::replace(&mut s.unsent_bytes, unsent), is_over, s.awaited)
+        });
+        let is_moving = unsent > 0 && unsent != before;
+        if is_moving {
+            self.wait_for(py, Awaited::Drain);
+        } else if unsent == 0 && awaited == Awaited::Drain {
+            if is_over {
+                self.wait_for(py, Awaited::End);
+            }
+        } else {
+            return self.call_under(py, "abort");
+        }
+        Ok(())
+    }
+
     /// Ends the connection after what is written.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.state.with(py, |s| {
             s.input = Input::Closed;
             s.is_last = true;
+            s.unsent_bytes = usize::MAX;
         });
+        self.wait_for(py, Awaited::End);
         self.call_under(py, "close")
     }
 
@@ -200,6 +243,7 @@ impl HttpConnection {
         self.state.with(py, |s| {
             s.input = Input::Lingering;
             s.is_last = true;
+            s.unsent_bytes = usize::MAX;
             s.buffer = Vec::new();
         });
         self.wait_for(py, Awaited::End);
@@ -287,25 +331,8 @@ impl HttpConnection {
     fn eof_received(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
         let this = slf.get();
-        this.state.with(py, |s| {
-            s.has_eof = true;
-            s.is_last = true;
-        });
-        let Some(exchange) = this.exchange(py) else { return Ok(false) };
-        let is_answered = this.state.with(py, |s| matches!(s.input, Input::Lingering));
-        if is_answered || exchange.get().websocket.is_some() {
-            return Ok(false);
-        }
-        if exchange.get().state.with(py, |s| {
-            s.is_peer_done = true;
-            s.body.is_complete
-        }) {
-            exchange.get().wake_receivers(py)?;
-            return Ok(true);
-        }
-        // Half a body: nobody may take it for all of it.
-        exchange.get().disconnect(py)?;
-        Ok(false)
+        this.state.with(py, |s| s.has_eof = true);
+        this.end_input(py)
     }
 
     #[pyo3(signature = (_exc = None))]
@@ -331,15 +358,34 @@ impl HttpConnection {
     }
 
     fn pause_writing(&self, py: Python<'_>) {
-        self.state.with(py, |s| s.is_writing_paused = true);
+        let is_free = self.state.with(py, |s| {
+            s.is_writing_paused = true;
+            s.unsent_bytes = usize::MAX;
+            s.deadline_ns == NEVER_NS
+        });
+        if is_free {
+            self.wait_for(py, Awaited::Drain);
+        }
     }
 
-    fn resume_writing(&self, py: Python<'_>) -> PyResult<()> {
-        let waiters = self.state.with(py, |s| {
+    fn resume_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let waiters = this.state.with(py, |s| {
             s.is_writing_paused = false;
+            if s.awaited == Awaited::Drain {
+                s.deadline_ns = NEVER_NS;
+            }
             std::mem::take(&mut s.drain_waiters)
         });
-        super::exchange::wake(py, waiters)
+        let woken = super::exchange::wake(py, waiters);
+        match this.exchange(py) {
+            Some(exchange) => match &exchange.get().websocket {
+                Some(websocket) => websocket.read_on(slf).and(woken),
+                None => woken,
+            },
+            None => woken,
+        }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

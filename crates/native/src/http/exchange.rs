@@ -53,6 +53,8 @@ pub struct State {
     pub head: Vec<u8>,
     pub framing: Framing,
     pub has_trailers: bool,
+    /// A file of the application's is being sent: `pathsend`.
+    pub is_sending_file: bool,
     /// The head has a `connection` field already.
     pub says_connection: bool,
     /// The connection serves another request after this one.
@@ -92,6 +94,20 @@ pub fn wake(py: Python<'_>, waiters: Vec<Py<PyAny>>) -> PyResult<()> {
         Ok(())
     };
     waiters.into_iter().map(wake).fold(Ok(()), PyResult::and)
+}
+
+/// Adds a future to those that wait, and drops those that wait no longer: applications that ask again and again whether
+/// the peer has gone cancel each of their waits.
+pub fn with_waiter(future: &Bound<'_, PyAny>, waiters: Vec<Py<PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
+    let py = future.py();
+    let mut waiting = Vec::with_capacity(1);
+    for waiter in waiters {
+        if !waiter.bind(py).call_method0(intern!(py, "done"))?.is_truthy()? {
+            waiting.push(waiter);
+        }
+    }
+    waiting.push(future.clone().unbind());
+    Ok(waiting)
 }
 
 impl Recycled for Exchange {

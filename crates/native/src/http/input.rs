@@ -1,7 +1,7 @@
 //! `Input`: `wsgi.input`, the body of a request as a file.
 //!
-//! It ends where the body ends; a body that was cut off or malformed raises. Reading waits: a green thread parks, a thread of
-//! the pool blocks.
+//! It ends where the body ends; a body that was cut off or malformed raises. Reading waits: a green thread parks, a
+//! thread of the pool blocks.
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange};

@@ -5,9 +5,12 @@
 //! | `server` | who accepts: application, options, the connections that are open |
 //! | `connection` | the protocol of one connection; `reading` takes its bytes apart, `writing` sends |
 //! | `exchange` | one request and its answer; `answer` writes the answer's head and body |
-//! | `wsgi` | a WSGI application's call and its answer; `environ` what it is told, `start_response`, `input`, `file_wrapper` |
+//! | `wsgi` | a WSGI application's call and its answer; `environ` what it is told of the request |
+//! | `start_response` | what it says of its answer; `input` is the request's body, `file_wrapper` a file as the answer's |
 //! | `workers` | the threads of WSGI applications; `outbox` is their way to the connection, `pause` how they wait |
 //! | `asgi` | an ASGI application's task, `receive` and `send`; `scope` what it is told of the request |
+//! | `static_files` | folders that are answered without the application; `static_reply` decides what a request gets |
+//! | `file_answer` | a file on its way, where that takes more than one send; `pathsend`: for an application |
 //! | `websocket` | an exchange whose bodies are WebSocket's messages |
 //!
 //! Stands on `transport`, which knows it only as a protocol that receives by itself.
@@ -17,11 +20,13 @@ mod asgi;
 mod connection;
 mod environ;
 mod exchange;
+mod file_answer;
 mod file_wrapper;
 mod input;
 mod names;
 mod options;
 mod outbox;
+mod pathsend;
 mod pause;
 mod reading;
 mod receiving;
@@ -29,6 +34,8 @@ mod scope;
 mod sending;
 mod server;
 mod start_response;
+mod static_files;
+mod static_reply;
 mod websocket;
 mod workers;
 mod writing;

@@ -1,5 +1,6 @@
 //! `Options`: how a server treats its connections.
 
+use super::static_files::StaticFiles;
 use oneloop_http1::Limits;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -12,6 +13,7 @@ pub enum Interface {
     Wsgi,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command")]
 pub struct Options {
     pub interface: Interface,
     /// WSGI: each request in a green thread.
@@ -35,6 +37,8 @@ pub struct Options {
     pub trust: Option<Py<PyAny>>,
     pub on_response: Option<Py<PyAny>>,
     pub on_request_end: Option<Py<PyAny>>,
+    /// Folders in front of the application.
+    pub static_files: Option<Box<StaticFiles>>,
     pub ws_max_size: usize,
     pub ws_ping_interval_ns: u64,
     pub ws_ping_timeout_ns: u64,
@@ -88,6 +92,7 @@ impl Options {
             trust: None,
             on_response: None,
             on_request_end: None,
+            static_files: None,
             ws_max_size: 16 * 1024 * 1024,
             ws_ping_interval_ns: ns("", Some(20.0))?,
             ws_ping_timeout_ns: ns("", Some(20.0))?,
@@ -126,6 +131,11 @@ impl Options {
             "trust" => self.trust = value.extract()?,
             "on_response" => self.on_response = value.extract()?,
             "on_request_end" => self.on_request_end = value.extract()?,
+            "static" => {
+                let is_given = !value.is_none();
+                self.static_files =
+                    is_given.then(|| StaticFiles::new(value)).transpose()?.map(Box::new);
+            }
             "ws_max_size" => self.ws_max_size = value.extract()?,
             "ws_ping_interval_s" => self.ws_ping_interval_ns = ns(name, value.extract()?)?,
             "ws_ping_timeout_s" => self.ws_ping_timeout_ns = ns(name, value.extract()?)?,

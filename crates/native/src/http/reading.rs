@@ -4,7 +4,9 @@ use super::answer::Framing as OutFraming;
 use super::asgi;
 use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
+use super::file_answer;
 use super::options::Interface;
+use super::static_files::{self, Taken};
 use super::websocket::{self, WebSocket};
 use super::{environ, scope, wsgi};
 use crate::event_loop::LoopCore;
@@ -12,7 +14,8 @@ use crate::ffi::{LoopCell, Object, bytes, recycled};
 use crate::transport::with_lent;
 use oneloop_engine::sys::socket;
 use oneloop_http1::limits::MOST_HEADERS;
-use oneloop_http1::{BodyReader, Framing, Piece, Refusal, Request, Version, parse_request};
+use oneloop_http1::request::may_say_more;
+use oneloop_http1::{BodyReader, Framing, Piece, Refusal, Request, Target, Version, parse_request};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::io;
@@ -22,7 +25,7 @@ use std::os::fd::RawFd;
 /// So much is kept of requests that follow before reading is paused.
 const PIPELINED_HIGH_BYTES: usize = 64 * 1024;
 /// So much of a body that nobody wants is read and dropped for the sake of the connection.
-const UNWANTED_BODY_BYTES: u64 = 256 * 1024;
+pub const UNWANTED_BODY_BYTES: u64 = 256 * 1024;
 
 /// One receive of the transport, which asks for it when its socket is readable.
 pub fn receive(
@@ -57,10 +60,13 @@ enum Kind {
 
 /// A request that is about to be served.
 struct Opened<'py> {
-    exchange: Bound<'py, Exchange>,
-    scope: Bound<'py, PyDict>,
     /// Of the head.
     len: usize,
+    /// None: it is answered already.
+    exchange: Option<Bound<'py, Exchange>>,
+    /// None: only a file's answer can need it, which has nobody to tell it to.
+    scope: Option<Bound<'py, PyDict>>,
+    file: Taken,
 }
 
 impl HttpConnection {
@@ -74,14 +80,19 @@ impl HttpConnection {
         if !is_direct {
             return Self::feed(slf, data);
         }
-        Self::take_frames(slf, data)
+        let used = Self::take_frames(slf, data)?;
+        if used < data.len() {
+            this.state.with(py, |s| s.buffer.extend_from_slice(&data[used..]));
+        }
+        Ok(())
     }
 
-    fn take_frames(slf: &Bound<'_, Self>, data: &mut [u8]) -> PyResult<()> {
-        let Some(exchange) = slf.get().exchange(slf.py()) else { return Ok(()) };
+    /// How many bytes were taken: not all of them when the application has enough to take.
+    fn take_frames(slf: &Bound<'_, Self>, data: &mut [u8]) -> PyResult<usize> {
+        let Some(exchange) = slf.get().exchange(slf.py()) else { return Ok(data.len()) };
         match &exchange.get().websocket {
             Some(websocket) => websocket.take(&exchange, data),
-            None => Ok(()),
+            None => Ok(data.len()),
         }
     }
 
@@ -127,7 +138,41 @@ impl HttpConnection {
         if waits {
             this.pause_reading(py)?;
         }
-        fed
+        fed.and_then(|()| if this.has_eof(py) { this.end_input(py).map(drop) } else { Ok(()) })
+    }
+
+    fn has_eof(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |s| s.has_eof)
+    }
+
+    /// The peer sends nothing more: what becomes of the request that is being read or answered. False if the connection
+    /// is to close.
+    pub fn end_input(&self, py: Python<'_>) -> PyResult<bool> {
+        let (is_waiting, is_body, has_more) = self.state.with(py, |s| {
+            let is_body = matches!(s.input, Input::Body(_));
+            (matches!(s.input, Input::Waiting), is_body, !s.buffer.is_empty())
+        });
+        let exchange = self.exchange(py).filter(|exchange| exchange.get().websocket.is_none());
+        match exchange {
+            Some(exchange) if is_waiting => {
+                // Requests that follow are answered first.
+                if !has_more {
+                    exchange.get().state.with(py, |s| s.is_peer_done = true);
+                    exchange.get().wake_receivers(py)?;
+                }
+                Ok(true)
+            }
+            Some(exchange) if is_body => {
+                // Half a body: nobody may take it for all of it.
+                exchange.get().disconnect(py)?;
+                self.close(py)?;
+                Ok(false)
+            }
+            _ => {
+                self.close(py)?;
+                Ok(false)
+            }
+        }
     }
 
     /// An answer is complete: what was kept meanwhile has its turn.
@@ -152,7 +197,6 @@ impl HttpConnection {
         let py = slf.py();
         let this = slf.get();
         let kind = this.state.with(py, |s| match &s.input {
-            Input::Head if s.is_last => Kind::Nobody,
             Input::Head => Kind::Head,
             Input::Lingering | Input::Closed => Kind::Nobody,
             Input::Body(_) | Input::Waiting => Kind::Body,
@@ -163,8 +207,8 @@ impl HttpConnection {
             Kind::Nobody => Ok(Progress::Used(input.len())),
             Kind::Body => Self::take_body(slf, input),
             Kind::Frames => {
-                Self::take_frames(slf, &mut input.to_vec())?;
-                Ok(Progress::Used(input.len()))
+                let used = Self::take_frames(slf, &mut input.to_vec())?;
+                Ok(if used == 0 { Progress::Stopped } else { Progress::Used(used) })
             }
         }
     }
@@ -189,6 +233,7 @@ impl HttpConnection {
             }
         };
         let mut used = opened.len;
+        let Some(exchange) = &opened.exchange else { return Ok(Progress::Used(used)) };
         // What has come of the body is there when the application asks for it.
         while used < input.len() {
             match Self::take_body(slf, &input[used..])? {
@@ -196,22 +241,34 @@ impl HttpConnection {
                 Progress::Stopped => break,
             }
         }
-        match this.http.get().options.interface {
-            Interface::Asgi => asgi::start(slf, &opened.exchange, &opened.scope)?,
-            Interface::Wsgi => wsgi::start(&opened.exchange, &opened.scope)?,
+        match (opened.file, opened.scope) {
+            (Taken::Reply(reply), _) => file_answer::start_reply(exchange, reply)?,
+            (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope)?,
+            (Taken::NotOurs | Taken::Answered, Some(scope)) => {
+                Self::start_application(slf, exchange, &scope)?;
+            }
+            (Taken::NotOurs | Taken::Answered, None) => {}
         }
         Ok(Progress::Used(used))
+    }
+
+    /// The application's turn.
+    pub fn start_application(
+        slf: &Bound<'_, Self>,
+        exchange: &Bound<'_, Exchange>,
+        scope: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        match slf.get().http.get().options.interface {
+            Interface::Asgi => asgi::start(slf, exchange, scope),
+            Interface::Wsgi => wsgi::start(exchange, scope),
+        }
     }
 
     /// False while the end of the head cannot be there: a head that comes byte by byte is not read again for each.
     fn may_have_head(&self, py: Python<'_>, input: &[u8]) -> bool {
         self.state.with(py, |s| {
-            let searched = std::mem::replace(&mut s.searched, input.len());
-            if searched == 0 || searched > input.len() || input.len() > 2 * searched {
-                return true;
-            }
-            let is_end = memchr::memmem::find(&input[searched.saturating_sub(3)..], b"\r\n\r\n");
-            is_end.is_some() || input.len() > self.http.get().options.limits.head_bytes
+            let seen_bytes = std::mem::replace(&mut s.searched, input.len());
+            may_say_more(input, seen_bytes, &self.http.get().options.limits)
         })
     }
 
@@ -236,6 +293,10 @@ impl HttpConnection {
             Ok(reader) => reader,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        if matches!(request.target, Target::Authority { .. }) {
+            // RFC 9110 section 9.3.6: for proxies.
+            return Ok(Err(Refusal::new(501, "This server is no proxy: it has no CONNECT.")));
+        }
         if this.http.get().is_full(py) {
             return Ok(Err(Refusal::new(
                 503,
@@ -247,15 +308,26 @@ impl HttpConnection {
             Ok(websocket) => websocket,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let (websocket, protocols) = websocket.unzip();
-        let is_websocket = websocket.is_some();
-        let exchange = Self::new_exchange(slf, &request, has_body, websocket.map(Box::new))?;
-        let scope = match &http.wsgi {
-            None => scope::of_request(slf, &request)?,
-            Some(wsgi) => environ::of_request(wsgi, &exchange, &request)?,
+        let file = match &http.options.static_files {
+            Some(files) if websocket.is_none() => {
+                static_files::take(slf, files, &request, has_body)?
+            }
+            _ => Taken::NotOurs,
         };
-        if is_websocket {
-            websocket::amend_scope(&scope, &protocols.unwrap_or_default())?;
+        if matches!(file, Taken::Answered) {
+            let len = request.len;
+            return Ok(Ok(Some(Opened { len, exchange: None, scope: None, file })));
+        }
+        let (websocket, protocols) = websocket.unzip();
+        let exchange = Self::new_exchange(slf, &request, has_body, websocket.map(Box::new))?;
+        let is_told = http.options.on_response.is_some();
+        let scope = match (&http.wsgi, &file) {
+            (_, Taken::Reply(_)) if !is_told => None,
+            (None, _) => Some(scope::of_request(slf, &request)?),
+            (Some(wsgi), _) => Some(environ::of_request(wsgi, &exchange, &request)?),
+        };
+        if let (Some(protocols), Some(scope)) = (protocols, &scope) {
+            websocket::amend_scope(scope, &protocols)?;
         }
         let kept = Object::new(exchange.clone());
         let old = this.state.with(py, |s| {
@@ -264,12 +336,18 @@ impl HttpConnection {
             s.exchange.replace(kept)
         });
         drop(old);
-        if has_body {
+        // A peer that waits for 100 Continue sends nothing before.
+        if has_body && !request.expects_continue {
             this.wait_for(py, Awaited::Body);
         } else {
             this.wait_for_nothing(py);
         }
-        Ok(Ok(Some(Opened { exchange, scope, len: request.len })))
+        if is_told && http.wsgi.is_none() && !matches!(file, Taken::NotOurs) {
+            // An application's start would keep it.
+            let kept = scope.as_ref().map(|scope| scope.clone().into_any().unbind());
+            exchange.get().state.with(py, |s| s.scope = kept);
+        }
+        Ok(Ok(Some(Opened { len: request.len, exchange: Some(exchange), scope, file })))
     }
 
     /// The WebSocket that a request asks for.
@@ -316,6 +394,7 @@ impl HttpConnection {
             head: Vec::new(),
             framing: OutFraming::Unknown,
             has_trailers: false,
+            is_sending_file: false,
             says_connection: false,
             keeps_alive: request.keeps_alive && !is_last,
             sent_bytes: 0,
@@ -403,7 +482,7 @@ impl HttpConnection {
         }
         let old = this.state.with(py, |s| s.exchange.take());
         drop(old);
-        let is_last = this.state.with(py, |s| s.is_last || s.is_lost);
+        let is_last = this.state.with(py, |s| s.is_ending() || s.is_lost);
         if !keeps_alive || is_last || (left > 0 && expects_continue) || left > UNWANTED_BODY_BYTES {
             return if left > 0 { this.linger(py) } else { this.close(py) };
         }

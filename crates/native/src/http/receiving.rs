@@ -1,7 +1,7 @@
 //! `receive` of an ASGI application: the body as it comes, then the end of the exchange.
 
 use super::connection::{Awaited, HttpConnection};
-use super::exchange::{Answer, Exchange};
+use super::exchange::{Answer, Exchange, with_waiter};
 use super::websocket;
 use crate::ffi::awaitable::{self, Step, Steps};
 use crate::ffi::{LoopCell, Object, call};
@@ -100,7 +100,9 @@ impl ReceiveCall {
         if !asks {
             return Ok(());
         }
-        HttpConnection::write(exchange.get().connection.bind(py), b"HTTP/1.1 100 Continue\r\n\r\n")
+        let connection = exchange.get().connection.bind(py);
+        connection.get().wait_for(py, Awaited::Body);
+        HttpConnection::write(connection, b"HTTP/1.1 100 Continue\r\n\r\n")
     }
 
     /// The application has taken what was there.
@@ -118,8 +120,9 @@ impl ReceiveCall {
         let exchange = slf.get().exchange.get();
         let owner = exchange.connection.get().http.get().owner.bind(py);
         let future = owner.call_method0(intern!(py, "create_future"))?;
-        let kept = future.clone().unbind();
-        exchange.state.with(py, |s| s.receive_waiters.push(kept));
+        let waiters = exchange.state.with(py, |s| std::mem::take(&mut s.receive_waiters));
+        let waiters = with_waiter(&future, waiters)?;
+        exchange.state.with(py, |s| s.receive_waiters = waiters);
         let steps = Object::new(future.call_method0(intern!(py, "__await__"))?);
         let step = call::send(steps.bind(py), py.None().bind(py))?;
         slf.get().set(py, Course::Waiting(steps));

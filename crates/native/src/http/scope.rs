@@ -24,7 +24,8 @@ impl Template {
         asgi.set_item("version", "3.0")?;
         asgi.set_item("spec_version", "2.5")?;
         let extensions = PyDict::new(py);
-        for name in ["http.response.trailers", "http.response.early_hint"] {
+        for name in ["http.response.trailers", "http.response.early_hint", "http.response.pathsend"]
+        {
             extensions.set_item(name, PyDict::new(py))?;
         }
         let scope = PyDict::new(py);

@@ -95,6 +95,28 @@ impl HttpServer {
         })
     }
 
+    /// The fields that every answer has.
+    pub fn write_defaults(&self, py: Python<'_>, head: &mut Vec<u8>) {
+        if self.options.date_header {
+            head.extend_from_slice(b"date: ");
+            head.extend_from_slice(&self.date(py));
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(&self.options.fields);
+    }
+
+    /// One more request has been answered.
+    pub fn count_response(&self, py: Python<'_>) -> PyResult<()> {
+        let total = self.serving.with(py, |serving| {
+            serving.total_requests += 1;
+            serving.total_requests
+        });
+        match &self.options.on_request_end {
+            Some(on_request_end) => on_request_end.call1(py, (total,)).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// More connections or requests than `limit_concurrency` allows.
     pub fn is_full(&self, py: Python<'_>) -> bool {
         let Some(limit) = self.options.limit_concurrency else { return false };

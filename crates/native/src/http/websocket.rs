@@ -132,15 +132,15 @@ impl WebSocket {
             message.set_item(kind, intern!(py, "websocket.connect"))?;
             return Ok(News::Message(message));
         }
-        let (next, has_room) = self.0.with(py, |s| {
+        let next = self.0.with(py, |s| {
             let next = s.messages.pop_front();
             if let Some(next) = &next {
                 s.messages_bytes -= next.len_bytes(py);
             }
-            (next, s.messages_bytes < HIGH_BYTES / 2)
+            next
         });
-        if next.is_some() && has_room {
-            exchange.get().connection.get().resume_reading(py)?;
+        if next.is_some() {
+            self.read_on(exchange.get().connection.bind(py))?;
         }
         match next {
             Some(Message::Text(text)) => {
@@ -167,6 +167,10 @@ impl WebSocket {
     pub fn send(&self, exchange: &Bound<'_, Exchange>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = exchange.py();
         let kind: String = item(message, intern!(py, "type"))?.extract()?;
+        let is_gone = exchange.get().state.with(py, |s| s.is_disconnected);
+        if is_gone && kind != "websocket.close" {
+            return Err(PyConnectionResetError::new_err("the client has closed the connection"));
+        }
         match (self.phase(py), kind.as_str()) {
             (Phase::Connecting, "websocket.accept") => self.accept(exchange, message),
             (Phase::Connecting, "websocket.close") => {
@@ -252,6 +256,9 @@ impl WebSocket {
         connection.get().state.with(py, |s| s.input = Input::WebSocket);
         connection.get().wait_for(py, Awaited::Ping);
         HttpConnection::write(connection, &out)?;
+        if http.serving.with(py, |serving| serving.is_shutting_down) {
+            self.close(exchange, SERVICE_RESTART, "")?;
+        }
         HttpConnection::feed_soon(connection)
     }
 
@@ -314,7 +321,7 @@ impl WebSocket {
         connection.get().wait_for(py, Awaited::End);
         HttpConnection::write(connection, &out)?;
         // The peer's close frame may stand behind messages that nobody will take.
-        connection.get().resume_reading(py)
+        HttpConnection::feed_soon(connection)
     }
 
     /// The server ends.
@@ -335,36 +342,70 @@ impl WebSocket {
             }
             Phase::Open if is_failure => self.close(exchange, INTERNAL_ERROR, ""),
             Phase::Open => self.close(exchange, NORMAL, ""),
-            Phase::Denied | Phase::Closing | Phase::Closed => Ok(()),
+            Phase::Denied => match exchange.get().state.with(py, |s| s.answer) {
+                Answer::Complete => Ok(()),
+                Answer::Streaming => {
+                    HttpConnection::break_off(exchange.get().connection.bind(py), exchange)
+                }
+                // Nothing of the denial has left.
+                Answer::Awaited | Answer::Started => {
+                    Exchange::answer_at_once(exchange, 500, "Internal Server Error")
+                }
+            },
+            Phase::Closing | Phase::Closed => Ok(()),
         }
     }
 
-    /// Bytes of the peer's.
-    pub fn take(&self, exchange: &Bound<'_, Exchange>, mut input: &mut [u8]) -> PyResult<()> {
+    /// Bytes of the peer's: how many were taken. The rest stays until the application has taken messages.
+    pub fn take(&self, exchange: &Bound<'_, Exchange>, input: &mut [u8]) -> PyResult<usize> {
         let py = exchange.py();
         let connection = exchange.get().connection.bind(py);
-        while !input.is_empty() {
+        let mut at = 0;
+        while at < input.len() {
+            if !self.has_room(py, HIGH_BYTES) {
+                connection.get().pause_reading(py)?;
+                return Ok(at);
+            }
             let mut out = Vec::new();
-            let taken = self.0.with(py, |s| s.read(py, input, &mut out));
+            let taken = self.0.with(py, |s| s.read(py, &mut input[at..], &mut out));
+            at += taken.consumed;
             if !out.is_empty() {
                 HttpConnection::write(connection, &out)?;
             }
-            let Taken { consumed, news } = taken;
-            match news {
+            match taken.news {
                 Heard::Nothing => {}
                 Heard::Message => exchange.get().wake_receivers(py)?,
                 Heard::Pong => connection.get().wait_for(py, Awaited::Ping),
                 Heard::End => {
                     exchange.get().wake_receivers(py)?;
-                    return connection.get().linger(py);
+                    connection.get().linger(py)?;
+                    return Ok(input.len());
                 }
             }
-            let rest = std::mem::take(&mut input);
-            input = &mut rest[consumed..];
         }
-        let (is_full, is_open) =
-            self.0.with(py, |s| (s.messages_bytes > HIGH_BYTES, s.phase == Phase::Open));
-        if is_full && is_open { connection.get().pause_reading(py) } else { Ok(()) }
+        // A peer that asks without taking the answers is not listened to.
+        let is_stuck = connection.get().state.with(py, |s| s.is_writing_paused);
+        if is_stuck || !self.has_room(py, HIGH_BYTES) {
+            connection.get().pause_reading(py)?;
+        }
+        Ok(at)
+    }
+
+    /// Whether more messages may be kept. Once the application has closed none are.
+    pub fn has_room(&self, py: Python<'_>, limit_bytes: usize) -> bool {
+        self.0.with(py, |s| s.phase != Phase::Open || s.messages_bytes <= limit_bytes)
+    }
+
+    /// Goes on reading, if there is room for what comes and for what is answered to it.
+    pub fn read_on(&self, connection: &Bound<'_, HttpConnection>) -> PyResult<()> {
+        let py = connection.py();
+        let (is_paused, is_stuck) =
+            connection.get().state.with(py, |s| (s.is_reading_paused, s.is_writing_paused));
+        if is_paused && !is_stuck && self.has_room(py, HIGH_BYTES / 2) {
+            HttpConnection::feed_soon(connection)
+        } else {
+            Ok(())
+        }
     }
 
     /// A ping, or the end if the last one was not answered.

@@ -1,8 +1,9 @@
 //! `Workers`: the threads in which WSGI applications run.
 //!
-//! A thread is started, or woken, when a request finds none that is about to look for work. One that works holds the GIL, so
-//! that the loop runs again only when that thread waits, or has had its time: if requests still wait then, one more thread is
-//! woken. So a burst of quick requests is served by one thread, and no request waits behind a view that blocks.
+//! A thread is started, or woken, when a request finds none that is about to look for work. One that works holds the
+//! GIL, so that the loop runs again only when that thread waits, or has had its time: if requests still wait then, one
+//! more thread is woken. So a burst of quick requests is served by one thread, and no request waits behind a view that
+//! blocks.
 
 use super::wsgi::WsgiCall;
 use crate::event_loop::LoopCore;

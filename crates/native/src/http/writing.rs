@@ -11,6 +11,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::io::IoSlice;
 
+/// Takes out the lines of a field, by its name in lower case and a colon.
+pub fn leave_out(head: &mut Vec<u8>, name: &[u8]) {
+    let kept: Vec<_> = head
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| !line.starts_with(name))
+        .collect();
+    *head = kept.concat();
+}
+
 impl HttpConnection {
     /// Sends at once, or queues, as a transport's first write of a callback.
     pub fn write(slf: &Bound<'_, Self>, data: &[u8]) -> PyResult<()> {
@@ -68,8 +77,14 @@ impl HttpConnection {
             }
             None => this.state.with(py, |s| matches!(s.input, Input::Head)),
         };
+        let exchange = this.exchange(py);
         if may_answer {
-            Self::write(slf, &this.own_answer(py, status, reason))?;
+            let is_head = exchange.is_some_and(|exchange| exchange.get().is_head);
+            Self::write(slf, &this.own_answer(py, status, reason, is_head))?;
+        } else if let Some(exchange) = exchange
+            && exchange.get().state.with(py, |s| s.framing == Framing::UntilClose)
+        {
+            return Self::break_off(slf, &exchange);
         }
         this.linger(py)
     }
@@ -87,6 +102,21 @@ impl HttpConnection {
         this.close(py)
     }
 
+    /// Bytes that were written and that the peer has not taken, those in the kernel included: its queue is long enough
+    /// that a slow peer takes nothing else of it for minutes.
+    pub fn untaken_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        let Some(under) = self.under(py) else { return Ok(0) };
+        let under = under.object(py);
+        let kept: usize = under.call_method0(intern!(py, "get_write_buffer_size"))?.extract()?;
+        let socket = under.call_method1(intern!(py, "get_extra_info"), ("socket",))?;
+        if socket.is_none() {
+            return Ok(kept);
+        }
+        let fd: i32 = socket.call_method0(intern!(py, "fileno"))?.extract()?;
+        // A closed socket has no queue, nor has what is no socket.
+        Ok(kept + oneloop_engine::sys::socket::untaken_bytes(fd).unwrap_or(0))
+    }
+
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
         let Some(under) = self.under(py) else { return Ok(()) };
         let socket = under.object(py).call_method1(intern!(py, "get_extra_info"), ("socket",))?;
@@ -97,17 +127,12 @@ impl HttpConnection {
         socket.call_method1("setsockopt", (libc::SOL_SOCKET, libc::SO_LINGER, linger)).map(drop)
     }
 
-    /// A whole answer with a text for people.
-    pub fn own_answer(&self, py: Python<'_>, status: u16, text: &str) -> Vec<u8> {
+    /// A whole answer with a text for people, which is left out for a HEAD.
+    pub fn own_answer(&self, py: Python<'_>, status: u16, text: &str, is_head: bool) -> Vec<u8> {
         let http = self.http.get();
         let mut answer =
             format!("HTTP/1.1 {status} {}\r\n", response::reason_phrase(status)).into_bytes();
-        if http.options.date_header {
-            answer.extend_from_slice(b"date: ");
-            answer.extend_from_slice(&http.date(py));
-            answer.extend_from_slice(b"\r\n");
-        }
-        answer.extend_from_slice(&http.options.fields);
+        http.write_defaults(py, &mut answer);
         if status == 426 {
             // RFC 6455 section 4.4.
             answer.extend_from_slice(b"upgrade: websocket\r\nsec-websocket-version: 13\r\n");
@@ -115,10 +140,13 @@ impl HttpConnection {
         let len = text.len();
         answer.extend_from_slice(
             format!(
-                "content-type: text/plain; charset=utf-8\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n{text}"
+                "content-type: text/plain; charset=utf-8\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n"
             )
             .as_bytes(),
         );
+        if !is_head {
+            answer.extend_from_slice(text.as_bytes());
+        }
         answer
     }
 }

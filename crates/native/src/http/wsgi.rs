@@ -3,8 +3,8 @@
 //! ```text
 //! unbegun → works → ended        unbegun: the pool takes a request when its body is there, or much of it
 //! ```
-//! A green thread begins at once, within the loop's receive, and writes to the connection itself. A thread of the pool leaves
-//! what it has in its outbox. Upholds S2: nothing is borrowed across the application's code, which may switch.
+//! A green thread begins at once, within the loop's receive, and writes to the connection itself. A thread of the pool
+//! leaves what it has in its outbox. Upholds S2: nothing is borrowed across the application's code, which may switch.
 
 use super::answer::Framing;
 use super::asgi;
@@ -30,6 +30,8 @@ pub struct Wsgi {
     pub template: Py<PyDict>,
     /// None: green threads.
     workers: Option<Py<Workers>>,
+    /// That of the server's loop, once it was asked for.
+    hub: LoopCell<Option<Py<HubCore>>>,
 }
 
 impl Wsgi {
@@ -43,7 +45,8 @@ impl Wsgi {
         } else {
             Some(Py::new(py, Workers::new(owner, options.threads))?)
         };
-        Ok(Some(Self { template: super::environ::template(py, options)?, workers }))
+        let template = super::environ::template(py, options)?;
+        Ok(Some(Self { template, workers, hub: LoopCell::default() }))
     }
 
     pub fn workers(&self) -> Option<&Py<Workers>> {
@@ -52,7 +55,20 @@ impl Wsgi {
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.template)?;
-        visit.call(&self.workers)
+        visit.call(&self.workers)?;
+        self.hub.peek(|hub| visit.call(hub)).unwrap_or(Ok(()))
+    }
+
+    /// Loop's thread.
+    fn hub<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, HubCore>> {
+        if let Some(hub) = self.hub.with(py, |hub| hub.as_ref().map(|hub| hub.clone_ref(py))) {
+            return Ok(hub.into_bound(py));
+        }
+        let hub = HubCore::here(py)?;
+        let kept = hub.clone().unbind();
+        let old = self.hub.with(py, |known| known.replace(kept));
+        drop(old);
+        Ok(hub)
     }
 }
 
@@ -108,7 +124,8 @@ pub fn start(exchange: &Bound<'_, Exchange>, environ: &Bound<'_, PyDict>) -> PyR
     )?;
     let http = exchange.get().connection.get().http.get();
     if http.options.green {
-        return begin_green(&call);
+        let Some(wsgi) = &http.wsgi else { return Ok(()) };
+        return begin_green(&call, &wsgi.hub(py)?);
     }
     recycled::track(py, &call.clone().unbind());
     recycled::track(py, &exchange.clone().unbind());
@@ -132,16 +149,15 @@ pub fn body_came(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
     }
 }
 
-fn begin_green(slf: &Bound<'_, WsgiCall>) -> PyResult<()> {
+fn begin_green(slf: &Bound<'_, WsgiCall>, hub: &Bound<'_, HubCore>) -> PyResult<()> {
     let py = slf.py();
-    let hub = HubCore::here(py)?;
     let green = greenlet::make(slf.as_any(), &greenlet::current(py)?)?;
     if !hub.get().is_at_home(py) {
         // Some green thread's work has led here.
-        Waiter::resume_soon(&Waiter::of(&hub, &green, true)?);
+        Waiter::resume_soon(&Waiter::of(hub, &green, true)?);
         return wait_green(slf, green);
     }
-    HubCore::resume(&hub, &Turn::beginning(Object::new(green.clone())))?;
+    HubCore::resume(hub, &Turn::beginning(Object::new(green.clone())))?;
     if slf.get().state.with(py, |s| s.is_ended) {
         return Ok(());
     }
@@ -163,8 +179,8 @@ fn wait_green(slf: &Bound<'_, WsgiCall>, green: Bound<'_, PyAny>) -> PyResult<()
 }
 
 impl WsgiCall {
-    /// Calls the application, sends its answer, and tells the connection that it has ended. What it lets out is meant for
-    /// the hub.
+    /// Calls the application, sends its answer, and tells the connection that it has ended. What it lets out is meant
+    /// for the hub.
     pub fn work(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let outcome = match Self::call(slf) {
@@ -216,6 +232,9 @@ impl WsgiCall {
     fn send_all(slf: &Bound<'_, Self>, result: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Ok(wrapper) = result.cast_exact::<FileWrapper>() {
             FileWrapper::set_length(wrapper, slf);
+            if FileWrapper::send_by_kernel(wrapper, slf)? {
+                return Self::send_end(slf);
+            }
         }
         let exchange = slf.get().exchange.get();
         let mut is_first = true;
@@ -233,6 +252,10 @@ impl WsgiCall {
             }
             is_first = false;
             Self::send(slf, data, true)?;
+            if exchange.state.with(slf.py(), |s| s.framing == Framing::NoBody) {
+                // Nobody gets the rest, which may be without end.
+                break;
+            }
         }
         Self::send_end(slf)
     }
@@ -344,7 +367,7 @@ impl WsgiCall {
     }
 }
 
-/// Of a list or tuple of one item this item, of an empty one nothing; none for all others, which have a `close` perhaps.
+/// Of a list or tuple of one item this item, of an empty one nothing; none for all others: they may have a `close`.
 type Only<'py> = Option<PyResult<Option<Bound<'py, PyAny>>>>;
 
 fn only_item<'py>(result: &Bound<'py, PyAny>) -> Only<'py> {

@@ -16,7 +16,8 @@ impl Tree {
         fs::write(place.join("outside"), "outside").expect("a file");
         fs::write(place.join("in/file"), "content").expect("a file");
         fs::write(place.join("in/sub/other"), "other").expect("a file");
-        let link = |to: &Path, name: &str| symlink(to, place.join("in").join(name)).expect("a link");
+        let link =
+            |to: &Path, name: &str| symlink(to, place.join("in").join(name)).expect("a link");
         link(Path::new("../outside"), "out");
         link(&place.join("outside"), "absolute-out");
         link(&place.join("in/file"), "absolute-in");

@@ -1,0 +1,202 @@
+"""Deadlines, in virtual time: heads, bodies, idle connections, peers that take nothing or do not end."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from oneloop import testing
+from tests.http.site import GET, Echo, Receive, Scope, Send, Wire, body_of, reply, serving
+from tests.loops import LoopFactory
+
+
+@pytest.fixture
+def loop_factory() -> LoopFactory:
+    return testing.new_event_loop
+
+
+def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test without the limit that all have, which passes at once on this clock."""
+
+    @functools.wraps(test)
+    def run(loop: asyncio.AbstractEventLoop, **arguments: object) -> None:
+        loop.run_until_complete(test(**arguments))
+
+    loop = inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)
+    signature = inspect.signature(test)
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), loop])  # type: ignore[attr-defined]
+    del run.__wrapped__  # type: ignore[attr-defined]
+    return run
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@virtual
+async def test_an_idle_connection_is_closed() -> None:
+    async with serving(Echo(), keep_alive_timeout_s=5, header_timeout_s=50) as site:
+        wire = await site.connect()
+        assert await wire.rest() == b""
+        assert 5 <= now_s() <= 7
+        wire = await site.connect()
+        await wire.ask()
+        began_s = now_s()
+        assert await wire.rest() == b""
+        assert 5 <= now_s() - began_s <= 7
+
+
+@virtual
+async def test_a_head_that_does_not_end_is_answered() -> None:
+    async with serving(Echo(), keep_alive_timeout_s=5, header_timeout_s=20) as site:
+        wire = await site.connect()
+        await wire.send(b"GET / HTTP/1.1\r\n")
+        answer = await wire.answer()
+        assert (answer.status, answer.closes) == (408, True)
+        assert await wire.rest() == b""
+        assert 20 <= now_s() <= 23
+
+
+@virtual
+async def test_a_head_byte_by_byte_has_one_deadline() -> None:
+    async with serving(Echo(), header_timeout_s=10) as site:
+        wire = await site.connect()
+        answer = asyncio.ensure_future(wire.answer())
+        await wire.send(b"GET / HTTP/1.1\r\nX: ")
+        while not answer.done():
+            await wire.send(b"a")
+            await asyncio.sleep(1)
+        assert (await answer).status == 408
+        assert now_s() <= 13
+
+
+@virtual
+async def test_a_body_that_does_not_come_is_answered() -> None:
+    async with serving(Echo(), body_timeout_s=30) as site:
+        wire = await site.connect()
+        await wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
+        answer = await wire.answer()
+        assert (answer.status, answer.closes) == (408, True)
+        assert 30 <= now_s() <= 33
+
+
+@virtual
+async def test_a_body_that_comes_slowly_is_taken() -> None:
+    async with serving(Echo(), body_timeout_s=30) as site:
+        wire = await site.connect()
+        await wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+        for _ in range(10):
+            await asyncio.sleep(20)
+            await wire.send(b"a")
+        assert (await wire.answer()).body == b"a" * 10
+
+
+@virtual
+async def test_an_application_that_reads_late_is_not_the_peers_fault() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(1000)
+        await reply(send, b"%d" % len(await body_of(receive)))
+
+    size = 1_000_000
+    async with serving(app, body_timeout_s=30) as site:
+        wire = await site.connect()
+        sending = asyncio.ensure_future(wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size))
+        await sending
+        sending = asyncio.ensure_future(wire.send(bytes(size)))
+        assert (await wire.answer()).body == b"%d" % size
+        await sending
+
+
+@virtual
+async def test_an_application_that_asks_late_is_not_the_peers_fault() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(1000)
+        await reply(send, await body_of(receive))
+
+    async with serving(app, body_timeout_s=30) as site:
+        wire = await site.connect()
+        await wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        assert (await wire.answer()).status == 100
+        await wire.send(b"abc")
+        assert (await wire.answer()).body == b"abc"
+
+
+@virtual
+async def test_a_slow_application_has_its_time() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(100_000)
+        await reply(send, b"late")
+
+    async with serving(app) as site:
+        assert (await site.ask()).body == b"late"
+
+
+@virtual
+async def test_a_refused_peer_that_does_not_end_is_cut_off() -> None:
+    async with serving(Echo()) as site:
+        wire = await site.connect()
+        assert (await wire.ask(b"X\r\n\r\n")).status == 400
+        began_s = now_s()
+        while site.http.connections and now_s() < began_s + 10:
+            await asyncio.sleep(0.5)
+        assert now_s() - began_s <= 5
+
+
+async def small_client(port: int) -> Wire:
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    return Wire(*await asyncio.open_connection(sock=sock, limit=1024))
+
+
+@pytest.mark.parametrize("request_", [GET, GET.replace(b"1.1", b"1.0"), b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"])
+@pytest.mark.parametrize("parts", [1, 100])
+@virtual
+async def test_a_peer_that_takes_nothing_is_cut_off(request_: bytes, parts: int) -> None:
+    ended: list[object] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            for _ in range(parts):
+                await send({"type": "http.response.body", "body": bytes(20_000_000 // parts), "more_body": True})
+            await send({"type": "http.response.body"})
+            ended.append(None)
+        except OSError as error:
+            ended.append(error)
+
+    async with serving(app, body_timeout_s=30) as site:
+        wire = await small_client(site.port)
+        await wire.send(request_)
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        while (site.http.connections or site.http.requests) and now_s() < 300:
+            await asyncio.sleep(1)
+        assert (site.http.connections, site.http.requests) == (0, 0)
+        wire.reset()
+        await wire.close()
+    assert len(ended) == 1
+
+
+@virtual
+async def test_a_peer_that_takes_slowly_gets_all() -> None:
+    size = 8_000_000
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, bytes(size))
+
+    async with serving(app, body_timeout_s=30, keep_alive_timeout_s=5) as site:
+        wire = await small_client(site.port)
+        await wire.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        await wire.head()
+        got = 0
+        while data := await wire.reader.read(100_000):
+            got += len(data)
+            await asyncio.sleep(10)
+        assert got == size
+        await wire.close()
