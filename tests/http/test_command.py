@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.service import Service, read_all
+from tests.http.service import APPS, Service, read_all
 
 
 def test_it_serves_and_ends_with_status_0(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_factory_without_its_option_is_told_of(tmp_path: Path) -> None:
 
 def test_the_folder_of_the_application(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "elsewhere.py").write_text("from apps import app\n")
-    with Service(tmp_path, "--app-dir", "src", app="elsewhere:app", env={"PYTHONPATH": str(tmp_path)}) as service:
+    (tmp_path / "src" / "elsewhere.py").write_text(APPS)
+    with Service(tmp_path, "--app-dir", "src", app="elsewhere:app") as service:
         assert service.get("/")
         assert service.end() == 0
 

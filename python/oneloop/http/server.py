@@ -194,9 +194,11 @@ class Server:
         if self._app.interface == "asgi":
             settings["state"] = self._lifespan.state
         else:
-            settings["threads"] = options.threads
-            settings["green"] = options.green or _is_patched()
-            settings["multiprocess"] = options.worker_count > 1
+            settings |= {
+                "green": options.green or _is_patched(),
+                "threads": options.threads,
+                "multiprocess": options.worker_count > 1,
+            }
         if options.static:
             reserved = [] if options.metrics is None else [options.metrics]
             settings["static"] = static_settings(options.static, reserved)
