@@ -36,8 +36,6 @@ log = logging.getLogger("oneloop.error")
 MEMORY_INTERVAL_S = 1.0
 # Between two looks at connections that are to end.
 LONGEST_LOOK_S = 0.1
-# From a connection to its first request: a client on another host, or one that is short of CPU.
-LINGER_S = 0.2
 # A keep-alive timeout of zero: the shortest time there is.
 SHORTEST_S = 0.001
 
@@ -152,10 +150,7 @@ class Server:
             )
         app: Any = with_routes(self._app.call, self._app.interface, options, self._metrics_text)
         http = self._http = _native.HttpServer(self._loop, app, interface=self._app.interface, **self._settings())
-        # A client that does not come to an end with its handshake is as slow as one with its head.
-        secured: dict[str, Any] = {}
-        if self._certificates is not None:
-            secured = {"ssl": self._certificates.context, "ssl_handshake_timeout": options.timeout_header or None}
+        secured = self._secured()
         for listener in self._listeners:
             self._servers.append(
                 await self._loop.create_server(http, sock=listener.socket, backlog=options.backlog, **secured)
@@ -164,6 +159,13 @@ class Server:
             self._look_at_memory(options.limit_memory)
         if self._measures is not None:
             self._publish()
+
+    def _secured(self) -> dict[str, Any]:
+        """What the loop is told of TLS. A proxy's header comes before it: there the connections begin it themselves."""
+        if self._certificates is None or self._options.proxy_protocol:
+            return {}
+        # A client that does not come to an end with its handshake is as slow as one with its head.
+        return {"ssl": self._certificates.context, "ssl_handshake_timeout": self._options.timeout_header or None}
 
     def _settings(self) -> dict[str, Any]:
         """The options of `HttpServer`; None is a time that never comes."""
@@ -204,6 +206,8 @@ class Server:
             settings["static"] = static_settings(options.static, reserved)
         if options.proxy_protocol:
             settings["proxy_protocol"] = True
+            if self._certificates is not None:
+                settings["tls_behind_proxy"] = self._certificates.context
         return settings
 
     def _response_callback(self) -> Callable[..., None] | None:
@@ -272,7 +276,6 @@ class Server:
             server.close()
         http = self._http
         if http is not None:
-            await self._linger(http)
             http.shut_down()
             if not await self._is_drained(http):
                 self._has_unfinished = True
@@ -286,18 +289,12 @@ class Server:
         if self._access is not None:
             self._access.flush()
 
-    async def _linger(self, http: _native.HttpServer) -> None:
-        """Let the first requests come of connections that were accepted last, before idle ones are closed."""
-        if http.connections and not self._forced.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._forced.wait(), LINGER_S)
-
     async def _accept_waiting(self) -> None:
         """Take the connections that the kernel has accepted: closing the socket would reset them."""
         http = self._http
         if http is None:
             return
-        secured: dict[str, Any] = {} if self._certificates is None else {"ssl": self._certificates.context}
+        secured = self._secured()
         taken = []
         for listener in self._listeners:
             # BlockingIOError: there are no more.

@@ -13,7 +13,7 @@
 use super::answer::Framing;
 use super::asgi;
 use super::connection::HttpConnection;
-use super::exchange::{Answer, Exchange};
+use super::exchange::{Answer, Exchange, wake};
 use super::static_files::Lookup;
 use super::static_reply::{FilePart, Outcome, Reply};
 use crate::event_loop::LoopCore;
@@ -92,7 +92,7 @@ pub fn start_reply(exchange: &Bound<'_, Exchange>, reply: Reply) -> PyResult<()>
             Framing::Length(len_bytes)
         };
         // As after an application's start.
-        s.keeps_alive &= !(s.expects_continue && !s.body.is_complete);
+        s.keeps_alive &= !s.expects_continue || s.body.is_complete;
         s.head = head;
         s.answer = Answer::Started;
     });
@@ -336,21 +336,12 @@ impl FileAnswer {
             Course::Looking { .. } | Course::Opening { .. } => Ok(()),
         };
         let exchange = this.exchange.bind(py);
-        let told = match &this.waiter {
-            Some(waiter) => {
-                exchange.get().state.with(py, |s| s.is_sending_file = false);
-                let waiter = waiter.bind(py);
-                match waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
-                    true => Ok(()),
-                    false => waiter.call_method1(intern!(py, "set_result"), (py.None(),)).map(drop),
-                }
-            }
-            None => {
-                end_request(exchange);
-                Ok(())
-            }
+        let Some(waiter) = &this.waiter else {
+            end_request(exchange);
+            return closed;
         };
-        closed.and(told)
+        exchange.get().state.with(py, |s| s.is_sending_file = false);
+        closed.and(wake(py, vec![waiter.as_ref().clone_ref(py)]))
     }
 
     fn failed(slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `server` | who accepts: application, options, the connections that are open |
 //! | `connection` | the protocol of one connection; `reading` takes its bytes apart, `writing` sends |
+//! | `proxied` | what a load balancer says of a connection before it begins |
 //! | `exchange` | one request and its answer; `answer` writes the answer's head and body |
 //! | `wsgi` | a WSGI application's call and its answer; `environ` what it is told of the request |
 //! | `start_response` | what it says of its answer; `input` is the request's body, `file_wrapper` a file as the answer's |
@@ -28,6 +29,7 @@ mod options;
 mod outbox;
 mod pathsend;
 mod pause;
+mod proxied;
 mod reading;
 mod receiving;
 mod scope;

@@ -34,6 +34,10 @@ pub struct Options {
     pub header_ns: u64,
     pub body_ns: u64,
     pub limit_concurrency: Option<usize>,
+    /// Connections begin with a PROXY header.
+    pub proxy_protocol: bool,
+    /// The TLS that follows it.
+    pub tls_behind_proxy: Option<Py<PyAny>>,
     pub trust: Option<Py<PyAny>>,
     pub on_response: Option<Py<PyAny>>,
     pub on_request_end: Option<Py<PyAny>>,
@@ -89,6 +93,8 @@ impl Options {
             header_ns: ns("", Some(10.0))?,
             body_ns: ns("", Some(60.0))?,
             limit_concurrency: None,
+            proxy_protocol: false,
+            tls_behind_proxy: None,
             trust: None,
             on_response: None,
             on_request_end: None,
@@ -128,6 +134,8 @@ impl Options {
             "header_timeout_s" => self.header_ns = ns(name, value.extract()?)?,
             "body_timeout_s" => self.body_ns = ns(name, value.extract()?)?,
             "limit_concurrency" => self.limit_concurrency = value.extract()?,
+            "proxy_protocol" => self.proxy_protocol = value.extract()?,
+            "tls_behind_proxy" => self.tls_behind_proxy = value.extract()?,
             "trust" => self.trust = value.extract()?,
             "on_response" => self.on_response = value.extract()?,
             "on_request_end" => self.on_request_end = value.extract()?,
@@ -165,6 +173,7 @@ impl Options {
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.state)?;
         visit.call(&self.trust)?;
+        visit.call(&self.tls_behind_proxy)?;
         visit.call(&self.on_response)?;
         visit.call(&self.on_request_end)
     }

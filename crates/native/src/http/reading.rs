@@ -27,6 +27,9 @@ const PIPELINED_HIGH_BYTES: usize = 64 * 1024;
 /// So much of a body that nobody wants is read and dropped for the sake of the connection.
 pub const UNWANTED_BODY_BYTES: u64 = 256 * 1024;
 
+/// A head of this length is read each time that more of it comes.
+const SHORT_HEAD_BYTES: usize = 1024;
+
 /// One receive of the transport, which asks for it when its socket is readable.
 pub fn receive(
     owner: &Bound<'_, LoopCore>,
@@ -44,7 +47,7 @@ pub fn receive(
 }
 
 /// What became of the start of the input.
-enum Progress {
+pub enum Progress {
     Used(usize),
     /// More has to come, or the answer to end, before it goes on.
     Stopped,
@@ -52,6 +55,7 @@ enum Progress {
 
 /// Who takes the input.
 enum Kind {
+    Proxy,
     Head,
     Body,
     Frames,
@@ -197,12 +201,14 @@ impl HttpConnection {
         let py = slf.py();
         let this = slf.get();
         let kind = this.state.with(py, |s| match &s.input {
+            Input::Proxy => Kind::Proxy,
             Input::Head => Kind::Head,
             Input::Lingering | Input::Closed => Kind::Nobody,
             Input::Body(_) | Input::Waiting => Kind::Body,
             Input::WebSocket => Kind::Frames,
         });
         match kind {
+            Kind::Proxy => Self::take_proxy_header(slf, input),
             Kind::Head => Self::take_request(slf, input),
             Kind::Nobody => Ok(Progress::Used(input.len())),
             Kind::Body => Self::take_body(slf, input),
@@ -264,11 +270,13 @@ impl HttpConnection {
         }
     }
 
-    /// False while the end of the head cannot be there: a head that comes byte by byte is not read again for each.
+    /// False while the end of the head cannot be there: a long head that comes byte by byte is not read again for each.
+    /// Short ones are, so that a mistake is answered when it comes.
     fn may_have_head(&self, py: Python<'_>, input: &[u8]) -> bool {
         self.state.with(py, |s| {
             let seen_bytes = std::mem::replace(&mut s.searched, input.len());
-            may_say_more(input, seen_bytes, &self.http.get().options.limits)
+            input.len() <= SHORT_HEAD_BYTES
+                || may_say_more(input, seen_bytes, &self.http.get().options.limits)
         })
     }
 
@@ -293,15 +301,8 @@ impl HttpConnection {
             Ok(reader) => reader,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        if matches!(request.target, Target::Authority { .. }) {
-            // RFC 9110 section 9.3.6: for proxies.
-            return Ok(Err(Refusal::new(501, "This server is no proxy: it has no CONNECT.")));
-        }
-        if this.http.get().is_full(py) {
-            return Ok(Err(Refusal::new(
-                503,
-                "The server has as many requests as it takes at once.",
-            )));
+        if let Some(refusal) = this.turned_away(py, &request) {
+            return Ok(Err(refusal));
         }
         let has_body = request.framing != Framing::None && !reader.is_complete();
         let websocket = match this.websocket_of(&request) {
@@ -332,6 +333,7 @@ impl HttpConnection {
         let kept = Object::new(exchange.clone());
         let old = this.state.with(py, |s| {
             s.searched = 0;
+            s.is_fresh = false;
             s.input = if has_body { Input::Body(reader) } else { Input::Waiting };
             s.exchange.replace(kept)
         });
@@ -348,6 +350,16 @@ impl HttpConnection {
             exchange.get().state.with(py, |s| s.scope = kept);
         }
         Ok(Ok(Some(Opened { len: request.len, exchange: Some(exchange), scope, file })))
+    }
+
+    /// Why a request that is right is not served.
+    fn turned_away(&self, py: Python<'_>, request: &Request<'_, '_>) -> Option<Refusal> {
+        if matches!(request.target, Target::Authority { .. }) {
+            // RFC 9110 section 9.3.6: for proxies.
+            return Some(Refusal::new(501, "This server is no proxy: it has no CONNECT."));
+        }
+        let is_full = self.http.get().is_full(py);
+        is_full.then_some(Refusal::new(503, "The server has as many requests as it takes at once."))
     }
 
     /// The WebSocket that a request asks for.

@@ -9,6 +9,7 @@ use oneloop_http1::representation::{Decision, Preferences, Validators};
 use oneloop_http1::response::http_date;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
+use std::fmt::Write;
 use std::io;
 use std::sync::Arc;
 
@@ -122,7 +123,8 @@ impl Wanted<'_> {
             if byte.is_ascii_alphanumeric() || b"-._~/".contains(byte) {
                 location.push(char::from(*byte));
             } else {
-                location.push_str(&format!("%{byte:02X}"));
+                // Writing to a string cannot fail.
+                _ = write!(location, "%{byte:02X}");
             }
         }
         if !location.ends_with('/') {
