@@ -6,7 +6,7 @@
 //! | `connection` | the protocol of one connection; `reading` takes its bytes apart, `writing` sends |
 //! | `exchange` | one request and its answer; `answer` writes the answer's head and body |
 //! | `wsgi` | a WSGI application's call and its answer; `environ` what it is told of the request |
-//! | `start_response` | what it says of its answer; `input` is the request's body, `file_wrapper` a file as the answer's |
+//! | `start_response` | what it says of its answer; `input`: the request's body, `file_wrapper`: a file as the answer |
 //! | `workers` | the threads of WSGI applications; `outbox` is their way to the connection, `pause` how they wait |
 //! | `asgi` | an ASGI application's task, `receive` and `send`; `scope` what it is told of the request |
 //!
