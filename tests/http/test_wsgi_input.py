@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tests.http.wsgi_fixtures import server
-from tests.http.wsgi_peers import Served, head, read_all, read_until, taken_apart
+from tests.http.wsgi_peers import Served, head, read_all, read_until, served, taken_apart
 
 __all__ = ["server"]
 
@@ -160,8 +160,6 @@ def test_a_body_that_nobody_reads(server: Served) -> None:
 
 
 def test_a_body_that_is_too_long() -> None:
-    from tests.http.wsgi_peers import served
-
     for mode in ("green", "threads"):
         with served(mode, max_body_bytes=1000) as running:
             assert running.post("/echo", b"x" * 1000).body == b"x" * 1000
@@ -169,3 +167,27 @@ def test_a_body_that_is_too_long() -> None:
             assert data.startswith(b"HTTP/1.1 413 ")
             top = head("/echo", "Transfer-Encoding: chunked", method="POST")
             assert running.exchange(top, b"3e9\r\n").startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("mode", ["green", "threads"])
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_body_that_does_not_come(mode: str, size: int) -> None:
+    """It is refused with 408, and no request is left under way."""
+    with served(mode, body_timeout_s=0.2) as running:
+        with running.connect() as sock:
+            sock.sendall(head("/cut?late", f"Content-Length: {size + 1}", method="POST") + b"x" * size)
+            answer = read_all(sock)
+        assert answer.startswith(b"HTTP/1.1 408 "), answer
+        if mode == "green" or size == 100_000:
+            running.wait("late ConnectionResetError")
+        assert "late complete" not in running.get("/names").json()
+        assert running.get("/counters").json()["requests"] == 1
+
+
+def test_a_view_goes_on_when_its_client_has_gone(server: Served) -> None:
+    with server.connect() as sock:
+        sock.sendall(head("/block?gone"))
+        server.wait("gone blocks")
+    server.get("/tell?gone%20goes")
+    server.wait("gone goes")
+    assert server.get("/hello").body == b"hello"

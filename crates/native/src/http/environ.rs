@@ -18,7 +18,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use std::borrow::Cow;
 
-/// A dictionary's copy has a table of the same size, which grows when it is full. With this many keys it is large enough.
+/// A copied dictionary has a table of the same size, which grows when full. This many keys make it large enough.
 const ROOMY_KEYS: usize = 22;
 
 /// What is the same for all requests, and a place for what every request has.

@@ -7,7 +7,7 @@
 //! | `proxied` | what a load balancer says of a connection before it begins |
 //! | `exchange` | one request and its answer; `answer` writes the answer's head and body |
 //! | `wsgi` | a WSGI application's call and its answer; `environ` what it is told of the request |
-//! | `start_response` | what it says of its answer; `input` is the request's body, `file_wrapper` a file as the answer's |
+//! | `start_response` | what it says of its answer; `input`: the request's body, `file_wrapper`: a file as the answer |
 //! | `workers` | the threads of WSGI applications; `outbox` is their way to the connection, `pause` how they wait |
 //! | `asgi` | an ASGI application's task, `receive` and `send`; `scope` what it is told of the request |
 //! | `static_files` | folders that are answered without the application; `static_reply` decides what a request gets |

@@ -152,7 +152,8 @@ struct StartResponse;
 impl FastMethod for StartResponse {
     type Class = WsgiCall;
     const NAME: &'static CStr = c"start_response";
-    const DOC: &'static CStr = c"start_response($self, status, headers, exc_info=None, /)\n--\n\nSay what the head is; returns `write`.";
+    const DOC: &'static CStr =
+        c"start_response($self, status, headers, exc_info=None, /)\n--\n\nSay what the head is.";
 
     fn call<'py>(
         slf: Borrowed<'_, 'py, WsgiCall>,

@@ -157,7 +157,7 @@ fn begin_green(slf: &Bound<'_, WsgiCall>, hub: &Bound<'_, HubCore>) -> PyResult<
         Waiter::resume_soon(&Waiter::of(hub, &green, true)?);
         return wait_green(slf, green);
     }
-    HubCore::resume(hub, &Turn::beginning(Object::new(green.clone())))?;
+    HubCore::resume_within(hub, &Turn::beginning(Object::new(green.clone())))?;
     if slf.get().state.with(py, |s| s.is_ended) {
         return Ok(());
     }
