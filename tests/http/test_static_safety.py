@@ -1,5 +1,6 @@
-"""`--static` towards strangers: nothing outside of the folder, no special file, no slow disk or client that holds the
-loop, and no file that changes under way makes an answer look complete that is not.
+"""`--static` towards strangers: nothing outside of the folder, and no special file.
+
+No slow disk and no slow client holds the loop. A file that changes under way makes no answer look complete.
 """
 
 from __future__ import annotations

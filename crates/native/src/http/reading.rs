@@ -26,6 +26,8 @@ const PIPELINED_HIGH_BYTES: usize = 64 * 1024;
 /// So much of a body that nobody wants is read and dropped for the sake of the connection.
 const UNWANTED_BODY_BYTES: u64 = 256 * 1024;
 
+const FULL: &str = "The server has as many requests as it takes at once.";
+
 /// One receive of the transport, which asks for it when its socket is readable.
 pub fn receive(
     owner: &Bound<'_, LoopCore>,
@@ -203,7 +205,7 @@ impl HttpConnection {
             }
         }
         match (opened.file, opened.scope) {
-            (Taken::Reply(reply), _) => file_answer::start_reply(exchange, reply)?,
+            (Taken::Reply(reply), scope) => file_answer::start_reply(exchange, reply, scope)?,
             (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope)?,
             (Taken::NotOurs | Taken::Answered, Some(scope)) => {
                 Self::start_application(slf, exchange, &scope)?;
@@ -255,10 +257,7 @@ impl HttpConnection {
             Err(refusal) => return Ok(Err(refusal)),
         };
         if this.http.get().is_full(py) {
-            return Ok(Err(Refusal::new(
-                503,
-                "The server has as many requests as it takes at once.",
-            )));
+            return Ok(Err(Refusal::new(503, FULL)));
         }
         let websocket = match this.websocket_of(&request) {
             Ok(websocket) => websocket,
@@ -271,14 +270,11 @@ impl HttpConnection {
             }
             _ => Taken::NotOurs,
         };
-        let needs_scope = match &file {
-            Taken::Answered => {
-                let len = request.len;
-                return Ok(Ok(Some(Opened { len, exchange: None, scope: None, file })));
-            }
-            Taken::Reply(_) => this.http.get().options.on_response.is_some(),
-            Taken::NotOurs | Taken::Later(_) => true,
-        };
+        if matches!(file, Taken::Answered) {
+            return Ok(Ok(Some(Opened { len: request.len, exchange: None, scope: None, file })));
+        }
+        let is_told = this.http.get().options.on_response.is_some();
+        let needs_scope = is_told || !matches!(file, Taken::Reply(_));
         let scope = needs_scope.then(|| scope::of_request(slf, &request)).transpose()?;
         let websocket = match (websocket, &scope) {
             (Some((websocket, protocols)), Some(scope)) => {
@@ -299,11 +295,6 @@ impl HttpConnection {
             this.wait_for(py, Awaited::Body);
         } else {
             this.wait_for_nothing(py);
-        }
-        if this.http.get().options.on_response.is_some() && !matches!(file, Taken::NotOurs) {
-            // An application's start would keep it.
-            let kept = scope.as_ref().map(|scope| scope.clone().into_any().unbind());
-            exchange.get().state.with(py, |s| s.scope = kept);
         }
         Ok(Ok(Some(Opened { len: request.len, exchange: Some(exchange), scope, file })))
     }
