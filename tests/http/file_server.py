@@ -41,7 +41,9 @@ class Client:
         self.reader = reader
         self.writer = writer
 
-    def send(self, target: str, method: str = "GET", body: bytes = b"", version: str = "1.1", **headers: str) -> None:
+    def send(
+        self, target: str, method: str = "GET", body: bytes = b"", *, version: str = "1.1", **headers: str
+    ) -> None:
         """Send a request; names of headers have underscores for dashes."""
         lines = [f"{method} {target} HTTP/{version}", "Host: test"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -75,7 +77,7 @@ class Client:
 
     async def get(self, target: str, method: str = "GET", **headers: str) -> Answer:
         """Send a request and read its answer."""
-        self.send(target, method, **headers)
+        self.send(target, method, b"", **headers)
         return await self.answer(is_head=method == "HEAD")
 
 
@@ -90,7 +92,7 @@ class Serving:
     @contextlib.asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[Client]:
         """A connection to the server."""
-        secured = {"ssl": self._context, "server_hostname": "localhost"} if self._context else {}
+        secured: dict[str, Any] = {"ssl": self._context, "server_hostname": "localhost"} if self._context else {}
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **secured, **options)
         try:
             yield Client(reader, writer)

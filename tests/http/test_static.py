@@ -331,7 +331,7 @@ async def test_the_access_log_and_the_counts_have_them(folder: Path) -> None:
     def on_response(*response: Any) -> None:
         told.append(response)
 
-    options = {"on_response": on_response, "on_request_end": counts.append}
+    options: dict[str, Any] = {"on_response": on_response, "on_request_end": counts.append}
     async with serving(("/static", folder), **options) as served, served.client() as client:
         for path in ("data.bin", "large.bin", "none", "data.bin?x=y"):
             await client.get(f"/static/{path}")

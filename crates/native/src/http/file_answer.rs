@@ -76,12 +76,20 @@ pub fn log_failure(py: Python<'_>, path: &[u8], error: &io::Error) -> PyResult<(
 }
 
 /// Writes the head of an answer, and what there is of a body.
-pub fn start_reply(exchange: &Bound<'_, Exchange>, reply: Reply) -> PyResult<()> {
+/// `scope`: for the access log.
+pub fn start_reply(
+    exchange: &Bound<'_, Exchange>,
+    reply: Reply,
+    scope: Option<Bound<'_, PyDict>>,
+) -> PyResult<()> {
     let py = exchange.py();
     let this = exchange.get();
     let mut head = this.spare(py);
     super::answer::write_status_line(&mut head, reply.status);
-    this.connection.get().http.get().write_defaults(py, &mut head);
+    let http = this.connection.get().http.get();
+    http.write_defaults(py, &mut head);
+    let is_told = http.options.on_response.is_some();
+    let scope = scope.filter(|_| is_told).map(|scope| scope.into_any().unbind());
     head.extend_from_slice(&reply.fields);
     let len_bytes = reply.part.as_ref().map_or(0, |part| part.len_bytes);
     this.state.with(py, |s| {
@@ -93,6 +101,8 @@ pub fn start_reply(exchange: &Bound<'_, Exchange>, reply: Reply) -> PyResult<()>
         };
         // As after an application's start.
         s.keeps_alive &= !s.expects_continue || s.body.is_complete;
+        // A WSGI application's environ is none of what the log is told.
+        s.scope = s.scope.take().or(scope);
         s.head = head;
         s.answer = Answer::Started;
     });
@@ -207,11 +217,12 @@ impl FileAnswer {
             end_request(exchange);
             return Ok(());
         }
-        let reply = match (found, scope) {
+        let scope = scope.map(|scope| scope.into_bound(py));
+        let reply = match (found, &scope) {
             (Ok(Outcome::Reply(reply)), _) => reply,
             (Ok(Outcome::Application), Some(scope)) => {
                 let connection = exchange.get().connection.bind(py);
-                return HttpConnection::start_application(connection, exchange, scope.bind(py));
+                return HttpConnection::start_application(connection, exchange, scope);
             }
             (Ok(Outcome::Application), None) => Reply::plain(404, ""),
             (Err(error), _) => {
@@ -219,7 +230,7 @@ impl FileAnswer {
                 Reply::of_error(&error)
             }
         };
-        start_reply(exchange, reply)
+        start_reply(exchange, reply, scope)
     }
 
     fn opened(

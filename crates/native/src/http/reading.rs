@@ -248,7 +248,7 @@ impl HttpConnection {
             }
         }
         match (opened.file, opened.scope) {
-            (Taken::Reply(reply), _) => file_answer::start_reply(exchange, reply)?,
+            (Taken::Reply(reply), scope) => file_answer::start_reply(exchange, reply, scope)?,
             (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope)?,
             (Taken::NotOurs | Taken::Answered, Some(scope)) => {
                 Self::start_application(slf, exchange, &scope)?;
@@ -343,11 +343,6 @@ impl HttpConnection {
             this.wait_for(py, Awaited::Body);
         } else {
             this.wait_for_nothing(py);
-        }
-        if is_told && http.wsgi.is_none() && !matches!(file, Taken::NotOurs) {
-            // An application's start would keep it.
-            let kept = scope.as_ref().map(|scope| scope.clone().into_any().unbind());
-            exchange.get().state.with(py, |s| s.scope = kept);
         }
         Ok(Ok(Some(Opened { len: request.len, exchange: Some(exchange), scope, file })))
     }

@@ -9,7 +9,6 @@ use oneloop_http1::representation::{Decision, Preferences, Validators};
 use oneloop_http1::response::http_date;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::fmt::Write;
 use std::io;
 use std::sync::Arc;
 
@@ -19,6 +18,8 @@ pub type Types = HashMap<Vec<u8>, Vec<u8>>;
 /// What goes first is preferred where a client takes several.
 const CODINGS: [(&str, &[u8]); 3] = [("br", b".br"), ("zstd", b".zst"), ("gzip", b".gz")];
 const INDEX: &[u8] = b"index.html";
+const HEX: [char; 16] =
+    ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
 const UNKNOWN_TYPE: &[u8] = b"application/octet-stream";
 
 /// A request for a file.
@@ -123,8 +124,8 @@ impl Wanted<'_> {
             if byte.is_ascii_alphanumeric() || b"-._~/".contains(byte) {
                 location.push(char::from(*byte));
             } else {
-                // Writing to a string cannot fail.
-                _ = write!(location, "%{byte:02X}");
+                location.push('%');
+                location.extend([byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]));
             }
         }
         if !location.ends_with('/') {
