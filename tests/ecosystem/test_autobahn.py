@@ -48,8 +48,8 @@ def test_the_driver_itself(tmp_path: Path) -> None:
 @pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("cases", [autobahn.PROTOCOL, autobahn.COMPRESSION], ids=["protocol", "compression"])
 def test_oneloop(tmp_path: Path, cases: list[str]) -> None:
-    """No case fails; some are told of, as the specification leaves them open."""
+    """No case fails. NON-STRICT: of what comes at once with a wrong frame, nothing is answered any more."""
     found = verdicts(tmp_path, oneloop, cases, 1100)
     assert len(found) > 200
-    wrong = {case: said for case, said in found.items() if not said <= {"OK", "INFORMATIONAL"}}
+    wrong = {case: said for case, said in found.items() if not said <= {"OK", "NON-STRICT", "INFORMATIONAL"}}
     assert not wrong
