@@ -20,6 +20,11 @@ def uvicorn(port: int) -> list[str]:
     return [sys.executable, "-m", "uvicorn", APPLICATION, *options]
 
 
+def oneloop(port: int) -> list[str]:
+    options = ["--port", str(port), "--log-level", "warning", "--no-access-log", "--ws-max-size", str(64 << 20)]
+    return [sys.executable, "-m", "oneloop", "serve", APPLICATION, *options]
+
+
 def verdicts(
     directory: Path, command: Callable[[int], list[str]], cases: list[str], limit_s: float
 ) -> dict[str, set[str]]:
@@ -38,3 +43,13 @@ def test_the_driver_itself(tmp_path: Path) -> None:
     found = verdicts(tmp_path, uvicorn, ["1.1.*", "7.9.*"], 60)
     assert {case.rpartition(".")[0] for case in found} == {"1.1", "7.9"}
     assert {verdict for verdicts in found.values() for verdict in verdicts} == {"OK"}
+
+
+@pytest.mark.time_limit(1200)
+@pytest.mark.parametrize("cases", [autobahn.PROTOCOL, autobahn.COMPRESSION], ids=["protocol", "compression"])
+def test_oneloop(tmp_path: Path, cases: list[str]) -> None:
+    """No case fails. NON-STRICT: of what comes at once with a wrong frame, nothing is answered any more."""
+    found = verdicts(tmp_path, oneloop, cases, 1100)
+    assert len(found) > 200
+    wrong = {case: said for case, said in found.items() if not said <= {"OK", "NON-STRICT", "INFORMATIONAL"}}
+    assert not wrong

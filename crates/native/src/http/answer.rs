@@ -14,6 +14,7 @@ use pyo3::exceptions::{PyConnectionResetError, PyKeyError, PyRuntimeError, PyTyp
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use std::borrow::Cow;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
@@ -276,12 +277,11 @@ impl Exchange {
 
     /// What the end of the head says of the body, known now: `len` if this part is all of it.
     fn end_head(&self, s: &mut State, len: Option<usize>) {
+        let mut framing = Cow::Borrowed(&b""[..]);
         if s.framing == Framing::Unknown {
             s.framing = match len {
                 Some(len) if self.is_http10 => {
-                    s.head.extend_from_slice(b"content-length: ");
-                    s.head.extend_from_slice(len.to_string().as_bytes());
-                    s.head.extend_from_slice(b"\r\n");
+                    framing = Cow::Owned(format!("content-length: {len}\r\n").into_bytes());
                     Framing::Length(len as u64)
                 }
                 None if self.is_http10 => {
@@ -289,7 +289,7 @@ impl Exchange {
                     Framing::UntilClose
                 }
                 _ => {
-                    s.head.extend_from_slice(b"transfer-encoding: chunked\r\n");
+                    framing = Cow::Borrowed(&b"transfer-encoding: chunked\r\n"[..]);
                     Framing::Chunked
                 }
             };
@@ -301,6 +301,7 @@ impl Exchange {
                 s.head.extend_from_slice(b"connection: keep-alive\r\n");
             }
         }
+        s.head.extend_from_slice(&framing);
         s.head.extend_from_slice(b"\r\n");
     }
 

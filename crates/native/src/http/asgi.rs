@@ -2,7 +2,7 @@
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange};
-use super::websocket::Phase;
+use super::websocket::{Phase, WebSocket};
 use crate::ffi::awaitable::{self, Step, Steps};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call};
@@ -81,7 +81,9 @@ fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
         ended(exchange, None)?;
         return Err(error);
     }
-    let is_gone = exchange.get().state.with(py, |s| s.is_disconnected);
+    let is_closed = |websocket: &Box<WebSocket>| websocket.phase(py) == Phase::Closed;
+    let is_gone = exchange.get().state.with(py, |s| s.is_disconnected)
+        || exchange.get().websocket.as_ref().is_some_and(is_closed);
     if !(is_gone && comes_from_the_end(py, &error)?) {
         log(py, "Exception in ASGI application\n", Some(&error))?;
     }
@@ -126,6 +128,13 @@ pub fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResul
     if let Some(websocket) = &this.websocket {
         if complaint.is_some() && websocket.phase(py) == Phase::Connecting && !is_gone {
             log(py, "ASGI callable returned without sending handshake.", None)?;
+        }
+        if let Some(complaint) = complaint
+            && websocket.phase(py) == Phase::Denied
+            && answer != Answer::Complete
+            && !is_gone
+        {
+            log(py, complaint, None)?;
         }
         if answer == Answer::Streaming {
             this.tell_end(py)?;
@@ -236,7 +245,17 @@ impl RequestTask {
         }
     }
 
-    // Tracebacks of tasks, and `asyncio`'s own tools, look at these.
+    // Tracebacks of tasks, their names, and `asyncio`'s own tools, look at these.
+
+    #[getter]
+    fn __name__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.attribute(py, "__name__")
+    }
+
+    #[getter]
+    fn __qualname__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.attribute(py, "__qualname__")
+    }
 
     #[getter]
     fn cr_await<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {

@@ -1,0 +1,144 @@
+"""ASGI frameworks on our connections: byte for byte what uvicorn answers, save for date and server."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import re
+from typing import Any, cast
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from tests.http.frames import CLOSE, TEXT, Frame, Socket, close, frame, handshake
+from tests.http.site import Wire, serving
+
+# Of the frameworks, which leave files to the collector, and of Django, which reads them without a thread.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume:Warning"),
+]
+
+FRAMEWORKS = ["starlette", "fastapi", "quart", "litestar", "django"]
+
+MULTIPART = (
+    b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nvalue\r\n'
+    b'--x\r\nContent-Disposition: form-data; name="file"; filename="f.bin"\r\n'
+    b"Content-Type: application/octet-stream\r\n\r\n" + b"0123456789" * 50_000 + b"\r\n--x--\r\n"
+)
+
+
+def request(method: str, path: str, *fields: str, body: bytes = b"") -> bytes:
+    head = [f"{method} {path} HTTP/1.1", "Host: localhost", *fields]
+    if body:
+        head.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+REQUESTS = {
+    "text": request("GET", "/text"),
+    "head": request("HEAD", "/text"),
+    "json": request("GET", "/json?a=b&c=%20d"),
+    "gzip": request("GET", "/json", "Accept-Encoding: gzip"),
+    "echo": request("POST", "/echo", body=b"abc"),
+    "echo-long": request("POST", "/echo", body=bytes(300_000)),
+    "echo-chunked": request("POST", "/echo", "Transfer-Encoding: chunked") + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+    "upload": request("POST", "/upload", "Content-Type: multipart/form-data; boundary=x", body=MULTIPART),
+    "stream": request("GET", "/stream"),
+    "events": request("GET", "/events"),
+    "redirect": request("GET", "/redirect"),
+    "empty": request("GET", "/empty"),
+    "static": request("GET", "/static/file.txt"),
+    "static-head": request("HEAD", "/static/file.txt"),
+    "static-range": request("GET", "/static/file.txt", "Range: bytes=10-19"),
+    "static-missing": request("GET", "/static/none.txt"),
+    "missing": request("GET", "/none"),
+    "method": request("DELETE", "/text"),
+    "fails": request("GET", "/fails"),
+}
+
+
+def application(name: str) -> Any:
+    pytest.importorskip(name)
+    return importlib.import_module(f"tests.ecosystem.frameworks.{name}_site").app
+
+
+@pytest.fixture
+def loop_name() -> str:
+    return "oneloop"
+
+
+async def answered(port: int, sent: bytes) -> bytes:
+    """All that comes back for a request that ends its connection; without date and server, which are no part of it."""
+    wire = Wire(*await asyncio.open_connection("127.0.0.1", port))
+    line, rest = sent.split(b"\r\n", 1)
+    await wire.send(line + b"\r\nConnection: close\r\n" + rest)
+    answer = await wire.rest()
+    await wire.close()
+    head, end, body = answer.partition(b"\r\n\r\n")
+    head = re.sub(rb"\r\n(date|server): [^\r]*", b"", head)
+    if head.startswith(b"HTTP/1.1 204"):
+        # Which has no length of a body: RFC 9110 section 8.6. uvicorn leaves what the application says.
+        head = head.replace(b"\r\ncontent-length: 0", b"")
+    return head + end + body
+
+
+async def uvicorns(app: Any, sent: bytes) -> bytes:
+    config = uvicorn.Config(app, http="httptools", lifespan="off", log_config=None)
+    config.load()
+    state = ServerState()
+
+    def protocol() -> asyncio.Protocol:
+        return cast("Any", config.http_protocol_class)(config=config, server_state=state, app_state={})
+
+    server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
+    answer = await answered(server.sockets[0].getsockname()[1], sent)
+    server.close()
+    while state.connections or state.tasks:
+        await asyncio.sleep(0)
+    return answer
+
+
+@pytest.mark.allows_open_fds("frameworks keep spooled files and threads' sockets")
+@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+async def test_answers_as_uvicorn(framework: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    app = application(framework)
+    async with serving(app) as site:
+        ours = await answered(site.port, REQUESTS[name])
+    theirs = await uvicorns(app, REQUESTS[name])
+    if (framework, name) == ("litestar", "events"):
+        # Which keeps its fields in a set.
+        ours, theirs = (b"\r\n".join(sorted(answer.split(b"\r\n"))) for answer in (ours, theirs))
+    assert ours == theirs
+    assert b"HTTP/1.1 " in theirs
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+@pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "django"])
+async def test_websocket(framework: str) -> None:
+    app = application(framework)
+    async with serving(app) as site:
+        wire = await site.connect()
+        answer = await wire.ask(handshake(b"Sec-WebSocket-Protocol: echo", path=b"/socket"))
+        assert answer.status == 101, answer
+        assert answer.values(b"sec-websocket-protocol") == [b"echo"]
+        socket = Socket(wire, answer)
+        for payload in (b"one", b"two" * 1000):
+            await socket.send(frame(TEXT, payload))
+            assert await socket.frame() == Frame(TEXT, payload)
+        await socket.send(close(1000))
+        assert await socket.frame() == Frame(CLOSE, (1000).to_bytes(2, "big"))
+        assert await wire.rest() == b""
+
+
+@pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name not in ("django", "quart")])
+async def test_a_websocket_that_is_not_there(framework: str) -> None:
+    app = application(framework)
+    async with serving(app) as site:
+        answer = await site.ask(handshake(path=b"/none"))
+        assert answer.status in (403, 404)
