@@ -281,6 +281,10 @@ class Server:
                 self._has_unfinished = True
                 http.abort()
                 await asyncio.sleep(0)
+            # A view that is stuck keeps its thread; the process ends without it if requests were cut off.
+            threads = http.end_threads()
+            if threads and not self._has_unfinished:
+                await self._loop.run_in_executor(None, lambda: [thread.join() for thread in threads])
             if self._measures is not None:
                 self._measures.publish(self._loop, 0, 0)
         if self._ending is Ending.NOW:

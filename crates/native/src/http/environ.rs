@@ -82,11 +82,16 @@ pub fn of_request<'py>(
     if request.version == Version::Http10 {
         environ.set_item(intern!(py, "SERVER_PROTOCOL"), intern!(py, "HTTP/1.0"))?;
     }
-    let is_tls = connection.get().state.with(py, |s| s.is_tls);
+    let behind = scope::forwarded(connection, request)?;
+    let is_tls = match &behind.scheme {
+        Some(scheme) => scheme.eq("https")?,
+        None => connection.get().state.with(py, |s| s.is_tls),
+    };
     if is_tls {
         environ.set_item(intern!(py, "wsgi.url_scheme"), intern!(py, "https"))?;
     }
-    let (client, server) = scope::ends(connection)?;
+    let (peer, server) = scope::ends(connection)?;
+    let client = behind.client.unwrap_or(peer);
     if let Some((host, port)) = host_and_port(&client)? {
         environ.set_item(intern!(py, "REMOTE_ADDR"), host)?;
         environ.set_item(intern!(py, "REMOTE_PORT"), port)?;

@@ -96,26 +96,39 @@ pub fn of_request<'py>(
     scope.set_item(intern!(py, "query_string"), PyBytes::new(py, request.query))?;
     let extensions = http.template.extensions.bind(py).copy()?;
     scope.set_item(intern!(py, "extensions"), extensions)?;
-    forwarded(connection, request, &scope)?;
+    let behind = forwarded(connection, request)?;
+    if let Some(client) = behind.client {
+        scope.set_item(intern!(py, "client"), client)?;
+    }
+    if let Some(scheme) = behind.scheme {
+        scope.set_item(intern!(py, "scheme"), scheme)?;
+    }
     Ok(scope)
 }
 
+/// What a trusted proxy's fields say.
+#[derive(Default)]
+pub struct Forwarded<'py> {
+    /// (host, port)
+    pub client: Option<End<'py>>,
+    pub scheme: Option<End<'py>>,
+}
+
 /// Who is behind a trusted proxy, where its fields say so.
-fn forwarded(
-    connection: &Bound<'_, HttpConnection>,
+pub fn forwarded<'py>(
+    connection: &Bound<'py, HttpConnection>,
     request: &Request<'_, '_>,
-    scope: &Bound<'_, PyDict>,
-) -> PyResult<()> {
+) -> PyResult<Forwarded<'py>> {
     let py = connection.py();
     let this = connection.get();
-    let Some(trust) = &this.http.get().options.trust else { return Ok(()) };
+    let Some(trust) = &this.http.get().options.trust else { return Ok(Forwarded::default()) };
     let values = |name: &str| -> Vec<Bound<'_, PyBytes>> {
         let named = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
         named.map(|field| PyBytes::new(py, field.value)).collect()
     };
     let (hosts, schemes) = (values("x-forwarded-for"), values("x-forwarded-proto"));
     if hosts.is_empty() && schemes.is_empty() {
-        return Ok(());
+        return Ok(Forwarded::default());
     }
     let (client, _) = ends(connection)?;
     let peer = match client.cast::<PyTuple>() {
@@ -124,15 +137,13 @@ fn forwarded(
     };
     let found = imports::client_of(py)?.call1((peer, hosts, schemes, trust))?;
     let host = found.getattr(intern!(py, "host"))?;
-    if !host.is_none() {
-        let client = (host, found.getattr(intern!(py, "port"))?);
-        scope.set_item(intern!(py, "client"), client)?;
-    }
     let scheme = found.getattr(intern!(py, "scheme"))?;
-    if !scheme.is_none() {
-        scope.set_item(intern!(py, "scheme"), scheme)?;
-    }
-    Ok(())
+    let client = if host.is_none() {
+        None
+    } else {
+        Some((host, found.getattr(intern!(py, "port"))?).into_pyobject(py)?.into_any())
+    };
+    Ok(Forwarded { client, scheme: Some(scheme).filter(|scheme| !scheme.is_none()) })
 }
 
 /// The common methods are strings that exist already.
