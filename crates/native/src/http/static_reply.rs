@@ -149,13 +149,9 @@ impl Wanted<'_> {
         find: &mut dyn FnMut(&CStr) -> io::Result<Option<Found>>,
     ) -> io::Result<Option<Outcome>> {
         let mut fields = Vec::with_capacity(320);
-        let (opened, coding) = if self.preferences.names_codings() {
-            match self.chosen(names, plain, &mut fields, find)? {
-                Some(chosen) => chosen,
-                None => return Ok(None),
-            }
-        } else {
-            (plain, None)
+        // Also for clients that take none: a cache in between has to know that others get another answer.
+        let Some((opened, coding)) = self.chosen(names, plain, &mut fields, find)? else {
+            return Ok(None);
         };
         let status = &opened.status;
         let (modified_s, modified_ns) = status.modified;
@@ -231,6 +227,10 @@ impl Wanted<'_> {
 }
 
 impl OwnWanted {
+    pub fn path(&self) -> Vec<u8> {
+        [self.prefix.as_slice(), &self.names].concat()
+    }
+
     pub fn borrow(&self) -> Wanted<'_> {
         Wanted {
             prefix: &self.prefix,
