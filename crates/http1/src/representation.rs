@@ -108,6 +108,11 @@ impl<'a> Preferences<'a> {
         })
     }
 
+    /// Whether any coding is named.
+    pub fn names_codings(&self) -> bool {
+        self.accept_encoding.as_ref().is_some_and(|accepted| !accepted.trim_ascii().is_empty())
+    }
+
     /// Decides in the order of RFC 9110 section 13.2.2. `now_s`: a date that is as young is no strong validator.
     pub fn decide(&self, file: &Validators<'_>, is_get: bool, now_s: u64) -> Decision {
         let date = |field: &Option<Cow<'_, [u8]>>| field.as_deref().and_then(parse_date);

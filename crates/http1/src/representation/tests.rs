@@ -118,5 +118,5 @@ fn codings_are_named_with_a_quality() {
     assert!(accepts("br;q=0.001", "br") && accepts("gzip ; q=1.0", "gzip"));
     assert!(!accepts("br;q=0", "br") && !accepts("br; Q = 0.000", "br"));
     assert!(!accepts("*", "br") && !accepts("", "br") && !accepts("brotli", "br"));
-    assert!(!Preferences::default().accepts(b"br"));
+    assert!(!Preferences::default().accepts(b"br") && !Preferences::default().names_codings());
 }

@@ -149,9 +149,15 @@ impl Wanted<'_> {
         find: &mut dyn FnMut(&CStr) -> io::Result<Option<Found>>,
     ) -> io::Result<Option<Outcome>> {
         let mut fields = Vec::with_capacity(320);
-        // Also for clients that take none: a cache in between has to know that others get another answer.
-        let Some((opened, coding)) = self.chosen(names, plain, &mut fields, find)? else {
-            return Ok(None);
+        let kind = type_of(&self.types, names);
+        // Of texts also for clients that take no coding: a cache in between has to know that others get another answer.
+        let (opened, coding) = if self.preferences.names_codings() || is_text(kind) {
+            match self.chosen(names, plain, &mut fields, find)? {
+                Some(chosen) => chosen,
+                None => return Ok(None),
+            }
+        } else {
+            (plain, None)
         };
         let status = &opened.status;
         let (modified_s, modified_ns) = status.modified;
@@ -180,7 +186,7 @@ impl Wanted<'_> {
         if status_code == 304 {
             return Ok(Some(Outcome::Reply(Reply { status: 304, fields, part: None })));
         }
-        add(&mut fields, b"content-type", type_of(&self.types, names));
+        add(&mut fields, b"content-type", kind);
         fields.extend_from_slice(b"x-content-type-options: nosniff\r\n");
         if let Some(coding) = coding {
             add(&mut fields, b"content-encoding", coding.as_bytes());
@@ -280,6 +286,11 @@ fn type_of<'a>(types: &'a Types, names: &[u8]) -> &'a [u8] {
         found => found,
     };
     found.map_or(UNKNOWN_TYPE, Vec::as_slice)
+}
+
+/// What is usually compressed on its way.
+fn is_text(kind: &[u8]) -> bool {
+    kind.starts_with(b"text/") || kind.ends_with(b"charset=utf-8") || kind == b"application/wasm"
 }
 
 /// No name may be hidden, lead upwards, or be something that no file's name is.
