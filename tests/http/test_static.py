@@ -266,6 +266,7 @@ async def test_precompressed_files(folder: Path) -> None:
             assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
         plain = await served.get("/static/page.js")
         packed = await served.get("/static/page.js", accept_encoding="br")
+        assert plain.headers["vary"] == "accept-encoding"
         assert plain.headers["etag"] != packed.headers["etag"]
         answer = await served.get("/static/page.js", accept_encoding="br", if_none_match=packed.headers["etag"])
         assert (answer.status, answer.headers["vary"]) == (304, "accept-encoding")

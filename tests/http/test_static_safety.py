@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import socket
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests import certificates
+from tests import certificates, programs
 from tests.file.slow_filesystem import SlowFilesystem
 from tests.file.test_slow_filesystem import Ticker, check
 from tests.http.file_server import Client, serving
@@ -270,6 +271,57 @@ async def test_a_client_leaves_while_its_file_is_looked_for(slow_filesystem: Slo
                             await asyncio.sleep(0)
                 while served.http.requests:
                     await asyncio.sleep(0.001)
+
+
+async def test_what_is_not_in_the_page_cache_is_read_by_an_engine(folder: Path, engine: str) -> None:
+    async with serving(("/static", folder)) as served:
+        for name, content in [("data.bin", CONTENT), ("large.bin", LARGE)]:
+            assert (await served.get(f"/static/{name}")).body == content
+            with (folder / name).open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            assert (await served.get(f"/static/{name}")).body == content
+
+
+FETCH_ALL = """
+import asyncio, pathlib, tempfile
+from tests.http.file_server import serving
+
+async def main():
+    with tempfile.TemporaryDirectory() as name:
+        place = pathlib.Path(name)
+        folder = place / "www"
+        folder.mkdir()
+        (place / "secret").write_bytes(b"secret")
+        (folder / "file").write_bytes(b"content")
+        (folder / "in").symlink_to(folder / "file")
+        (folder / "out").symlink_to("../secret")
+        async with serving(("/static", folder)) as served:
+            answers = [await served.get("/static/" + name) for name in ("file", "in", "out", "none")]
+        print([(answer.status, answer.body) for answer in answers])
+
+"""
+
+
+@pytest.mark.parametrize("error", [errno.ENOSYS, errno.EPERM])
+def test_without_openat2_the_rules_are_the_same(error: int) -> None:
+    body = f"""
+from tests.seccomp import forbid
+try:
+    forbid("openat2", error={error})
+except OSError as exc:
+    print("no seccomp:", exc)
+    raise SystemExit
+{FETCH_ALL}
+import oneloop
+oneloop.run(main())
+"""
+    done = programs.run("oneloop", body)
+    if "no seccomp" in done.stdout:
+        pytest.skip("seccomp filters are not available here")
+    assert done.returncode == 0, done.stderr
+    found = [(200, b"content"), (200, b"content"), (404, b""), (404, b"")]
+    assert done.stdout.strip() == str(found)
 
 
 # -- files that change while they are sent ---------------------------------------------------------------

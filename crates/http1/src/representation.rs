@@ -108,7 +108,7 @@ impl<'a> Preferences<'a> {
         })
     }
 
-    /// Whether any coding may be accepted, so that it is worth a look at what there is.
+    /// Whether any coding is named.
     pub fn names_codings(&self) -> bool {
         self.accept_encoding.as_ref().is_some_and(|accepted| !accepted.trim_ascii().is_empty())
     }

@@ -29,10 +29,13 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a file that are in memory at a time.
+/// Bytes of a file that are in memory at a time, and the same for a client that has let us wait: there may be many.
 const PIECE_BYTES: u64 = 128 * 1024;
+const SMALL_PIECE_BYTES: u64 = 64 * 1024;
 /// So much is sent before others have their turn.
 const TURN_BYTES: u64 = 1024 * 1024;
+
+const FAILED: &str = "A static file cannot be sent";
 
 /// Where a thread leaves what it has found.
 pub type Slot<T> = Arc<Mutex<Option<io::Result<T>>>>;
@@ -41,6 +44,8 @@ enum Course {
     Looking {
         slot: Slot<Outcome>,
         scope: Option<Py<PyDict>>,
+        /// Of the request, for people.
+        path: Vec<u8>,
     },
     /// The same for an application's path.
     Opening {
@@ -55,6 +60,7 @@ struct Sending {
     fd: OwnedFd,
     at: u64,
     left: u64,
+    piece_bytes: u64,
     /// The future that was waited for gives a piece.
     is_reading: bool,
 }
@@ -72,7 +78,7 @@ pub struct FileAnswer {
 pub fn log_failure(py: Python<'_>, path: &[u8], error: &io::Error) -> PyResult<()> {
     let text =
         format!("A static file cannot be sent: {:?}: {error}", String::from_utf8_lossy(path));
-    asgi::log(py, &text.replace('%', "%%"), None)
+    asgi::log(py, &text, None)
 }
 
 /// Writes the head of an answer, and what there is of a body.
@@ -119,6 +125,13 @@ fn end_request(exchange: &Bound<'_, Exchange>) {
     http.serving.with(exchange.py(), |serving| serving.requests -= 1);
 }
 
+/// There is no thread to be had, or no engine for files.
+fn give_up(exchange: &Bound<'_, Exchange>, error: &PyErr) -> PyResult<()> {
+    end_request(exchange);
+    asgi::log(exchange.py(), FAILED, Some(error))?;
+    Exchange::answer_at_once(exchange, 500, "Internal Server Error")
+}
+
 /// Has a thread find the file. `scope`: for the application, should it get the request.
 pub fn start_lookup(
     exchange: &Bound<'_, Exchange>,
@@ -127,10 +140,13 @@ pub fn start_lookup(
 ) -> PyResult<()> {
     let slot: Slot<Outcome> = Arc::default();
     let theirs = Arc::clone(&slot);
-    let course = Course::Looking { slot, scope: scope.map(Bound::unbind) };
-    let (answer, files) = FileAnswer::make(exchange, None, course)?;
-    let future = Files::run_far(&files, move || leave(&theirs, lookup.run()))?;
-    FileAnswer::wait(&answer, &future)
+    let path = lookup.path();
+    let course = Course::Looking { slot, scope: scope.map(Bound::unbind), path };
+    let begun = FileAnswer::make(exchange, None, course).and_then(|(answer, files)| {
+        let future = Files::run_far(&files, move || leave(&theirs, lookup.run()))?;
+        FileAnswer::wait(&answer, &future)
+    });
+    begun.or_else(|error| give_up(exchange, &error))
 }
 
 fn leave<T>(slot: &Slot<T>, found: io::Result<T>) {
@@ -166,10 +182,19 @@ impl FileAnswer {
         part: FilePart,
         waiter: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let (answer, files) = Self::make(exchange, waiter, Course::Ended)?;
+        let (answer, files) = match Self::make(exchange, waiter, Course::Ended) {
+            Ok(made) => made,
+            Err(error) if waiter.is_none() => return give_up(exchange, &error),
+            Err(error) => return Err(error),
+        };
         files.get().adopt(exchange.py(), &part.opened);
-        let sending =
-            Sending { fd: part.opened.fd, at: part.first, left: part.len_bytes, is_reading: false };
+        let sending = Sending {
+            fd: part.opened.fd,
+            at: part.first,
+            left: part.len_bytes,
+            piece_bytes: PIECE_BYTES,
+            is_reading: false,
+        };
         answer.get().set(exchange.py(), Course::Sending(sending));
         Self::drive(&answer, Self::go_on)
     }
@@ -210,6 +235,7 @@ impl FileAnswer {
         slf: &Bound<'_, Self>,
         found: io::Result<Outcome>,
         scope: Option<Py<PyDict>>,
+        path: &[u8],
     ) -> PyResult<()> {
         let py = slf.py();
         let exchange = slf.get().exchange.bind(py);
@@ -226,7 +252,7 @@ impl FileAnswer {
             }
             (Ok(Outcome::Application), None) => Reply::plain(404, ""),
             (Err(error), _) => {
-                log_failure(py, b"", &error)?;
+                log_failure(py, path, &error)?;
                 Reply::of_error(&error)
             }
         };
@@ -244,7 +270,13 @@ impl FileAnswer {
         let exchange = this.exchange.bind(py);
         super::pathsend::frame(exchange, opened.status.len)?;
         this.files.get().adopt(py, &opened);
-        let sending = Sending { left: opened.status.len, fd: opened.fd, at: 0, is_reading: false };
+        let sending = Sending {
+            left: opened.status.len,
+            fd: opened.fd,
+            at: 0,
+            piece_bytes: PIECE_BYTES,
+            is_reading: false,
+        };
         this.set(py, Course::Sending(sending));
         Self::go_on(slf)
     }
@@ -276,7 +308,7 @@ impl FileAnswer {
                 return Ok(());
             }
             let place = this.course.with(py, |course| match course {
-                Course::Sending(s) => Some((s.fd.as_raw_fd(), s.at, s.left.min(PIECE_BYTES))),
+                Course::Sending(s) => Some((s.fd.as_raw_fd(), s.at, s.left.min(s.piece_bytes))),
                 _ => None,
             });
             let Some((fd, at, len)) = place else { return Ok(()) };
@@ -306,6 +338,11 @@ impl FileAnswer {
 
     fn wait_for_client(slf: &Bound<'_, Self>, connection: &HttpConnection) -> PyResult<()> {
         let py = slf.py();
+        slf.get().course.with(py, |course| {
+            if let Course::Sending(s) = course {
+                s.piece_bytes = SMALL_PIECE_BYTES;
+            }
+        });
         let owner = connection.http.get().owner.bind(py);
         let future = owner.call_method0(intern!(py, "create_future"))?;
         let kept = future.clone().unbind();
@@ -371,7 +408,7 @@ impl FileAnswer {
         if is_gone || answer == Answer::Complete {
             return Ok(());
         }
-        asgi::log(py, "A static file cannot be sent", Some(&error))?;
+        asgi::log(py, FAILED, Some(&error))?;
         if answer == Answer::Streaming {
             exchange.get().tell_end(py)?;
             return HttpConnection::break_off(exchange.get().connection.bind(py), exchange);
@@ -387,9 +424,8 @@ impl FileAnswer {
         let py = slf.py();
         let this = slf.get();
         match this.set(py, Course::Ended) {
-            Course::Looking { slot, scope } => {
-                Self::drive(slf, |slf| Self::looked(slf, take(&slot), scope))
-            }
+            // What an application raises here is not for `drive`.
+            Course::Looking { slot, scope, path } => Self::looked(slf, take(&slot), scope, &path),
             Course::Opening { slot, path } => {
                 // Something that `end` ends.
                 let kept = Course::Opening { slot: Arc::default(), path: path.clone() };

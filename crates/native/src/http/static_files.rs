@@ -67,6 +67,11 @@ pub struct Lookup {
 }
 
 impl Lookup {
+    /// The path of the request, for people.
+    pub fn path(&self) -> Vec<u8> {
+        self.wanted.path()
+    }
+
     pub fn run(self) -> io::Result<Outcome> {
         let wanted = self.wanted.borrow();
         let root = match Root::open(&self.folder) {

@@ -149,7 +149,9 @@ impl Wanted<'_> {
         find: &mut dyn FnMut(&CStr) -> io::Result<Option<Found>>,
     ) -> io::Result<Option<Outcome>> {
         let mut fields = Vec::with_capacity(320);
-        let (opened, coding) = if self.preferences.names_codings() {
+        let kind = type_of(&self.types, names);
+        // Of texts also for clients that take no coding: a cache in between has to know that others get another answer.
+        let (opened, coding) = if self.preferences.names_codings() || is_text(kind) {
             match self.chosen(names, plain, &mut fields, find)? {
                 Some(chosen) => chosen,
                 None => return Ok(None),
@@ -184,7 +186,7 @@ impl Wanted<'_> {
         if status_code == 304 {
             return Ok(Some(Outcome::Reply(Reply { status: 304, fields, part: None })));
         }
-        add(&mut fields, b"content-type", type_of(&self.types, names));
+        add(&mut fields, b"content-type", kind);
         fields.extend_from_slice(b"x-content-type-options: nosniff\r\n");
         if let Some(coding) = coding {
             add(&mut fields, b"content-encoding", coding.as_bytes());
@@ -231,6 +233,10 @@ impl Wanted<'_> {
 }
 
 impl OwnWanted {
+    pub fn path(&self) -> Vec<u8> {
+        [self.prefix.as_slice(), &self.names].concat()
+    }
+
     pub fn borrow(&self) -> Wanted<'_> {
         Wanted {
             prefix: &self.prefix,
@@ -280,6 +286,11 @@ fn type_of<'a>(types: &'a Types, names: &[u8]) -> &'a [u8] {
         found => found,
     };
     found.map_or(UNKNOWN_TYPE, Vec::as_slice)
+}
+
+/// What is usually compressed on its way.
+fn is_text(kind: &[u8]) -> bool {
+    kind.starts_with(b"text/") || kind.ends_with(b"charset=utf-8") || kind == b"application/wasm"
 }
 
 /// No name may be hidden, lead upwards, or be something that no file's name is.
