@@ -71,6 +71,8 @@ pub struct State {
     pub place: usize,
     /// Bytes are being taken apart: what comes meanwhile is only kept.
     pub is_feeding: bool,
+    /// What was kept is taken in the next tick.
+    pub will_go_on: bool,
     pub is_reading_paused: bool,
     pub is_writing_paused: bool,
     pub is_tls: bool,
@@ -125,6 +127,7 @@ impl HttpConnection {
             unsent_bytes: usize::MAX,
             place: usize::MAX,
             is_feeding: false,
+            will_go_on: false,
             is_reading_paused: false,
             is_writing_paused: false,
             is_tls: false,
