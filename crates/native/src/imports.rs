@@ -38,6 +38,7 @@ imports! {
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
     cancelled_error = "asyncio", "CancelledError";
     client_of = "oneloop.http.proxies", "client_of";
+    tls_of = "oneloop.http.secured", "tls_of";
     ssl_object = "ssl", "SSLObject";
     ssl_error = "ssl", "SSLError";
     ssl_want_read_error = "ssl", "SSLWantReadError";

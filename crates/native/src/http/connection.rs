@@ -21,7 +21,7 @@ use crate::transport::Under;
 use oneloop_http1::BodyReader;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use pyo3::{PyTraverseError, PyVisit};
 
 pub enum Input {
@@ -86,6 +86,8 @@ pub struct State {
     /// What applications are told of both ends; made for the first request.
     pub client: Option<Py<PyAny>>,
     pub server: Option<Py<PyAny>>,
+    /// The `tls` extension's part of scopes.
+    pub tls: Option<Py<PyDict>>,
 }
 
 impl State {
@@ -137,6 +139,7 @@ impl HttpConnection {
             drain_waiters: Vec::new(),
             client: None,
             server: None,
+            tls: None,
         };
         Self { http: http.clone().unbind(), state: LoopCell::new(state) }
     }
@@ -408,6 +411,7 @@ impl HttpConnection {
                 }
                 visit.call(&s.client)?;
                 visit.call(&s.server)?;
+                visit.call(&s.tls)?;
                 s.drain_waiters.iter().try_for_each(|waiter| visit.call(waiter))
             })
             .unwrap_or(Ok(()))
