@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# httptools-tests.sh VERSION: unpacks the sources of the httptools that .venvs/VERSION has, with its tests, under .build/httptools.
+# httptools-tests.sh VERSION: unpacks the sources of the httptools that .venvs/VERSION has, with its tests, under
+# .build/httptools.
 set -euo pipefail
 
 version=${1:?usage: scripts/httptools-tests.sh VERSION}

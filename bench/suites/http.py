@@ -62,7 +62,7 @@ ASGI = Row(
     Serve("http"),
     (FLOOR, SUBJECT, *ON_LOOPS, "granian", "hypercorn on uvloop", "tornado", "node", "go"),
     "1 KiB at most 0.75 x go, 0.65 x granian, 0.45 x uvicorn on uvloop (9 us); 10 and 100 KiB at most 0.80 x go",
-    beside=("granian", "go"),
+    beside=(UVICORN, "granian", "go"),
 )
 PIPELINE = Row(
     f"pipelined x{PIPELINED}",
@@ -103,7 +103,7 @@ WEBSOCKET = Row(
         "hypercorn on uvloop",
     ),
     "at most 0.5 x uvicorn with websockets, 0.8 x granian",
-    beside=("granian",),
+    beside=(UVICORN, "granian"),
     unit="CPU per message",
 )
 WSGI_RIVALS = (SUBJECT_THREADS, SUBJECT_GREEN, "granian", "gunicorn-gthread", "gunicorn-gevent", "pywsgi")

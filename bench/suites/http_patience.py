@@ -25,6 +25,8 @@ UNREAD_RIVALS = (SUBJECT, UVICORN, f"uvicorn on {SUBJECT}", "granian", "hypercor
 LONG_ANSWER = 8 << 20
 #: Slow enough for a server to rest before each request.
 REQUESTS_PER_S = 20.0
+#: Other work on the machine delays some answers, and changes nothing for those of a server that holds back all.
+QUICKEST = 0.1
 AFTER_RIVALS = {
     "http": (SUBJECT, UVICORN, f"uvicorn on {SUBJECT}", "granian", "hypercorn on uvloop"),
     "wsgi": (SUBJECT_THREADS, SUBJECT_GREEN, "granian", "gunicorn-gthread", "gunicorn-gevent", "pywsgi"),
@@ -77,18 +79,20 @@ def _after_case(options: Options, form: str) -> Case:
     load = Load("http", 1024, connections=4, rate=REQUESTS_PER_S, target="/after/1024")
 
     def measure(rival: str, settings: Settings) -> Sample:
-        return measure_server(rival, Serve(form), load, settings, start)
+        sample = measure_server(rival, Serve(form), load, settings, start)
+        sample.metrics["first_ns"] = dict(sample.curve)[QUICKEST]
+        return sample
 
     work = f"{AFTER_ANSWER_S * 1000:.0f} ms"
     return Case(
         suite="http",
         name=f"{'ASGI' if form == 'http' else 'WSGI'}, answered before {work} of computing",
         params={"form": form, "size": load.size},
-        metric="p50_ns",
-        unit="time from the request to its answer",
+        metric="first_ns",
+        unit="time from the request to its answer, the quickest tenth",
         rivals=options.pick_rivals(AFTER_RIVALS[form]),
         measure=measure,
-        remark=f"{REQUESTS_PER_S:.0f} requests a second; a server that holds answers back takes more than {work}",
+        remark=f"{REQUESTS_PER_S:.0f} requests a second; whoever holds answers back takes more than {work} for each",
         baseline=UVICORN if form == "http" else "granian",
     )
 

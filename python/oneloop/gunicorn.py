@@ -87,6 +87,8 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             given["max_line_size"] = cfg.limit_request_line
         if cfg.max_requests:
             given["limit_max_requests"] = self.max_requests
+        if cfg.workers > 1:
+            given["workers"] = cfg.workers
         root_path = cfg.env.get("SCRIPT_NAME") or os.environ.get("SCRIPT_NAME")
         if root_path:
             given["root_path"] = root_path

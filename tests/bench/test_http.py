@@ -136,6 +136,17 @@ def test_a_case_of_patience_measures_what_it_names(short: Settings) -> None:
     assert cases["20 idle connections"].measure(FLOOR, short).metrics["bytes_per_item"] >= 0
 
 
+@pytest.mark.parametrize("name", ["ASGI", "WSGI"])
+def test_an_answer_before_a_computation_is_seen_in_time(name: str) -> None:
+    (case,) = (case for case in http_patience.cases(Options()) if case.name.startswith(f"{name}, answered"))
+    rival = "uvicorn on asyncio" if name == "ASGI" else "pywsgi"
+    try:
+        found = case.measure(rival, Settings(duration_s=0.5, warmup_s=0.02)).metrics
+    except RivalMissingError as missing:
+        pytest.skip(str(missing))
+    assert 0 < found["first_ns"] <= found["p50_ns"]
+
+
 def test_every_row_of_oneloop_has_a_baseline_beside_it() -> None:
     for case in http.cases(Options()):
         assert case.baseline in case.rivals

@@ -1,0 +1,1 @@
+"""Tests of `oneloop.http` and of the native server below it."""

@@ -19,6 +19,8 @@ PUBLIC = [
     "oneloop.aio",
     "oneloop.compat",
     "oneloop.compat.gevent.modules",
+    "oneloop.compat.httptools",
+    "oneloop.compat.httptools.parser",
     "oneloop.compat.linux_aio",
     "oneloop.compat.linux_aio.block",
     "oneloop.compat.linux_aio_bind",
@@ -37,6 +39,7 @@ PUBLIC = [
     "oneloop.green.timeout",
     "oneloop.green.waiter",
     "oneloop.green.watchers",
+    "oneloop.http",
     "oneloop.testing",
     "oneloop.tls",
 ]
@@ -90,8 +93,11 @@ BASES = (
     "AioRequest",
     "FastFile",
     "FileHandle",
+    "HttpParser",
+    "HttpRequestParser",
+    "HttpResponseParser",
 )
-"""Those have their other halves in Python; requests have a common base."""
+"""Those have their other halves in Python; requests have a common base; httptools' parsers may have subclasses."""
 
 
 def test_native_classes_cannot_be_subclassed_but_for_these() -> None:

@@ -5,9 +5,9 @@ use oneloop_http1::{Header, Limits, parse_request};
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
-const HEAD: &[u8] = b"GET /items/42?page=3 HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; \
-    rv:133.0) Gecko/20100101 Firefox/133.0\r\nAccept: text/html,application/xhtml+xml,*/*;q=0.8\r\nConnection: keep-alive\
-    \r\n\r\n";
+const HEAD: &[u8] = b"GET /items/42?page=3 HTTP/1.1\r\nHost: www.example.org\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:133.0) Gecko/20100101 Firefox/133.0\r\n\
+    Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\nConnection: keep-alive\r\n\r\n";
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000_u32);

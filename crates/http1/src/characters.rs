@@ -78,17 +78,65 @@ pub fn trim(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Whether a token is this name, whatever its case. `lower`: small letters and hyphens.
+/// Whether a field's name or value is this word, whatever its case. `lower`: small letters and hyphens.
 ///
-/// A bit makes small letters of capital ones and leaves the hyphen; of the other bytes that it makes a letter or a
-/// hyphen of (control characters) none is a token's. Whole words are compared at once.
+/// A bit makes small letters of capital ones and leaves the hyphen; the other bytes that it makes a letter or a hyphen
+/// of are control characters, which no name and no value has. Whole words are compared at once.
 #[inline]
-pub fn is_name<const LEN: usize>(token: &str, lower: [u8; LEN]) -> bool {
-    let Ok(mut bytes) = <[u8; LEN]>::try_from(token.as_bytes()) else {
+pub fn is_name<const LEN: usize>(text: &[u8], lower: [u8; LEN]) -> bool {
+    const SMALL: u64 = u64::from_ne_bytes([0x20; 8]);
+    const { assert!(LEN >= 4, "words of four bytes are the smallest") };
+    let Ok(text) = <&[u8; LEN]>::try_from(text) else {
         return false;
     };
-    for byte in &mut bytes {
-        *byte |= 0x20;
+    if LEN < 8 {
+        // The two words overlap.
+        let halves =
+            |bytes: &[u8; LEN]| u64::from(four(bytes, 0)) << 32 | u64::from(four(bytes, LEN - 4));
+        return halves(text) | SMALL == halves(&lower);
     }
-    bytes == lower
+    let mut at = 0;
+    while at + 8 < LEN {
+        if eight(text, at) | SMALL != eight(&lower, at) {
+            return false;
+        }
+        at += 8;
+    }
+    eight(text, LEN - 8) | SMALL == eight(&lower, LEN - 8)
+}
+
+#[inline]
+fn eight(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word))
+}
+
+#[inline]
+fn four(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn names_whatever_their_case() {
+        for text in ["host", "HOST", "hOsT"] {
+            assert!(is_name(text.as_bytes(), *b"host"));
+        }
+        assert!(is_name(b"Transfer-Encoding", *b"transfer-encoding"));
+        assert!(is_name(b"UPGRADE", *b"upgrade"));
+        assert!(is_name(b"Keep-Alive", *b"keep-alive"));
+        for (at, _) in b"transfer-encoding".iter().enumerate() {
+            for other in
+                (b'!'..=b'~').filter(|other| other.to_ascii_lowercase() != b"transfer-encoding"[at])
+            {
+                let mut text = *b"transfer-encoding";
+                text[at] = other;
+                assert!(!is_name(&text, *b"transfer-encoding"), "{}", text.escape_ascii());
+            }
+        }
+        assert!(!is_name(b"hos", *b"host"));
+        assert!(!is_name(b"hosts", *b"host"));
+    }
 }

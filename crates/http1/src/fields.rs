@@ -38,13 +38,13 @@ impl<'a> Fields<'a> {
     pub fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), Refusal> {
         // One comparison of a length for most fields.
         match name.len() {
-            4 if is_name(name, *b"host") => return self.add_host(value),
-            6 if is_name(name, *b"expect") => return self.add_expectation(value),
-            7 if is_name(name, *b"upgrade") => {
+            4 if is_name(name.as_bytes(), *b"host") => return self.add_host(value),
+            6 if is_name(name.as_bytes(), *b"expect") => return self.add_expectation(value),
+            7 if is_name(name.as_bytes(), *b"upgrade") => {
                 self.upgrade.get_or_insert(value);
             }
-            10 if is_name(name, *b"connection") => self.add_connection(value),
-            14 if is_name(name, *b"content-length") => {
+            10 if is_name(name.as_bytes(), *b"connection") => self.add_connection(value),
+            14 if is_name(name.as_bytes(), *b"content-length") => {
                 // RFC 9112 section 6.3: a list of equal values may be read as one of them; it is refused, as others
                 // between the sender and here may read it otherwise.
                 if self.content_length.is_some() {
@@ -52,7 +52,9 @@ impl<'a> Fields<'a> {
                 }
                 self.content_length = Some(content_length(value)?);
             }
-            17 if is_name(name, *b"transfer-encoding") => return self.add_codings(value),
+            17 if is_name(name.as_bytes(), *b"transfer-encoding") => {
+                return self.add_codings(value);
+            }
             _ => {}
         }
         Ok(())
@@ -70,15 +72,15 @@ impl<'a> Fields<'a> {
     /// RFC 9110 section 7.6.1: connection options are tokens without regard to case, over several fields.
     #[inline]
     fn add_connection(&mut self, value: &[u8]) {
-        if value.eq_ignore_ascii_case(b"keep-alive") {
+        if is_name(value, *b"keep-alive") {
             self.keeps_alive = true;
             return;
         }
         for option in value.split(|byte| *byte == b',') {
             let option = trim(option);
-            self.closes |= option.eq_ignore_ascii_case(b"close");
-            self.keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-            self.upgrades |= option.eq_ignore_ascii_case(b"upgrade");
+            self.closes |= is_name(option, *b"close");
+            self.keeps_alive |= is_name(option, *b"keep-alive");
+            self.upgrades |= is_name(option, *b"upgrade");
         }
     }
 

@@ -18,6 +18,10 @@ pub use crate::target::Target;
 /// RFC 9112 section 3: 501 for methods that are longer than any that a server implements.
 const LONGEST_METHOD_BYTES: usize = 32;
 
+/// RFC 9112 section 2.2: at least one empty line before the request line is skipped. Some more, not any number.
+const EMPTY_LINES_BYTES: usize = 16;
+const TOO_MANY_EMPTY_LINES: Refusal = Refusal::bad("too many empty lines before the request");
+
 #[derive(Debug)]
 pub struct Request<'a, 'h> {
     pub method: &'a str,
@@ -68,6 +72,20 @@ pub fn parse_request<'a, 'h>(
     }
 }
 
+/// Whether `parse_request` may say more of `input` than it said of its first `seen_bytes`: for heads that come in small
+/// pieces, so that what each of them costs does not grow with what came before.
+///
+/// A head ends with a line; what a line has wrong is found when it is complete, or above a limit.
+#[inline]
+pub fn may_say_more(input: &[u8], seen_bytes: usize, limits: &Limits) -> bool {
+    // From here on, a line without an end is too long, whatever empty lines are before it.
+    let line_bytes = limits.line_bytes.saturating_add(EMPTY_LINES_BYTES + 2);
+    seen_bytes == 0
+        || input.len() > limits.head_bytes
+        || (seen_bytes < line_bytes && input.len() >= line_bytes)
+        || input.get(seen_bytes..).is_some_and(|new| memchr::memchr(b'\n', new).is_some())
+}
+
 /// Checks a head that httparse has found complete.
 #[inline]
 fn read_head<'a, 'h>(
@@ -78,6 +96,9 @@ fn read_head<'a, 'h>(
 ) -> Result<Request<'a, 'h>, Refusal> {
     let offset = |text: &str| text.as_ptr().addr() - head.as_ptr().addr();
     let start = offset(method);
+    if start > EMPTY_LINES_BYTES {
+        return Err(TOO_MANY_EMPTY_LINES);
+    }
     // The line without its CRLF: the target's end, a space and the version.
     if offset(target) + target.len() + " HTTP/1.1".len() - start > limits.line_bytes {
         return Err(Refusal::new(414, "the request line is too long"));
@@ -160,6 +181,9 @@ fn check_host(host: Option<&[u8]>, version: Version, target: Target) -> Result<(
 fn refuse_early(input: &[u8], error: Option<httparse::Error>, limits: &Limits) -> Option<Refusal> {
     let window = &input[..input.len().min(limits.head_bytes)];
     let start = line_start(window);
+    if start > EMPTY_LINES_BYTES {
+        return Some(TOO_MANY_EMPTY_LINES);
+    }
     if is_above(&window[start..], limits.line_bytes) {
         // Had the bytes come one by one, this is as far as they would have been read.
         let prefix = &window[..window.len().min(start + limits.line_bytes + 1)];

@@ -2,6 +2,8 @@
 //!
 //! Not for request targets, which `parse_request` reads strictly: this takes any scheme, fragments and userinfo.
 
+use crate::characters::is_visible;
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct UrlParts<'a> {
     pub schema: Option<&'a [u8]>,
@@ -15,7 +17,7 @@ pub struct UrlParts<'a> {
 
 /// A path with what follows it, or `scheme://` with a host; none if it is neither. Parts that are empty are absent.
 pub fn split_url(url: &[u8]) -> Option<UrlParts<'_>> {
-    if !url.iter().all(|byte| *byte > b' ' && *byte != 0x7f) {
+    if !url.iter().all(|byte| is_visible(*byte)) {
         return None;
     }
     let mut parts = UrlParts::default();
@@ -74,7 +76,7 @@ fn split_authority<'a>(authority: &'a [u8], parts: &mut UrlParts<'a>) -> Option<
     } else {
         let end = rest
             .iter()
-            .take_while(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(byte))
+            .take_while(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte))
             .count();
         parts.host = Some(filled(&rest[..end])?);
         &rest[end..]
@@ -147,6 +149,8 @@ mod tests {
             "h1://a",
             "http://a@b@c",
             "http://a,b",
+            "http://a_b",
+            "/\u{e4}",
         ] {
             assert_eq!(split_url(bad.as_bytes()), None, "{bad:?}");
         }

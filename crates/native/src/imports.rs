@@ -36,7 +36,12 @@ imports! {
     raw_socket = "_socket", "socket";
     ssl_socket = "ssl", "SSLSocket";
     ssl_protocol = "asyncio.sslproto", "SSLProtocol";
+    context = "contextvars", "Context";
+    run_coroutine_threadsafe = "asyncio", "run_coroutine_threadsafe";
+    sendfile_not_available = "asyncio", "SendfileNotAvailableError";
+    await_green = "oneloop.green.bridge", "await_";
     cancelled_error = "asyncio", "CancelledError";
+    files_of = "oneloop.files.engine", "files_of";
     client_of = "oneloop.http.proxies", "client_of";
     tls_of = "oneloop.http.secured", "tls_of";
     ssl_object = "ssl", "SSLObject";

@@ -24,3 +24,25 @@ pub fn rotated(mut key: [u8; 4], len: usize) -> [u8; 4] {
     key.rotate_left(len % 4);
     key
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{apply, rotated};
+
+    #[test]
+    fn every_length_and_every_cut() {
+        let key = [0x12, 0x34, 0x56, 0x78];
+        let plain: Vec<u8> = (0..100).collect();
+        let masked: Vec<u8> =
+            plain.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
+        for len in 0..=plain.len() {
+            for cut in 0..=len {
+                let mut bytes = masked[..len].to_vec();
+                let (left, right) = bytes.split_at_mut(cut);
+                apply(left, key);
+                apply(right, rotated(key, cut));
+                assert_eq!(bytes, plain[..len]);
+            }
+        }
+    }
+}

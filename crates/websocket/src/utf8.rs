@@ -32,3 +32,37 @@ impl Utf8 {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Utf8;
+
+    /// The first and last of every class of bytes that the grammar of UTF-8 tells apart (RFC 3629 section 4).
+    const BYTES: [u8; 20] = [
+        0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF,
+        0xF0, 0xF3, 0xF4, 0xF5, 0xFF,
+    ];
+
+    /// What the standard library says of the start of a text.
+    fn may_go_on(text: &[u8]) -> bool {
+        std::str::from_utf8(text).map_or_else(|error| error.error_len().is_none(), |_| true)
+    }
+
+    #[test]
+    fn every_text_of_four_bytes_in_every_pair_of_pieces() {
+        for number in 0..BYTES.len().pow(4) {
+            let text = [0, 1, 2, 3].map(|place| BYTES[number / BYTES.len().pow(place) % 20]);
+            for cut in 0..=4 {
+                let (left, right) = text.split_at(cut);
+                let mut utf8 = Utf8::default();
+                let found = (utf8.push(left), utf8.push(right));
+                assert_eq!(found.0, may_go_on(left), "{text:?} {cut}");
+                // After a refusal nothing is asked any more.
+                assert!(!found.0 || found.1 == may_go_on(&text), "{text:?} {cut}");
+            }
+            let mut utf8 = Utf8::default();
+            let bytewise = text.chunks(1).all(|byte| utf8.push(byte));
+            assert_eq!(bytewise, may_go_on(&text), "{text:?}");
+        }
+    }
+}

@@ -167,9 +167,13 @@ def _clear(path: str) -> int:
 
 
 def _of_descriptor(fd: int, backlog: int, scheme: str) -> Listener:
+    copy = -1
     try:
-        made = socket.socket(fileno=os.dup(fd))
+        copy = os.dup(fd)
+        made = socket.socket(fileno=copy)
     except OSError as error:
+        if copy >= 0:
+            os.close(copy)
         raise ListenError(f"--fd {fd} is not an open socket: {error.strerror}") from error
     if made.type != socket.SOCK_STREAM:
         made.close()

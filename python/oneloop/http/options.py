@@ -155,7 +155,7 @@ class Options:
     proxy_protocol: bool = False
     static: Sequence[tuple[str, str]] = ()
     metrics: str | None = None
-    threads: int = 40
+    threads: int = 8
     green: bool = False
     log_config: LogConfig | None = None
     log_level: str | None = None
@@ -311,7 +311,9 @@ class Options:
 
 def flag(name: str) -> str:
     """The command line's word for an option."""
-    return "--" + {"reload_dirs": "reload-dir", "headers": "header"}.get(name, name).replace("_", "-")
+    # What may be repeated has one at a time there.
+    is_repeated = name in ("headers", "reload_dirs", "reload_includes", "reload_excludes")
+    return "--" + (name[:-1] if is_repeated else name).replace("_", "-")
 
 
 def _is_latin(text: str) -> bool:

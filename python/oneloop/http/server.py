@@ -10,7 +10,7 @@ import contextlib
 import enum
 import logging
 import random
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from typing import TYPE_CHECKING, Any
 
 from oneloop import _native
@@ -19,6 +19,7 @@ from oneloop.http.certificates import Certificates
 from oneloop.http.lifespan import Lifespan
 from oneloop.http.measures import Measures, read_memory_bytes
 from oneloop.http.routes import with_routes
+from oneloop.http.static import settings as static_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,6 +91,7 @@ class Server:
         self._lifespan = Lifespan(app.call, mode)
         self._http: _native.HttpServer | None = None
         self._has_unfinished = False
+        self._is_over_limit = False
 
     @property
     def has_unfinished(self) -> bool:
@@ -148,10 +150,7 @@ class Server:
             )
         app: Any = with_routes(self._app.call, self._app.interface, options, self._metrics_text)
         http = self._http = _native.HttpServer(self._loop, app, interface=self._app.interface, **self._settings())
-        # A client that does not come to an end with its handshake is as slow as one with its head.
-        secured: dict[str, Any] = {}
-        if self._certificates is not None:
-            secured = {"ssl": self._certificates.context, "ssl_handshake_timeout": options.timeout_header or None}
+        secured = self._secured()
         for listener in self._listeners:
             self._servers.append(
                 await self._loop.create_server(http, sock=listener.socket, backlog=options.backlog, **secured)
@@ -160,6 +159,13 @@ class Server:
             self._look_at_memory(options.limit_memory)
         if self._measures is not None:
             self._publish()
+
+    def _secured(self) -> dict[str, Any]:
+        """What the loop is told of TLS. A proxy's header comes before it: there the connections begin it themselves."""
+        if self._certificates is None or self._options.proxy_protocol:
+            return {}
+        # A client that does not come to an end with its handshake is as slow as one with its head.
+        return {"ssl": self._certificates.context, "ssl_handshake_timeout": self._options.timeout_header or None}
 
     def _settings(self) -> dict[str, Any]:
         """The options of `HttpServer`; None is a time that never comes."""
@@ -190,9 +196,18 @@ class Server:
         if self._app.interface == "asgi":
             settings["state"] = self._lifespan.state
         else:
-            self._loop.set_default_executor(ThreadPoolExecutor(options.threads, "oneloop-wsgi"))
+            settings |= {
+                "green": options.green or _is_patched(),
+                "threads": options.threads,
+                "multiprocess": options.worker_count > 1,
+            }
+        if options.static:
+            reserved = [] if options.metrics is None else [options.metrics]
+            settings["static"] = static_settings(options.static, reserved)
         if options.proxy_protocol:
             settings["proxy_protocol"] = True
+            if self._certificates is not None:
+                settings["tls_behind_proxy"] = self._certificates.context
         return settings
 
     def _response_callback(self) -> Callable[..., None] | None:
@@ -218,7 +233,9 @@ class Server:
         limit += random.randint(0, self._options.limit_max_requests_jitter)
 
         def count(total: int) -> None:
-            if total == limit:
+            # At the first that reaches it: a successor takes a while to come.
+            if total >= limit and not self._is_over_limit:
+                self._is_over_limit = True
                 self._on_limit(f"it has served {total} requests (--limit-max-requests)")
 
         return count
@@ -259,9 +276,6 @@ class Server:
             server.close()
         http = self._http
         if http is not None:
-            # What was accepted last is read before idle connections are closed.
-            for _ in range(3):
-                await asyncio.sleep(0)
             http.shut_down()
             if not await self._is_drained(http):
                 self._has_unfinished = True
@@ -280,7 +294,7 @@ class Server:
         http = self._http
         if http is None:
             return
-        secured: dict[str, Any] = {} if self._certificates is None else {"ssl": self._certificates.context}
+        secured = self._secured()
         taken = []
         for listener in self._listeners:
             # BlockingIOError: there are no more.
@@ -288,9 +302,7 @@ class Server:
                 while True:
                     made, _ = listener.socket.accept()
                     made.setblocking(False)
-                    taken.append(
-                        self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured))
-                    )
+                    taken.append(self._loop.create_task(self._loop.connect_accepted_socket(http, made, **secured)))
         if taken:
             done, late = await asyncio.wait(taken, timeout=self._options.timeout_header or None)
             for task in late:
@@ -319,3 +331,9 @@ class Server:
                 await asyncio.wait_for(self._forced.wait(), look_s)
             look_s = min(look_s * 2, LONGEST_LOOK_S)
         return True
+
+
+def _is_patched() -> bool:
+    """Whether threads of this process are green threads, so that requests may be, too."""
+    monkey = sys.modules.get("oneloop.green.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))

@@ -1,248 +1,67 @@
-"""`Static`: files of a folder as HTTP answers: ranges, ETags, conditions, precompressed files.
+"""The folders of `--static` for the native server: their URLs and paths, and the content types of their files.
 
-RFC 9110: sections 8.8 (validators), 13 (conditions), 14 (ranges). Hidden names (`.git`) are not there for clients, nor
-is anything outside of the folder. A file is opened first and looked at afterwards, so that nobody can exchange it.
+The answers themselves are native (`crates/native/src/http/static_files.rs`): nothing here runs for a request.
 """
 
 from __future__ import annotations
 
-import errno
+import functools
 import mimetypes
 import os
-import re
-import stat
-from dataclasses import dataclass, field
-from email.utils import formatdate, parsedate_to_datetime
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["Static", "StaticAnswer", "StaticFile"]
+__all__ = ["content_types", "settings"]
 
-# What goes first is preferred where a client takes several.
-_CODINGS = (("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz"))
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
-_TYPES = mimetypes.MimeTypes()
-_TYPES.add_type("text/javascript", ".mjs")
-_TYPES.add_type("application/wasm", ".wasm")
-_TYPES.add_type("font/woff2", ".woff2")
-_TYPES.add_type("image/avif", ".avif")
-_TYPES.add_type("image/webp", ".webp")
-_TYPES.add_type("application/manifest+json", ".webmanifest")
+# What the standard library's table lacks in some of the versions that are supported.
+_FURTHER = {
+    ".avif": "image/avif",
+    ".js": "text/javascript",
+    ".md": "text/markdown",
+    ".mjs": "text/javascript",
+    ".wasm": "application/wasm",
+    ".webmanifest": "application/manifest+json",
+    ".webp": "image/webp",
+    ".woff": "font/woff",
+    ".woff2": "font/woff2",
+}
 _TEXTS = ("application/json", "application/xml", "image/svg+xml")
 
 
-@dataclass(slots=True)
-class StaticFile:
-    """The part of an open file that is the body; whoever sends it closes it."""
-
-    fd: int
-    start: int
-    length: int
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-@dataclass(slots=True)
-class StaticAnswer:
-    """A status, fields, and the body of a GET."""
-
-    status: int
-    headers: list[tuple[str, str]] = field(default_factory=list)
-    file: StaticFile | None = None
-
-
-class Static:
-    """The files of a folder below a URL.
+def settings(
+    folders: Sequence[tuple[str, str]], reserved: Sequence[str]
+) -> tuple[list[tuple[str, str]], Mapping[str, str], list[str]]:
+    """Make the option `static` of the native server.
 
     Args:
-        url: the path that the folder has for clients. Where it is `/`, files that are not there are the application's.
-        folder: where they are. Symbolic links may lead to files in it, and to nothing else.
+        folders: URLs, and the folders that they stand for.
+        reserved: paths that are no file's, whatever folder they lie in.
     """
-
-    def __init__(self, url: str, folder: str) -> None:
-        self._prefix = url.rstrip("/") + "/"
-        self._folder = os.path.realpath(folder)
-
-    def answer(self, method: str, path: str, headers: Mapping[str, str]) -> StaticAnswer | None:
-        """Answer a request; None if it is not for this folder.
-
-        Args:
-            method: of the request.
-            path: its decoded path, without the query.
-            headers: by their names in lower case.
-        """
-        if path + "/" == self._prefix and path:
-            return _redirect(path)
-        if not path.startswith(self._prefix):
-            return None
-        missing = None if self._prefix == "/" else _plain(404)
-        names = path[len(self._prefix) :]
-        if not _is_allowed(names):
-            return missing
-        if method not in ("GET", "HEAD"):
-            return None if self._prefix == "/" else _plain(405, ("allow", "GET, HEAD"))
-        opened = self._open(names or "index.html")
-        if opened is not None and stat.S_ISDIR(opened[1].st_mode):
-            os.close(opened[0])
-            if not path.endswith("/"):
-                return _redirect(path)
-            names = names + "index.html"
-            opened = self._open(names)
-        elif opened is not None and names.endswith("/"):
-            # A file's name does not end with a slash.
-            os.close(opened[0])
-            opened = None
-        if opened is None or not stat.S_ISREG(opened[1].st_mode):
-            if opened is not None:
-                os.close(opened[0])
-            return missing
-        return self._of_file(names or "index.html", *opened, method=method, headers=headers)
-
-    def _open(self, names: str) -> tuple[int, os.stat_result] | None:
-        """Open what is there, if it is in the folder."""
-        try:
-            # Not blocking: a FIFO's other end need not be there.
-            fd = os.open(os.path.join(self._folder, names), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # noqa: PTH118
-        except (OSError, ValueError) as error:
-            if getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-                raise
-            return None
-        real = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 - a descriptor
-        if real != self._folder and not real.startswith(self._folder.rstrip("/") + "/"):
-            os.close(fd)
-            return None
-        return fd, os.fstat(fd)
-
-    def _of_file(
-        self, names: str, fd: int, found: os.stat_result, *, method: str, headers: Mapping[str, str]
-    ) -> StaticAnswer:
-        kind, coding = _type_of(names)
-        fields: list[tuple[str, str]] = []
-        encoded = None if coding else self._precompressed(names, headers.get("accept-encoding", ""), found, fields)
-        if encoded is not None:
-            os.close(fd)
-            coding, fd, found = encoded
-        etag = f'"{found.st_mtime_ns:x}-{found.st_size:x}{"-" + coding if coding else ""}"'
-        modified = formatdate(found.st_mtime, usegmt=True)
-        fields += [("etag", etag), ("last-modified", modified), ("accept-ranges", "bytes")]
-        if _is_unchanged(headers, etag, found.st_mtime):
-            os.close(fd)
-            return StaticAnswer(304, fields)
-        fields += [("content-type", kind), ("x-content-type-options", "nosniff")]
-        if coding:
-            fields.append(("content-encoding", coding))
-        part = _part_of(headers, etag, modified, found.st_size) if method == "GET" else (0, found.st_size, 200)
-        if part is None:
-            os.close(fd)
-            return _plain(416, ("content-range", f"bytes */{found.st_size}"))
-        start, length, status = part
-        if status == 206:
-            fields.append(("content-range", f"bytes {start}-{start + length - 1}/{found.st_size}"))
-        fields.append(("content-length", str(length)))
-        if method == "HEAD" or not length:
-            os.close(fd)
-            return StaticAnswer(status, fields)
-        return StaticAnswer(status, fields, StaticFile(fd, start, length))
-
-    def _precompressed(
-        self, names: str, accepted: str, plain: os.stat_result, fields: list[tuple[str, str]]
-    ) -> tuple[str, int, os.stat_result] | None:
-        """The file's compressed neighbour that the client prefers; one that is older than the file is out of date."""
-        chosen = None
-        is_varying = False
-        for coding, suffix in _CODINGS:
-            opened = self._open(names + suffix)
-            if opened is None:
-                continue
-            fd, found = opened
-            is_usable = stat.S_ISREG(found.st_mode) and found.st_mtime >= plain.st_mtime
-            is_varying = is_varying or is_usable
-            if is_usable and chosen is None and _is_accepted(coding, accepted):
-                chosen = (coding, fd, found)
-            else:
-                os.close(fd)
-        if is_varying:
-            fields.append(("vary", "accept-encoding"))
-        return chosen
+    # Relative paths are those of now, should the application change its folder.
+    made = [(url, os.path.abspath(folder)) for url, folder in folders]  # noqa: PTH100 - links stay what they are
+    return made, content_types(), list(reserved)
 
 
-def _is_allowed(names: str) -> bool:
-    """No name may be hidden, lead upwards, or be something that no file's name is."""
-    if "\0" in names or "//" in names or names.startswith("/"):
-        return False
-    return not any(name.startswith(".") and name != ".well-known" for name in names.split("/"))
+@functools.cache
+def content_types() -> Mapping[str, str]:
+    """Content types by suffixes in lower case, without the dot: the standard library's own table, not the system's."""
+    table = mimetypes.MimeTypes()
+    for suffix, kind in _FURTHER.items():
+        table.add_type(kind, suffix)
+    types = {suffix.lower(): _with_charset(kind) for suffix, kind in table.types_map[True].items()}
+    # An archive such as x.tar.gz is what it is: no coding of the transfer.
+    for suffix, coding in table.encodings_map.items():
+        types[suffix.lower()] = _of_coding(coding)
+    for suffix, meant in table.suffix_map.items():
+        types[suffix.lower()] = _of_coding(table.encodings_map.get(os.path.splitext(meant)[1], ""))  # noqa: PTH122
+    return {suffix.removeprefix("."): kind for suffix, kind in types.items()}
 
 
-def _type_of(names: str) -> tuple[str, str | None]:
-    kind, coding = _TYPES.guess_type(names)
-    if coding is not None:
-        # An archive such as x.tar.gz is what it is: no coding of the transfer.
-        return "application/gzip" if coding == "gzip" else "application/octet-stream", None
-    if kind is None:
-        return "application/octet-stream", None
-    if kind.startswith("text/") or kind in _TEXTS:
-        return f"{kind}; charset=utf-8", None
-    return kind, None
+def _of_coding(coding: str) -> str:
+    return "application/gzip" if coding == "gzip" else "application/octet-stream"
 
 
-def _is_accepted(coding: str, accepted: str) -> bool:
-    """Whether Accept-Encoding names the coding, with a quality above zero."""
-    for item in accepted.split(","):
-        name, _, parameters = item.partition(";")
-        if name.strip().lower() == coding:
-            quality = parameters.replace(" ", "").lower()
-            return not re.fullmatch(r"q=0(\.0{0,3})?", quality)
-    return False
-
-
-def _is_unchanged(headers: Mapping[str, str], etag: str, modified_s: float) -> bool:
-    tags = headers.get("if-none-match")
-    if tags is not None:
-        return tags.strip() == "*" or any(tag.strip().removeprefix("W/") == etag for tag in tags.split(","))
-    since = headers.get("if-modified-since")
-    if since is None:
-        return False
-    try:
-        return int(modified_s) <= parsedate_to_datetime(since).timestamp()
-    except (ValueError, OverflowError):
-        # RFC 9110, section 13.1.3: a date that is none is left out.
-        return False
-
-
-def _part_of(headers: Mapping[str, str], etag: str, modified: str, size: int) -> tuple[int, int, int] | None:
-    """Where the body begins, its length, and the status; None if there is no such part."""
-    asked = headers.get("range")
-    condition = headers.get("if-range")
-    if asked is None or (condition is not None and condition not in (etag, modified)):
-        return 0, size, 200
-    found = _RANGE.fullmatch(asked.strip().replace(" ", ""))
-    # Several ranges, or other units: RFC 9110, section 14.2 lets a server leave them out.
-    if found is None or found.group() == "bytes=-":
-        return 0, size, 200
-    first, last = found.groups()
-    if not first:
-        length = min(int(last), size)
-        return (size - length, length, 206) if length else None
-    if last and int(last) < int(first):
-        return 0, size, 200
-    if int(first) >= size:
-        return None
-    end = min(int(last), size - 1) if last else size - 1
-    return int(first), end - int(first) + 1, 206
-
-
-def _plain(status: int, *fields: tuple[str, str]) -> StaticAnswer:
-    return StaticAnswer(status, [*fields, ("content-length", "0")])
-
-
-def _redirect(path: str) -> StaticAnswer:
-    # A path that begins with two slashes would name another host.
-    location = quote("/" + path.lstrip("/") + "/")
-    return StaticAnswer(308, [("location", location), ("content-length", "0")])
+def _with_charset(kind: str) -> str:
+    return f"{kind}; charset=utf-8" if kind.startswith("text/") or kind in _TEXTS else kind

@@ -4,7 +4,7 @@
 use super::mount::{self, Nearness};
 use crate::sys::file;
 use crate::sys::statx::{self, Status};
-use crate::sys::transfer::{Transfer, read_cached, read_slice, write_slice_at_once};
+use crate::sys::transfer::{self, Transfer, read_cached, read_slice, write_slice_at_once};
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
@@ -205,6 +205,24 @@ pub fn read(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<
     if is_unsupported(&result) && is_memory(fd) {
         result = read_slice(fd, room, offset);
     }
+    read_at_once(result)
+}
+
+/// The same, behind what a vector has already; up to `len` bytes.
+pub fn read_onto(
+    fd: RawFd,
+    to: &mut Vec<u8>,
+    len: usize,
+    offset: i64,
+) -> io::Result<AtOnce<usize>> {
+    let mut result = transfer::read_onto(fd, to, len, offset, true);
+    if is_unsupported(&result) && is_memory(fd) {
+        result = transfer::read_onto(fd, to, len, offset, false);
+    }
+    read_at_once(result)
+}
+
+fn read_at_once(result: io::Result<usize>) -> io::Result<AtOnce<usize>> {
     match result {
         Ok(n) => Ok(AtOnce::Done(n)),
         Err(e) => match e.raw_os_error() {

@@ -15,6 +15,7 @@
 //! what is under way when the engines are shut keeps its owner for ever.
 
 pub mod aio;
+pub mod beneath;
 pub mod blocking;
 pub mod cached;
 mod direct;
@@ -28,6 +29,7 @@ pub mod polled_ring;
 pub mod probe;
 pub mod request;
 pub mod ring;
+pub mod served;
 pub mod slots;
 pub mod threads;
 

@@ -1,6 +1,6 @@
 //! The calls on files and on a folder's entries; reads and writes are in `transfer`.
 //!
-//! `open_cached` does not block; the others may, and are for the threads of the file engine. Paths are C strings, descriptors of folders may be AT_FDCWD.
+//! `open_cached`, and `open_beneath` where it is to be cached, do not block; the others may, and are for the threads of the file engine. Paths are C strings, descriptors of folders may be AT_FDCWD.
 
 use super::checked;
 use std::ffi::CStr;
@@ -9,10 +9,32 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// openat2(2) with RESOLVE_CACHED: EAGAIN if the path is not in the kernel's cache (Linux 5.12).
 pub fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
+    open_resolved(dir_fd, path, flags, libc::RESOLVE_CACHED)
+}
+
+/// openat2(2) of what lies below a folder (Linux 5.6): EXDEV if the path, or a symbolic link on it, leads out of it or is
+/// absolute; EAGAIN also where somebody renames folders meanwhile. `is_cached` as in `open_cached`.
+pub fn open_beneath(
+    dir_fd: RawFd,
+    path: &CStr,
+    flags: libc::c_int,
+    is_cached: bool,
+) -> io::Result<OwnedFd> {
+    let cached = if is_cached { libc::RESOLVE_CACHED } else { 0 };
+    let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | cached;
+    open_resolved(dir_fd, path, flags, resolve)
+}
+
+fn open_resolved(
+    dir_fd: RawFd,
+    path: &CStr,
+    flags: libc::c_int,
+    resolve: u64,
+) -> io::Result<OwnedFd> {
     // SAFETY: a structure of integers, for which zero is a value.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
-    how.resolve = libc::RESOLVE_CACHED;
+    how.resolve = resolve;
     // SAFETY: path and structure are live through the call, the length is the structure's.
     let fd = unsafe {
         libc::syscall(

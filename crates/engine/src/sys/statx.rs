@@ -53,6 +53,8 @@ pub struct Status {
     /// Room on the disk, in bytes.
     pub allocated_bytes: u64,
     pub uid: u32,
+    /// When the content last changed: seconds since 1970, and nanoseconds of that second.
+    pub modified: (i64, u32),
     pub mount: Mount,
 }
 
@@ -126,6 +128,7 @@ fn status(file: RawFd, sync: libc::c_int) -> io::Result<Status> {
         links: told.stx_nlink,
         allocated_bytes: told.stx_blocks.saturating_mul(512),
         uid: told.stx_uid,
+        modified: (told.stx_mtime.tv_sec, told.stx_mtime.tv_nsec),
         mount: Mount {
             device: u64::from(told.stx_dev_major) << 32 | u64::from(told.stx_dev_minor),
             id: told.stx_mnt_id,

@@ -158,6 +158,24 @@ pub fn read_slice(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::R
     read_flagged(fd, room, offset, 0)
 }
 
+/// Appends up to `len` bytes of a file to a vector; how many. With `is_cached` as `read_cached`, else as `read_slice`.
+pub fn read_onto(
+    fd: RawFd,
+    to: &mut Vec<u8>,
+    len: usize,
+    offset: i64,
+    is_cached: bool,
+) -> io::Result<usize> {
+    to.reserve(len);
+    let room = &mut to.spare_capacity_mut()[..len];
+    let flags = if is_cached { libc::RWF_NOWAIT } else { 0 };
+    let read = read_flagged(fd, room, offset, flags)?;
+    let end = to.len() + read;
+    // SAFETY: the kernel has written so many bytes of the room, which lies behind the vector's end.
+    unsafe { to.set_len(end) };
+    Ok(read)
+}
+
 #[inline]
 fn read_flagged(
     fd: RawFd,

@@ -5,7 +5,7 @@ mod reading;
 mod reasons;
 mod writing;
 
-pub use date::http_date;
+pub use date::{http_date, parse_date};
 pub use reading::{Asked, Response, parse_response};
 pub use reasons::reason_phrase;
 pub use writing::{

@@ -14,6 +14,7 @@ use std::mem::transmute;
 type Pointer = *mut ffi::PyObject;
 
 /// The places in the table, greenlet.h: `PyGreenlet_*_NUM`.
+const NEW: usize = 3;
 const GET_CURRENT: usize = 4;
 const THROW: usize = 5;
 const SWITCH: usize = 6;
@@ -21,6 +22,7 @@ const SET_PARENT: usize = 7;
 const LENGTH: usize = 12;
 
 struct Api {
+    new: unsafe extern "C" fn(Pointer, Pointer) -> Pointer,
     current: unsafe extern "C" fn() -> Pointer,
     throw: unsafe extern "C" fn(Pointer, Pointer, Pointer, Pointer) -> Pointer,
     switch: unsafe extern "C" fn(Pointer, Pointer, Pointer) -> Pointer,
@@ -48,6 +50,12 @@ pub fn load(py: Python<'_>) -> PyResult<()> {
         // SAFETY: the capsule holds a table of this many pointers, which lives as long as the process.
         let table = unsafe { &*table.cast::<[*const c_void; LENGTH]>() };
         // SAFETY: the function that greenlet.h declares at this place.
+        let new = unsafe {
+            transmute::<*const c_void, unsafe extern "C" fn(Pointer, Pointer) -> Pointer>(
+                table[NEW],
+            )
+        };
+        // SAFETY: as above.
         let current = unsafe {
             transmute::<*const c_void, unsafe extern "C" fn() -> Pointer>(table[GET_CURRENT])
         };
@@ -70,7 +78,7 @@ pub fn load(py: Python<'_>) -> PyResult<()> {
                 table[SET_PARENT],
             )
         };
-        Ok(Api { current, throw, switch, set_parent })
+        Ok(Api { new, current, throw, switch, set_parent })
     })
     .map(drop)
 }
@@ -87,6 +95,19 @@ pub fn current(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let current = unsafe { (api.current)() };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, current) }
+}
+
+/// A greenlet of this thread that will call `run`, and then go on in `parent`.
+pub fn make<'py>(
+    run: &Bound<'py, PyAny>,
+    parent: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = run.py();
+    let api = api(py)?;
+    // SAFETY: both are alive through the call; greenlet checks what the parent is.
+    let made = unsafe { (api.new)(run.as_ptr(), parent.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, made) }
 }
 
 /// Goes on in `target` until somebody switches back here; what they pass, or throw.

@@ -214,3 +214,15 @@ fn ascii_text(bytes: &[u8]) -> *mut ffi::PyObject {
     }
     text
 }
+
+/// A str whose characters are these bytes.
+#[inline]
+pub fn latin1<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    let (data, len) = (bytes.as_ptr().cast(), bytes.len().cast_signed());
+    // SAFETY: so many bytes, which are copied; null stands for strict, of which this codec has no use.
+    let text = unsafe { ffi::PyUnicode_DecodeLatin1(data, len, std::ptr::null()) };
+    // SAFETY: a new reference, or null with an exception set.
+    let text = unsafe { Bound::from_owned_ptr_or_err(py, text) }?;
+    // SAFETY: the decoder makes a str.
+    Ok(unsafe { text.cast_into_unchecked() })
+}

@@ -65,7 +65,7 @@ fn segments(views: &[View]) -> Vec<Segment> {
 impl Files {
     /// Up to `size` bytes; at the end of the file none.
     #[pyo3(signature = (fd, size, offset, direct, /))]
-    fn read<'py>(
+    pub(super) fn read<'py>(
         slf: &Bound<'py, Self>,
         fd: RawFd,
         size: usize,
@@ -215,7 +215,7 @@ impl Files {
     /// Closes a descriptor that nobody will use any more, at once or when what is under way on it has
     /// ended. Any thread that holds the GIL; no loop need run.
     #[pyo3(signature = (fd, /))]
-    fn forsake(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
+    pub(super) fn forsake(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let is_busy = || this.descriptors.with(py, |descriptors| descriptors.is_busy(fd));
         if !this.is_shut(py) && is_busy() {

@@ -23,6 +23,7 @@ mod pending;
 mod read_ahead;
 mod reaping;
 mod scratch;
+mod serving;
 mod stored;
 pub(crate) mod watch;
 mod whole;

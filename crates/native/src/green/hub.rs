@@ -59,6 +59,11 @@ impl HubCore {
         self.owner.bind(py)
     }
 
+    /// Whether the hub runs the loop's own greenlet now.
+    pub fn is_at_home(&self, py: Python<'_>) -> bool {
+        !self.is_away.get(py)
+    }
+
     fn hub_greenlet(slf: &Bound<'_, Self>) -> Option<Object> {
         let py = slf.py();
         slf.get().greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.clone_ref(py)))
@@ -131,9 +136,21 @@ impl HubCore {
 
     /// By the loop's tick: a green thread has its turn, and those that it switches to.
     pub fn resume(slf: &Bound<'_, Self>, turn: &Turn) -> PyResult<()> {
+        let resumed = Self::resume_within(slf, turn);
+        if let Err(error) = &resumed
+            && error.is_instance(slf.py(), &imports::hub_destroyed(slf.py())?)
+        {
+            return resumed;
+        }
+        let owner = slf.get().owner.bind(slf.py());
+        owner.get().lap(owner, turn.target.bind(slf.py()))?;
+        resumed
+    }
+
+    /// The same within a callback of the loop's, whose end is what sends what was gathered.
+    pub fn resume_within(slf: &Bound<'_, Self>, turn: &Turn) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        let owner = this.owner.bind(py);
         let current = Object::new(greenlet::current(py)?);
         let hub = current.clone_ref(py);
         let old = this.greenlet.with(py, |slot| slot.replace(hub));
@@ -147,17 +164,15 @@ impl HubCore {
         drop(ACTIVE.replace(outer));
         this.is_away.set(py, false);
         call::call1(&set_running_loop, &running)?;
-        let reported = match switched {
+        match switched {
             Ok(_) => Ok(()),
             // The hub is told to end.
-            Err(error) if error.is_instance(py, &imports::hub_destroyed(py)?) => return Err(error),
+            Err(error) if error.is_instance(py, &imports::hub_destroyed(py)?) => Err(error),
             // A greenlet has ended with it; those of `oneloop.green` report theirs.
             Err(error) => {
                 slf.call_method1(intern!(py, "_handle_uncaught"), (error.value(py),)).map(drop)
             }
-        };
-        owner.get().lap(owner, turn.target.bind(py))?;
-        reported
+        }
     }
 }
 
@@ -207,7 +222,7 @@ impl HubCore {
     }
 
     /// Let the others that are ready go first.
-    fn pause(slf: &Bound<'_, Self>) -> PyResult<()> {
+    pub fn pause(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let current = greenlet::current(py)?;
         Self::check_may_park(slf)?;

@@ -10,7 +10,7 @@ mod thread_lock;
 mod waiter;
 
 pub use hub::HubCore;
-pub use waiter::Waiter;
+pub use waiter::{Turn, Waiter};
 
 use pyo3::prelude::*;
 

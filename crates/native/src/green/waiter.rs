@@ -32,6 +32,11 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Of a greenlet that has not begun, and whose parent is the hub's.
+    pub fn beginning(target: Object) -> Self {
+        Self { target, error: None, starts: false }
+    }
+
     /// Goes on there until somebody switches back here.
     pub fn take<'py>(&self, hub: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = hub.py();

@@ -70,24 +70,38 @@ pub fn optional<'py>(
 /// What was found among the fields of an answer.
 #[expect(clippy::struct_excessive_bools, reason = "each is a field that may be there")]
 #[derive(Default)]
-struct Found {
-    length: Option<u64>,
+pub struct Found {
+    pub length: Option<u64>,
     has_date: bool,
     has_server: bool,
-    has_connection: bool,
-    closes: bool,
+    pub has_connection: bool,
+    pub closes: bool,
+}
+
+/// A part of an answer, as it goes out.
+pub struct Framed {
+    pub out: Vec<u8>,
+    /// The data follows `out`, and this follows the data; else both are in it.
+    pub tail: Option<&'static [u8]>,
+    /// The answer is complete with it.
+    pub ends: bool,
 }
 
 impl Exchange {
-    /// One message of the application's.
-    pub fn send_message(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// One message of the application's; a future if its sending takes longer.
+    pub fn send_message<'py>(
+        slf: &Bound<'py, Self>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = slf.py();
         if let Some(websocket) = &slf.get().websocket {
-            return websocket.send(slf, message);
+            return websocket.send(slf, message).map(|()| None);
         }
         let kind = item(message, intern!(py, "type"))?;
-        let (answer, is_disconnected, has_trailers) =
-            slf.get().state.with(py, |s| (s.answer, s.is_disconnected, s.has_trailers));
+        let (answer, is_disconnected, has_trailers, is_sending_file) = slf
+            .get()
+            .state
+            .with(py, |s| (s.answer, s.is_disconnected, s.has_trailers, s.is_sending_file));
         let is = |name: &Bound<'_, pyo3::types::PyString>| {
             kind.is(name) || kind.eq(name).unwrap_or(false)
         };
@@ -99,17 +113,26 @@ impl Exchange {
         if is_disconnected {
             return Err(PyConnectionResetError::new_err("the client has closed the connection"));
         }
+        if is_sending_file {
+            let text = format!("ASGI message '{kind}' sent while a file is being sent.");
+            return Err(PyRuntimeError::new_err(text));
+        }
         let expected = match answer {
             Answer::Awaited if is(intern!(py, "http.response.start")) => {
-                return Self::start(slf, message);
+                return Self::start(slf, message).map(|()| None);
             }
             Answer::Awaited if is(intern!(py, "http.response.early_hint")) => {
-                return Self::hint(slf, message);
+                return Self::hint(slf, message).map(|()| None);
             }
             Answer::Awaited => "http.response.start",
-            _ if is(intern!(py, "http.response.body")) => return Self::body(slf, message),
+            _ if is(intern!(py, "http.response.body")) => {
+                return Self::body(slf, message).map(|()| None);
+            }
+            _ if is(intern!(py, "http.response.pathsend")) => {
+                return super::pathsend::start(slf, message);
+            }
             _ if has_trailers && is(intern!(py, "http.response.trailers")) => {
-                return Self::trailers(slf, message);
+                return Self::trailers(slf, message).map(|()| None);
             }
             _ => "http.response.body",
         };
@@ -130,7 +153,14 @@ impl Exchange {
             None => false,
         };
         let mut head = this.spare(py);
-        let found = this.write_head(py, &mut head, status, fields.as_ref())?;
+        let found = this.write_head(
+            py,
+            &mut head,
+            |head| write_status_line(head, status),
+            |head, found| {
+                fields.as_ref().map_or(Ok(()), |fields| write_fields(head, fields, found))
+            },
+        )?;
         if status == 204 && found.length.is_some() {
             // RFC 9110 section 8.6: it has none.
             leave_out(&mut head, b"content-length:");
@@ -171,22 +201,21 @@ impl Exchange {
         spare
     }
 
-    fn write_head(
+    /// The status line and all fields that the application and the server's options give. Any thread.
+    pub fn write_head(
         &self,
         py: Python<'_>,
         head: &mut Vec<u8>,
-        status: u16,
-        fields: Option<&Bound<'_, PyAny>>,
+        write_status: impl FnOnce(&mut Vec<u8>),
+        write_fields: impl FnOnce(&mut Vec<u8>, &mut Found) -> PyResult<()>,
     ) -> PyResult<Found> {
         let options = &self.connection.get().http.get().options;
-        write_status_line(head, status);
+        write_status(head);
         let line_len = head.len();
         self.write_defaults(py, head);
         let defaults = line_len..head.len();
         let mut found = Found::default();
-        if let Some(fields) = fields {
-            write_fields(head, fields, &mut found)?;
-        }
+        write_fields(head, &mut found)?;
         if (found.has_date && options.date_header) || (found.has_server && options.has_server_field)
         {
             // The application's own stand in place of ours.
@@ -203,11 +232,7 @@ impl Exchange {
 
     /// The fields that every answer has.
     pub fn write_defaults(&self, py: Python<'_>, head: &mut Vec<u8>) {
-        let options = &self.connection.get().http.get().options;
-        if options.date_header {
-            self.write_date(py, head);
-        }
-        head.extend_from_slice(&options.fields);
+        self.connection.get().http.get().write_defaults(py, head);
     }
 
     /// A whole answer of our own, after which the connection ends.
@@ -302,21 +327,25 @@ impl Exchange {
         body: &Bound<'_, PyBytes>,
         more: bool,
     ) -> PyResult<()> {
-        let py = slf.py();
-        let this = slf.get();
-        let data = body.as_bytes();
-        let is_last = this.connection.get().state.with(py, |s| {
+        let framed = slf.get().frame(slf.py(), body.as_bytes(), more)?;
+        Self::put(slf, framed, body)
+    }
+
+    /// Makes a part of the body what goes out, with the head if that has not left. What is put out must be put out in
+    /// the order in which it was framed. Any thread.
+    pub fn frame(&self, py: Python<'_>, data: &[u8], more: bool) -> PyResult<Framed> {
+        let is_last = self.connection.get().state.with(py, |s| {
             // Nobody will read that much of a body for the sake of the connection.
             s.is_ending() || (!more && s.has_long_body())
         });
-        let (mut out, framing, ends) = this.state.with(py, |s| {
+        let (mut out, framing, ends) = self.state.with(py, |s| {
             let ends = !more && !s.has_trailers;
             if let Framing::Length(left) = s.framing {
                 check_length(left, data.len(), !more)?;
             }
             if s.answer == Answer::Started {
                 s.keeps_alive &= !is_last;
-                this.end_head(s, (!more).then_some(data.len()));
+                self.end_head(s, (!more).then_some(data.len()));
                 s.answer = Answer::Streaming;
             }
             if let Framing::Length(left) = &mut s.framing {
@@ -328,10 +357,10 @@ impl Exchange {
             PyResult::Ok((std::mem::take(&mut s.head), s.framing, ends))
         })?;
         if out.capacity() == 0 {
-            out = this.spare(py);
+            out = self.spare(py);
         }
         let data = if framing == Framing::NoBody { &[] } else { data };
-        let mut tail: &[u8] = b"";
+        let mut tail: &'static [u8] = b"";
         if framing == Framing::Chunked {
             if !data.is_empty() {
                 response::write_chunk_head(&mut out, data.len());
@@ -344,17 +373,26 @@ impl Exchange {
                 tail = if data.is_empty() { b"0\r\n" } else { b"\r\n0\r\n" };
             }
         }
+        if data.len() >= LONG_BODY {
+            return Ok(Framed { out, tail: Some(tail), ends });
+        }
+        out.extend_from_slice(data);
+        out.extend_from_slice(tail);
+        Ok(Framed { out, tail: None, ends })
+    }
+
+    /// Sends what was made of `body`.
+    pub fn put(slf: &Bound<'_, Self>, framed: Framed, body: &Bound<'_, PyBytes>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
         let connection = this.connection.bind(py);
-        let written = if data.len() < LONG_BODY {
-            out.extend_from_slice(data);
-            out.extend_from_slice(tail);
-            HttpConnection::write(connection, &out)
-        } else {
-            HttpConnection::write_parts(connection, &out, body, tail)
+        let written = match framed.tail {
+            None => HttpConnection::write(connection, &framed.out),
+            Some(tail) => HttpConnection::write_parts(connection, &framed.out, body, tail),
         };
-        this.connection.get().http.get().keep_spare(py, out);
+        this.connection.get().http.get().keep_spare(py, framed.out);
         written?;
-        if ends { Self::complete(slf) } else { Ok(()) }
+        if framed.ends { Self::complete(slf) } else { Ok(()) }
     }
 
     /// The trailers after a chunked body; nothing for any other.
@@ -396,10 +434,6 @@ impl Exchange {
     /// The access log and the count of requests.
     pub fn tell_end(&self, py: Python<'_>) -> PyResult<()> {
         let http = self.connection.get().http.get();
-        let total = http.serving.with(py, |serving| {
-            serving.total_requests += 1;
-            serving.total_requests
-        });
         if let Some(on_response) = &http.options.on_response {
             let (target, scope, status, sent, began_ns) = self.state.with(py, |s| {
                 (s.target.take(), s.scope.take(), s.status, s.sent_bytes, s.began_ns)
@@ -420,10 +454,7 @@ impl Exchange {
                 on_response.call1(py, arguments)?;
             }
         }
-        match &http.options.on_request_end {
-            Some(on_request_end) => on_request_end.call1(py, (total,)).map(drop),
-            None => Ok(()),
-        }
+        http.count_response(py)
     }
 }
 
@@ -433,7 +464,7 @@ fn flush_head(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResu
     let py = slf.py();
     let this = slf.get();
     let head = this.state.with(py, |s| {
-        if s.answer != Answer::Started || s.is_disconnected {
+        if s.answer != Answer::Started || s.is_disconnected || s.is_sending_file {
             return None;
         }
         this.end_head(s, None);
@@ -458,7 +489,7 @@ pub fn bytes_of<'py>(body: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> 
 }
 
 /// RuntimeError for a body that is longer than its head says, or ends before.
-fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
+pub fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
     let text = if (len as u64) > left {
         "Response content longer than Content-Length"
     } else if ends && (len as u64) < left {
@@ -469,7 +500,7 @@ fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
     Err(PyRuntimeError::new_err(text))
 }
 
-fn write_status_line(head: &mut Vec<u8>, status: u16) {
+pub fn write_status_line(head: &mut Vec<u8>, status: u16) {
     if status == 200 {
         head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         return;
@@ -554,7 +585,11 @@ pub fn write_handshake_fields(head: &mut Vec<u8>, fields: &Bound<'_, PyAny>) -> 
 fn write_field(head: &mut Vec<u8>, field: &Bound<'_, PyAny>, found: &mut Found) -> PyResult<()> {
     let (name, value) = name_and_value(field)?;
     let (name, value) = (field_bytes(&name)?, field_bytes(&value)?);
-    let (name, value) = (name.as_bytes(), value.as_bytes());
+    add_field(head, name.as_bytes(), value.as_bytes(), found)
+}
+
+/// Checks a field, and writes it if it is not for the server to say.
+pub fn add_field(head: &mut Vec<u8>, name: &[u8], value: &[u8], found: &mut Found) -> PyResult<()> {
     check_field(name, value)?;
     let start = head.len();
     head.extend_from_slice(name);

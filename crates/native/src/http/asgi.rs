@@ -91,7 +91,7 @@ fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
 }
 
 /// Whether an error is, or was raised while handling, that of a `send` to a peer that has gone.
-fn comes_from_the_end(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+pub fn comes_from_the_end(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     let mut current = error.value(py).clone().into_any();
     for _ in 0..20 {
         if current.is_instance_of::<PyOSError>() {
@@ -105,7 +105,7 @@ fn comes_from_the_end(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     Ok(false)
 }
 
-fn log(py: Python<'_>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
+pub fn log(py: Python<'_>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
     let logger = py.import("logging")?.call_method1("getLogger", ("oneloop.error",))?;
     let details = PyDict::new(py);
     if let Some(error) = error {
@@ -115,7 +115,7 @@ fn log(py: Python<'_>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
 }
 
 /// The application has ended. `complaint`: what is wrong if its answer is not complete.
-fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResult<()> {
+pub fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResult<()> {
     let py = exchange.py();
     let this = exchange.get();
     let (answer, is_gone, task) =

@@ -25,6 +25,8 @@ use pyo3::types::{PyBytes, PyDict};
 use pyo3::{PyTraverseError, PyVisit};
 
 pub enum Input {
+    /// The header of a proxy: `proxied`.
+    Proxy,
     Head,
     Body(BodyReader),
     Waiting,
@@ -61,8 +63,6 @@ pub struct State {
     pub buffer: Vec<u8>,
     /// So much of it is known to have no end of a head.
     pub searched: usize,
-    /// So much of it has been read as the start of a head.
-    pub read: usize,
     pub exchange: Option<Object<Exchange>>,
     pub awaited: Awaited,
     pub deadline_ns: u64,
@@ -81,6 +81,8 @@ pub struct State {
     pub is_lost: bool,
     /// The request that is being read or answered is the last one.
     pub is_last: bool,
+    /// No request has come.
+    pub is_fresh: bool,
     /// Futures of `send` calls that wait until the transport takes more.
     pub drain_waiters: Vec<Py<PyAny>>,
     /// What applications are told of both ends; made for the first request.
@@ -112,6 +114,8 @@ pub struct HttpConnection {
     pub state: LoopCell<State>,
 }
 
+/// How long a connection has for its first request when the server ends: it was accepted, and nothing was refused.
+const FRESH_NS: u64 = 1_000_000_000;
 /// How long the peer's end is waited for once the last answer is out.
 const LINGER_NS: u64 = 2_000_000_000;
 
@@ -119,10 +123,9 @@ impl HttpConnection {
     pub fn new(http: &Bound<'_, HttpServer>) -> Self {
         let state = State {
             under: None,
-            input: Input::Head,
+            input: if http.get().options.proxy_protocol { Input::Proxy } else { Input::Head },
             buffer: Vec::new(),
             searched: 0,
-            read: 0,
             exchange: None,
             awaited: Awaited::Request,
             deadline_ns: NEVER_NS,
@@ -136,6 +139,7 @@ impl HttpConnection {
             has_eof: false,
             is_lost: false,
             is_last: false,
+            is_fresh: true,
             drain_waiters: Vec::new(),
             client: None,
             server: None,
@@ -273,9 +277,13 @@ impl HttpConnection {
         {
             return websocket.go_away(&exchange);
         }
+        let now_ns = this.http.get().owner.get().now_ns(py);
         let is_idle = this.state.with(py, |s| {
             s.is_last = true;
-            s.exchange.is_none() && s.buffer.is_empty()
+            if s.is_fresh {
+                s.deadline_ns = s.deadline_ns.min(now_ns + FRESH_NS);
+            }
+            !s.is_fresh && s.exchange.is_none() && s.buffer.is_empty()
         });
         if is_idle { this.close(py) } else { Ok(()) }
     }
@@ -319,7 +327,11 @@ impl HttpConnection {
                 .is_none(),
         };
         let http = this.http.bind(py);
-        let place = HttpServer::add(http, slf)?;
+        // TLS behind a proxy's header makes it a second time.
+        let place = match this.state.with(py, |s| s.place) {
+            usize::MAX => HttpServer::add(http, slf)?,
+            place => place,
+        };
         let old = this.state.with(py, |s| {
             s.place = place;
             s.is_tls = is_tls;

@@ -53,6 +53,8 @@ pub struct State {
     pub head: Vec<u8>,
     pub framing: Framing,
     pub has_trailers: bool,
+    /// A file of the application's is being sent: `pathsend`.
+    pub is_sending_file: bool,
     /// The head has a `connection` field already.
     pub says_connection: bool,
     /// The connection serves another request after this one.
@@ -60,6 +62,8 @@ pub struct State {
     pub sent_bytes: u64,
     pub began_ns: u64,
     pub task: Option<Object>,
+    /// A WSGI application that is called when enough of the body has come.
+    pub unbegun: Option<Object<super::wsgi::WsgiCall>>,
     /// For the access log.
     pub target: Option<Py<PyBytes>>,
     pub scope: Option<Py<PyAny>>,
@@ -77,10 +81,13 @@ pub struct Exchange {
 /// So much of a body is kept before reading is paused.
 pub const BODY_HIGH_BYTES: usize = 64 * 1024;
 
-/// Resolves futures that are not done.
+/// Resolves futures that are not done, and ends the waits of threads and green threads.
 pub fn wake(py: Python<'_>, waiters: Vec<Py<PyAny>>) -> PyResult<()> {
     let wake = |waiter: Py<PyAny>| -> PyResult<()> {
         let waiter = waiter.bind(py);
+        if super::pause::end(waiter) {
+            return Ok(());
+        }
         if !waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
             waiter.call_method1(intern!(py, "set_result"), (py.None(),))?;
         }
@@ -118,10 +125,14 @@ impl Exchange {
         if let Some(websocket) = &self.websocket {
             websocket.lose(py);
         }
-        let waiters = self.state.with(py, |s| {
+        let (waiters, unbegun) = self.state.with(py, |s| {
             s.is_disconnected |= s.answer != Answer::Complete;
-            std::mem::take(&mut s.receive_waiters)
+            (std::mem::take(&mut s.receive_waiters), s.unbegun.take())
         });
+        if unbegun.is_some() {
+            self.connection.get().http.get().serving.with(py, |serving| serving.requests -= 1);
+        }
+        drop(unbegun);
         wake(py, waiters)
     }
 
@@ -179,6 +190,9 @@ impl Exchange {
                 if let Some(task) = &s.task {
                     task.visit(&visit)?;
                 }
+                if let Some(unbegun) = &s.unbegun {
+                    unbegun.visit(&visit)?;
+                }
                 visit.call(&s.scope)?;
                 s.receive_waiters.iter().try_for_each(|waiter| visit.call(waiter))
             })
@@ -186,9 +200,14 @@ impl Exchange {
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        let old = self
-            .state
-            .with(py, |s| (s.task.take(), s.scope.take(), std::mem::take(&mut s.receive_waiters)));
+        let old = self.state.with(py, |s| {
+            (
+                s.task.take(),
+                s.unbegun.take(),
+                s.scope.take(),
+                std::mem::take(&mut s.receive_waiters),
+            )
+        });
         drop(old);
     }
 }

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
-const KNOWN: [&str; 48] = [
+pub const KNOWN: [&str; 48] = [
     "accept",
     "accept-charset",
     "accept-encoding",
@@ -55,13 +55,13 @@ const KNOWN: [&str; 48] = [
     "x-request-id",
 ];
 
-const PLACES: usize = 256;
+pub const PLACES: usize = 256;
 
 /// The known names, each at the place that its length and two of its letters give; those without a place of their own
 /// are made anew each time.
 struct Table([Option<(&'static str, Py<PyBytes>)>; PLACES]);
 
-fn place(name: &[u8]) -> usize {
+pub fn place(name: &[u8]) -> usize {
     let letter = |at: usize| usize::from(name[at] | 0x20);
     let last = name.len() - 1;
     (name.len() * 31 + letter(0) * 7 + letter(last) * 13 + letter(last / 2) * 3) % PLACES

@@ -1,5 +1,6 @@
 //! `Options`: how a server treats its connections.
 
+use super::static_files::StaticFiles;
 use oneloop_http1::Limits;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -12,8 +13,15 @@ pub enum Interface {
     Wsgi,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command")]
 pub struct Options {
     pub interface: Interface,
+    /// WSGI: each request in a green thread.
+    pub green: bool,
+    /// WSGI: at most so many threads, if not green.
+    pub threads: usize,
+    /// WSGI: what the environ tells of other processes.
+    pub multiprocess: bool,
     pub root_path: String,
     /// What the lifespan has left; each request gets a copy.
     pub state: Option<Py<PyDict>>,
@@ -26,9 +34,15 @@ pub struct Options {
     pub header_ns: u64,
     pub body_ns: u64,
     pub limit_concurrency: Option<usize>,
+    /// Connections begin with a PROXY header.
+    pub proxy_protocol: bool,
+    /// The TLS that follows it.
+    pub tls_behind_proxy: Option<Py<PyAny>>,
     pub trust: Option<Py<PyAny>>,
     pub on_response: Option<Py<PyAny>>,
     pub on_request_end: Option<Py<PyAny>>,
+    /// Folders in front of the application.
+    pub static_files: Option<Box<StaticFiles>>,
     pub ws_max_size: usize,
     pub ws_ping_interval_ns: u64,
     pub ws_ping_timeout_ns: u64,
@@ -66,6 +80,9 @@ impl Options {
         };
         let mut options = Self {
             interface,
+            green: false,
+            threads: 8,
+            multiprocess: false,
             root_path: String::new(),
             state: None,
             fields: Vec::new(),
@@ -76,9 +93,12 @@ impl Options {
             header_ns: ns("", Some(10.0))?,
             body_ns: ns("", Some(60.0))?,
             limit_concurrency: None,
+            proxy_protocol: false,
+            tls_behind_proxy: None,
             trust: None,
             on_response: None,
             on_request_end: None,
+            static_files: None,
             ws_max_size: 16 * 1024 * 1024,
             ws_ping_interval_ns: ns("", Some(20.0))?,
             ws_ping_timeout_ns: ns("", Some(20.0))?,
@@ -92,6 +112,14 @@ impl Options {
 
     fn set(&mut self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         match name {
+            "green" => self.green = value.extract()?,
+            "threads" => {
+                self.threads = value.extract()?;
+                if self.threads == 0 {
+                    return Err(PyValueError::new_err("threads must be at least 1"));
+                }
+            }
+            "multiprocess" => self.multiprocess = value.extract()?,
             "root_path" => self.root_path = value.extract()?,
             "state" => self.state = value.extract()?,
             "headers" => self.set_fields(value)?,
@@ -106,9 +134,16 @@ impl Options {
             "header_timeout_s" => self.header_ns = ns(name, value.extract()?)?,
             "body_timeout_s" => self.body_ns = ns(name, value.extract()?)?,
             "limit_concurrency" => self.limit_concurrency = value.extract()?,
+            "proxy_protocol" => self.proxy_protocol = value.extract()?,
+            "tls_behind_proxy" => self.tls_behind_proxy = value.extract()?,
             "trust" => self.trust = value.extract()?,
             "on_response" => self.on_response = value.extract()?,
             "on_request_end" => self.on_request_end = value.extract()?,
+            "static" => {
+                let is_given = !value.is_none();
+                self.static_files =
+                    is_given.then(|| StaticFiles::new(value)).transpose()?.map(Box::new);
+            }
             "ws_max_size" => self.ws_max_size = value.extract()?,
             "ws_ping_interval_s" => self.ws_ping_interval_ns = ns(name, value.extract()?)?,
             "ws_ping_timeout_s" => self.ws_ping_timeout_ns = ns(name, value.extract()?)?,
@@ -138,6 +173,7 @@ impl Options {
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.state)?;
         visit.call(&self.trust)?;
+        visit.call(&self.tls_behind_proxy)?;
         visit.call(&self.on_response)?;
         visit.call(&self.on_request_end)
     }

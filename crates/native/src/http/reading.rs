@@ -4,15 +4,18 @@ use super::answer::Framing as OutFraming;
 use super::asgi;
 use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
+use super::file_answer;
 use super::options::Interface;
-use super::scope;
+use super::static_files::{self, Taken};
 use super::websocket::{self, WebSocket};
+use super::{environ, scope, wsgi};
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, Object, bytes, recycled};
 use crate::transport::with_lent;
 use oneloop_engine::sys::socket;
 use oneloop_http1::limits::MOST_HEADERS;
-use oneloop_http1::{BodyReader, Framing, Piece, Refusal, Request, Version, parse_request};
+use oneloop_http1::request::may_say_more;
+use oneloop_http1::{BodyReader, Framing, Piece, Refusal, Request, Target, Version, parse_request};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::io;
@@ -26,12 +29,6 @@ pub const UNWANTED_BODY_BYTES: u64 = 256 * 1024;
 
 /// A head of this length is read each time that more of it comes.
 const SHORT_HEAD_BYTES: usize = 1024;
-
-/// An empty line, also one of bare LFs, which is to be refused.
-fn has_empty_line(input: &[u8]) -> bool {
-    memchr::memchr_iter(b'\n', input)
-        .any(|at| matches!(input[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
-}
 
 /// One receive of the transport, which asks for it when its socket is readable.
 pub fn receive(
@@ -50,7 +47,7 @@ pub fn receive(
 }
 
 /// What became of the start of the input.
-enum Progress {
+pub enum Progress {
     Used(usize),
     /// More has to come, or the answer to end, before it goes on.
     Stopped,
@@ -58,6 +55,7 @@ enum Progress {
 
 /// Who takes the input.
 enum Kind {
+    Proxy,
     Head,
     Body,
     Frames,
@@ -66,10 +64,13 @@ enum Kind {
 
 /// A request that is about to be served.
 struct Opened<'py> {
-    exchange: Bound<'py, Exchange>,
-    scope: Bound<'py, PyDict>,
     /// Of the head.
     len: usize,
+    /// None: it is answered already.
+    exchange: Option<Bound<'py, Exchange>>,
+    /// None: only a file's answer can need it, which has nobody to tell it to.
+    scope: Option<Bound<'py, PyDict>>,
+    file: Taken,
 }
 
 impl HttpConnection {
@@ -210,12 +211,14 @@ impl HttpConnection {
         let py = slf.py();
         let this = slf.get();
         let kind = this.state.with(py, |s| match &s.input {
+            Input::Proxy => Kind::Proxy,
             Input::Head => Kind::Head,
             Input::Lingering | Input::Closed => Kind::Nobody,
             Input::Body(_) | Input::Waiting => Kind::Body,
             Input::WebSocket => Kind::Frames,
         });
         match kind {
+            Kind::Proxy => Self::take_proxy_header(slf, input),
             Kind::Head => Self::take_request(slf, input),
             Kind::Nobody => Ok(Progress::Used(input.len())),
             Kind::Body => Self::take_body(slf, input),
@@ -246,6 +249,7 @@ impl HttpConnection {
             }
         };
         let mut used = opened.len;
+        let Some(exchange) = &opened.exchange else { return Ok(Progress::Used(used)) };
         // What has come of the body is there when the application asks for it.
         while used < input.len() {
             match Self::take_body(slf, &input[used..])? {
@@ -253,27 +257,36 @@ impl HttpConnection {
                 Progress::Stopped => break,
             }
         }
-        asgi::start(slf, &opened.exchange, &opened.scope)?;
+        match (opened.file, opened.scope) {
+            (Taken::Reply(reply), scope) => file_answer::start_reply(exchange, reply, scope)?,
+            (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope)?,
+            (Taken::NotOurs | Taken::Answered, Some(scope)) => {
+                Self::start_application(slf, exchange, &scope)?;
+            }
+            (Taken::NotOurs | Taken::Answered, None) => {}
+        }
         Ok(Progress::Used(used))
     }
 
-    /// False while neither the end of the head nor a limit can be there: a long head that comes byte by byte is not read
-    /// again for each. Short ones are, so that a mistake is answered when it comes.
+    /// The application's turn.
+    pub fn start_application(
+        slf: &Bound<'_, Self>,
+        exchange: &Bound<'_, Exchange>,
+        scope: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        match slf.get().http.get().options.interface {
+            Interface::Asgi => asgi::start(slf, exchange, scope),
+            Interface::Wsgi => wsgi::start(exchange, scope),
+        }
+    }
+
+    /// False while the end of the head cannot be there: a long head that comes byte by byte is not read again for each.
+    /// Short ones are, so that a mistake is answered when it comes.
     fn may_have_head(&self, py: Python<'_>, input: &[u8]) -> bool {
-        let limits = &self.http.get().options.limits;
-        let len = input.len();
         self.state.with(py, |s| {
-            let searched = std::mem::replace(&mut s.searched, len).min(len);
-            let is_above = |limit: usize| searched <= limit && len > limit;
-            let may = len <= SHORT_HEAD_BYTES
-                || len >= 2 * s.read
-                || is_above(limits.line_bytes)
-                || len > limits.head_bytes
-                || has_empty_line(&input[searched.saturating_sub(2)..]);
-            if may {
-                s.read = len;
-            }
-            may
+            let seen_bytes = std::mem::replace(&mut s.searched, input.len());
+            input.len() <= SHORT_HEAD_BYTES
+                || may_say_more(input, seen_bytes, &self.http.get().options.limits)
         })
     }
 
@@ -286,7 +299,8 @@ impl HttpConnection {
     ) -> PyResult<Result<Option<Opened<'py>>, Refusal>> {
         let py = slf.py();
         let this = slf.get();
-        let limits = &this.http.get().options.limits;
+        let http = this.http.get();
+        let limits = &http.options.limits;
         let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
         let request = match parse_request(input, &mut fields, limits) {
             Ok(Some(request)) => request,
@@ -297,30 +311,39 @@ impl HttpConnection {
             Ok(reader) => reader,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        if this.http.get().is_full(py) {
-            return Ok(Err(Refusal::new(
-                503,
-                "The server has as many requests as it takes at once.",
-            )));
+        if let Some(refusal) = this.turned_away(py, &request) {
+            return Ok(Err(refusal));
         }
+        let has_body = request.framing != Framing::None && !reader.is_complete();
         let websocket = match this.websocket_of(&request) {
             Ok(websocket) => websocket,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let has_body = request.framing != Framing::None && !reader.is_complete();
-        let scope = scope::of_request(slf, &request)?;
-        let websocket = match websocket {
-            Some((websocket, protocols)) => {
-                websocket::amend_scope(&scope, &protocols)?;
-                Some(Box::new(websocket))
+        let file = match &http.options.static_files {
+            Some(files) if websocket.is_none() => {
+                static_files::take(slf, files, &request, has_body)?
             }
-            None => None,
+            _ => Taken::NotOurs,
         };
-        let exchange = Self::new_exchange(slf, &request, has_body, websocket)?;
+        if matches!(file, Taken::Answered) {
+            let len = request.len;
+            return Ok(Ok(Some(Opened { len, exchange: None, scope: None, file })));
+        }
+        let (websocket, protocols) = websocket.unzip();
+        let exchange = Self::new_exchange(slf, &request, has_body, websocket.map(Box::new))?;
+        let is_told = http.options.on_response.is_some();
+        let scope = match (&http.wsgi, &file) {
+            (_, Taken::Reply(_)) if !is_told => None,
+            (None, _) => Some(scope::of_request(slf, &request)?),
+            (Some(wsgi), _) => Some(environ::of_request(wsgi, &exchange, &request)?),
+        };
+        if let (Some(protocols), Some(scope)) = (protocols, &scope) {
+            websocket::amend_scope(scope, &protocols)?;
+        }
         let kept = Object::new(exchange.clone());
         let old = this.state.with(py, |s| {
             s.searched = 0;
-            s.read = 0;
+            s.is_fresh = false;
             s.input = if has_body { Input::Body(reader) } else { Input::Waiting };
             s.exchange.replace(kept)
         });
@@ -331,7 +354,17 @@ impl HttpConnection {
         } else {
             this.wait_for_nothing(py);
         }
-        Ok(Ok(Some(Opened { exchange, scope, len: request.len })))
+        Ok(Ok(Some(Opened { len: request.len, exchange: Some(exchange), scope, file })))
+    }
+
+    /// Why a request that is right is not served.
+    fn turned_away(&self, py: Python<'_>, request: &Request<'_, '_>) -> Option<Refusal> {
+        if matches!(request.target, Target::Authority { .. }) {
+            // RFC 9110 section 9.3.6: for proxies.
+            return Some(Refusal::new(501, "This server is no proxy: it has no CONNECT."));
+        }
+        let is_full = self.http.get().is_full(py);
+        is_full.then_some(Refusal::new(503, "The server has as many requests as it takes at once."))
     }
 
     /// The WebSocket that a request asks for.
@@ -378,11 +411,13 @@ impl HttpConnection {
             head: Vec::new(),
             framing: OutFraming::Unknown,
             has_trailers: false,
+            is_sending_file: false,
             says_connection: false,
             keeps_alive: request.keeps_alive && !is_last,
             sent_bytes: 0,
             began_ns,
             task: None,
+            unbegun: None,
             target,
             scope: None,
         };
@@ -399,7 +434,8 @@ impl HttpConnection {
     fn take_body(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
         let py = slf.py();
         let this = slf.get();
-        let limits = &this.http.get().options.limits;
+        let http = this.http.get();
+        let limits = &http.options.limits;
         let piece = this.state.with(py, |s| match &mut s.input {
             Input::Body(reader) => Some(reader.read(input, limits)),
             _ => None,
@@ -427,6 +463,9 @@ impl HttpConnection {
             return Ok(Progress::Used(consumed));
         };
         exchange.get().add_body(py, data, ends)?;
+        if http.wsgi.is_some() {
+            wsgi::body_came(&exchange)?;
+        }
         if !ends && exchange.get().state.with(py, |s| s.body.len_bytes > BODY_HIGH_BYTES) {
             this.wait_for_nothing(py);
             this.pause_reading(py)?;

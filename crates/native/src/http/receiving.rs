@@ -106,7 +106,7 @@ impl ReceiveCall {
     }
 
     /// The application has taken what was there.
-    fn read_on(connection: &Bound<'_, HttpConnection>) -> PyResult<()> {
+    pub fn read_on(connection: &Bound<'_, HttpConnection>) -> PyResult<()> {
         let py = connection.py();
         let this = connection.get();
         if this.state.with(py, |s| s.is_reading_paused) {

@@ -3,6 +3,7 @@
 use super::connection::HttpConnection;
 use super::names;
 use crate::imports;
+use crate::transport::Under;
 use oneloop_http1::{Request, Version};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -23,7 +24,8 @@ impl Template {
         asgi.set_item("version", "3.0")?;
         asgi.set_item("spec_version", "2.5")?;
         let extensions = PyDict::new(py);
-        for name in ["http.response.trailers", "http.response.early_hint"] {
+        for name in ["http.response.trailers", "http.response.early_hint", "http.response.pathsend"]
+        {
             extensions.set_item(name, PyDict::new(py))?;
         }
         let scope = PyDict::new(py);
@@ -137,7 +139,7 @@ fn forwarded(
 }
 
 /// The common methods are strings that exist already.
-fn method<'py>(py: Python<'py>, method: &str) -> Bound<'py, PyString> {
+pub fn method<'py>(py: Python<'py>, method: &str) -> Bound<'py, PyString> {
     match method {
         "GET" => intern!(py, "GET").clone(),
         "POST" => intern!(py, "POST").clone(),
@@ -224,28 +226,41 @@ pub fn ends<'py>(connection: &Bound<'py, HttpConnection>) -> PyResult<(End<'py>,
     if let Some(known) = known {
         return Ok(known);
     }
-    let client = host_and_port(connection, "peername")?;
-    let mut server = host_and_port(connection, "sockname")?;
-    if client.is_none() && !server.is_none() && !server.is_instance_of::<PyTuple>() {
-        server = PyTuple::new(py, [server, py.None().into_bound(py)])?.into_any();
-    }
+    let [peer, local] = names(connection)?;
+    let client = host_and_port(py, peer);
+    let server = match host_and_port(py, local.clone()) {
+        // A Unix socket.
+        none if none.is_none() && local.is_truthy()? => {
+            PyTuple::new(py, [local, py.None().into_bound(py)])?.into_any()
+        }
+        server => server,
+    };
+    let server = this.http.get().shared_end(&server)?;
     let kept = (client.clone().unbind(), server.clone().unbind());
     let old = this.state.with(py, |s| (s.client.replace(kept.0), s.server.replace(kept.1)));
     drop(old);
     Ok((client, server))
 }
 
-fn host_and_port<'py>(
-    connection: &Bound<'py, HttpConnection>,
-    name: &str,
-) -> PyResult<Bound<'py, PyAny>> {
+/// The names of both ends, as sockets give them; None for what is not known.
+fn names<'py>(connection: &Bound<'py, HttpConnection>) -> PyResult<[End<'py>; 2]> {
     let py = connection.py();
-    let Some(under) = connection.get().under(py) else { return Ok(py.None().into_bound(py)) };
-    let address = under.object(py).call_method1(intern!(py, "get_extra_info"), (name,))?;
-    match address.cast::<PyTuple>() {
+    let none = || py.None().into_bound(py);
+    let Some(under) = connection.get().under(py) else { return Ok([none(), none()]) };
+    if let Under::Stream(stream) = &under {
+        let stream = stream.get();
+        if let Some(names) = stream.endpoint.names(py, &stream.body.descriptor)? {
+            return Ok(names.map(|name| name.unwrap_or_else(none)));
+        }
+    }
+    let ask = |name| under.object(py).call_method1(intern!(py, "get_extra_info"), (name,));
+    Ok([ask("peername")?, ask("sockname")?])
+}
+
+fn host_and_port<'py>(py: Python<'py>, name: End<'py>) -> End<'py> {
+    match name.cast_into::<PyTuple>() {
         // IPv6 has two parts more.
-        Ok(parts) if parts.len() >= 2 => Ok(parts.get_slice(0, 2).into_any()),
-        _ if name == "sockname" && address.is_truthy()? => Ok(address),
-        _ => Ok(py.None().into_bound(py)),
+        Ok(parts) if parts.len() >= 2 => parts.get_slice(0, 2).into_any(),
+        _ => py.None().into_bound(py),
     }
 }

@@ -19,6 +19,8 @@ enum Course {
         message: Object,
         steps: Object,
     },
+    /// A file is on its way.
+    Sending(Object),
     Ended,
 }
 
@@ -50,8 +52,12 @@ impl SendCall {
         let connection = this.exchange.get().connection.get();
         let waits = connection.state.with(py, |s| s.is_writing_paused && !s.is_lost);
         if !waits {
-            Exchange::send_message(this.exchange.bind(py), message.bind(py))?;
-            return Ok(Step::Returned(Object::from(py.None())));
+            let sent = Exchange::send_message(this.exchange.bind(py), message.bind(py))?;
+            let Some(future) = sent else { return Ok(Step::Returned(Object::from(py.None()))) };
+            let steps = Object::new(future.call_method0(intern!(py, "__await__"))?);
+            recycled::track(py, &slf.to_owned().unbind());
+            let step = call::send(steps.bind(py), py.None().bind(py));
+            return Self::sent(slf, steps, step);
         }
         let owner = connection.http.get().owner.bind(py);
         let future = owner.call_method0(intern!(py, "create_future"))?;
@@ -63,6 +69,17 @@ impl SendCall {
         let step = call::send(steps.bind(py), py.None().bind(py))?;
         this.set(py, Course::Waiting { message, steps });
         Ok(step)
+    }
+
+    /// One more step while a file is sent.
+    fn sent(slf: Borrowed<'_, '_, Self>, steps: Object, step: PyResult<Step>) -> PyResult<Step> {
+        match step? {
+            Step::Yielded(object) => {
+                slf.get().set(slf.py(), Course::Sending(steps));
+                Ok(Step::Yielded(object))
+            }
+            done @ Step::Returned(_) => Ok(done),
+        }
     }
 
     /// One more step of the wait, or an exception into it.
@@ -93,6 +110,10 @@ impl Steps for SendCall {
                 let step = call::send(steps.bind(py), value);
                 Self::stepped(slf, message, steps, step)
             }
+            Course::Sending(steps) => {
+                let step = call::send(steps.bind(py), value);
+                Self::sent(slf, steps, step)
+            }
             Course::Ended => Err(PyRuntimeError::new_err("cannot reuse already awaited coroutine")),
         }
     }
@@ -111,11 +132,18 @@ impl SendCall {
     #[pyo3(signature = (*args))]
     fn throw(slf: &Bound<'_, Self>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let py = slf.py();
-        let Course::Waiting { message, steps } = slf.get().set(py, Course::Ended) else {
-            return Err(call::raised(args)?);
+        let step = match slf.get().set(py, Course::Ended) {
+            Course::Waiting { message, steps } => {
+                let step = call::throw(steps.bind(py), args);
+                Self::stepped(slf.as_borrowed(), message, steps, step)
+            }
+            Course::Sending(steps) => {
+                let step = call::throw(steps.bind(py), args);
+                Self::sent(slf.as_borrowed(), steps, step)
+            }
+            Course::New(_) | Course::Ended => return Err(call::raised(args)?),
         };
-        let step = call::throw(steps.bind(py), args);
-        match Self::stepped(slf.as_borrowed(), message, steps, step)? {
+        match step? {
             Step::Yielded(object) => Ok(object.bind(py).clone().unbind()),
             Step::Returned(value) => Err(call::stop_iteration(value.bind(py))?),
         }
@@ -135,6 +163,7 @@ impl SendCall {
                     message.visit(&visit)?;
                     steps.visit(&visit)
                 }
+                Course::Sending(steps) => steps.visit(&visit),
                 Course::Ended => Ok(()),
             })
             .unwrap_or(Ok(()))

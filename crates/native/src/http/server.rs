@@ -3,6 +3,7 @@
 use super::connection::HttpConnection;
 use super::options::{NEVER_NS, Options};
 use super::scope::Template;
+use super::wsgi::Wsgi;
 use crate::event_loop::LoopCore;
 use crate::ffi::LoopCell;
 use pyo3::intern;
@@ -25,6 +26,8 @@ pub struct Serving {
     pub is_shutting_down: bool,
     /// Looks for what has taken too long; while connections are open.
     sweep: Option<Py<PyAny>>,
+    /// The server's end of the last connection, which many have.
+    end: Option<Py<PyAny>>,
     /// The `date` field and its second.
     date: Date,
     /// Memory for heads.
@@ -48,6 +51,7 @@ pub struct HttpServer {
     pub app: Py<PyAny>,
     pub options: Options,
     pub template: Template,
+    pub wsgi: Option<Wsgi>,
     /// Tasks of requests that wait: the loop knows them only weakly.
     pub tasks: Py<PySet>,
     pub serving: LoopCell<Serving>,
@@ -91,6 +95,28 @@ impl HttpServer {
         })
     }
 
+    /// The fields that every answer has.
+    pub fn write_defaults(&self, py: Python<'_>, head: &mut Vec<u8>) {
+        if self.options.date_header {
+            head.extend_from_slice(b"date: ");
+            head.extend_from_slice(&self.date(py));
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(&self.options.fields);
+    }
+
+    /// One more request has been answered.
+    pub fn count_response(&self, py: Python<'_>) -> PyResult<()> {
+        let total = self.serving.with(py, |serving| {
+            serving.total_requests += 1;
+            serving.total_requests
+        });
+        match &self.options.on_request_end {
+            Some(on_request_end) => on_request_end.call1(py, (total,)).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// More connections or requests than `limit_concurrency` allows.
     pub fn is_full(&self, py: Python<'_>) -> bool {
         let Some(limit) = self.options.limit_concurrency else { return false };
@@ -98,6 +124,21 @@ impl HttpServer {
             // The connection that asks is one of them.
             s.connections.len() - s.free.len() > limit || s.requests >= limit
         })
+    }
+
+    /// The same end as that of the last connection, if it is equal: one object for many.
+    pub fn shared_end<'py>(&self, end: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = end.py();
+        let known = self.serving.with(py, |s| s.end.as_ref().map(|end| end.bind(py).clone()));
+        if let Some(known) = known
+            && known.eq(end)?
+        {
+            return Ok(known);
+        }
+        let kept = end.clone().unbind();
+        let old = self.serving.with(py, |s| s.end.replace(kept));
+        drop(old);
+        Ok(end.clone())
     }
 
     /// Takes memory back for the next head, unless it has grown large.
@@ -167,6 +208,7 @@ impl HttpServer {
             owner: owner.clone().unbind(),
             app,
             template: Template::new(owner.py(), &options.root_path)?,
+            wsgi: Wsgi::of(owner, &options)?,
             options,
             tasks: PySet::empty(owner.py())?.unbind(),
             serving: LoopCell::default(),
@@ -212,6 +254,14 @@ impl HttpServer {
         self.open(py).iter().map(abort).fold(Ok(()), PyResult::and)
     }
 
+    /// WSGI: the threads end when they have done what they do. Returns those that have not ended yet, to be joined.
+    fn end_threads<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        match self.wsgi.as_ref().and_then(Wsgi::workers) {
+            Some(workers) => workers.bind(py).get().end(py),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// By a timer: ends connections that have taken too long.
     fn _sweep(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
@@ -238,6 +288,9 @@ impl HttpServer {
         visit.call(&self.tasks)?;
         self.options.visit(&visit)?;
         self.template.visit(&visit)?;
+        if let Some(wsgi) = &self.wsgi {
+            wsgi.visit(&visit)?;
+        }
         self.serving
             .peek(|s| {
                 visit.call(&s.sweep)?;

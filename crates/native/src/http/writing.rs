@@ -132,12 +132,7 @@ impl HttpConnection {
         let http = self.http.get();
         let mut answer =
             format!("HTTP/1.1 {status} {}\r\n", response::reason_phrase(status)).into_bytes();
-        if http.options.date_header {
-            answer.extend_from_slice(b"date: ");
-            answer.extend_from_slice(&http.date(py));
-            answer.extend_from_slice(b"\r\n");
-        }
-        answer.extend_from_slice(&http.options.fields);
+        http.write_defaults(py, &mut answer);
         if status == 426 {
             // RFC 6455 section 4.4.
             answer.extend_from_slice(b"upgrade: websocket\r\nsec-websocket-version: 13\r\n");

@@ -106,13 +106,28 @@ impl Feeding<'_, '_> {
                 if head.upgrades { Err(Failure::Upgrade(at + taken)) } else { Ok(Some(taken)) }
             }
             Ok(None) => self.tell_early(source).map(|()| None),
-            Err(refusal) => Err(early::explain(self.side, source, refusal)),
+            Err(refusal) => {
+                if !source.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                    self.begin()?;
+                }
+                Err(early::explain(self.side, source, refusal))
+            }
         }
     }
 
     /// Reads a head that comes in pieces, or whose lines may be folded.
     fn read_joined_head(&mut self, input: &[u8], at: usize) -> Result<usize, Failure> {
         let known = self.work.pending.len();
+        // Small pieces of one line are gathered: each of them would have the whole head read again.
+        let is_at_line = self.work.pending.last() == Some(&b'\n');
+        if self.work.progress.has_text
+            && !is_at_line
+            && known + input.len() <= LIMITS.head_bytes
+            && memchr::memchr(b'\n', input).is_none()
+        {
+            self.work.pending.extend_from_slice(input);
+            return Ok(input.len());
+        }
         let mut source = std::mem::take(&mut self.work.pending);
         source.extend_from_slice(input);
         if self.work.joins_folded_lines {
@@ -206,6 +221,7 @@ impl Feeding<'_, '_> {
     /// Tells what of a complete head has not been told, and gets ready for the body.
     fn tell_head(&mut self, source: &[u8], head: &Head<'_, '_>) -> Result<(), Failure> {
         let py = self.py;
+        self.begin()?;
         if self.side == Side::Request && !early::is_known_method(head.method) {
             return Err(Failure::refused(Kind::Method, "Invalid method encountered"));
         }
@@ -215,7 +231,6 @@ impl Feeding<'_, '_> {
             info.status = head.status;
             info.keeps_alive = head.keeps_alive;
         });
-        self.begin()?;
         if !self.work.progress.has_text {
             let text = match self.side {
                 Side::Request => head.target,

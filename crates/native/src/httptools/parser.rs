@@ -84,7 +84,9 @@ impl HttpParser {
         self.info.get(py).upgrades
     }
 
-    /// Take folded header lines (`lenient_headers`). The other leniencies let requests be smuggled: they have no effect.
+    /// Take folded header lines (`lenient_headers`).
+    ///
+    /// The other leniencies let requests be smuggled: they have no effect.
     #[pyo3(signature = (lenient_headers=None, lenient_chunked_length=None, lenient_keep_alive=None,
         lenient_transfer_encoding=None, lenient_version=None, lenient_data_after_close=None,
         lenient_optional_lf_after_cr=None, lenient_optional_cr_before_lf=None,

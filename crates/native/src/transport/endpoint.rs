@@ -82,17 +82,37 @@ impl Endpoint {
         let value = if name.eq(intern!(py, "socket"))? {
             self.socket(py, descriptor)?
         } else if name.eq(intern!(py, "peername"))? {
-            let peer = self.0.with(py, |names| names.peer.as_deref().map(Address::from_bytes));
-            self.keep(name, peer)?
+            self.keep(name, self.peer(py))?
         } else if name.eq(intern!(py, "sockname"))? {
-            let known = self.0.with(py, |names| names.local.as_deref().map(Address::from_bytes));
-            // An open socket knows best: behind a transparent proxy its name is not the listener's.
-            let local = descriptor.fd(py).and_then(socket::local_address).ok().or(known);
-            self.keep(name, local)?
+            self.keep(name, self.local(py, descriptor))?
         } else {
             None
         };
         Ok(value.or(default))
+    }
+
+    fn peer(&self, py: Python<'_>) -> Option<Address> {
+        self.0.with(py, |names| names.peer.as_deref().map(Address::from_bytes))
+    }
+
+    fn local(&self, py: Python<'_>, descriptor: &Descriptor) -> Option<Address> {
+        let known = self.0.with(py, |names| names.local.as_deref().map(Address::from_bytes));
+        // An open socket knows best: behind a transparent proxy its name is not the listener's.
+        descriptor.fd(py).and_then(socket::local_address).ok().or(known)
+    }
+
+    /// `peername` and `sockname` of an accepted connection, for whoever keeps them himself; `None` if they are kept here.
+    pub fn names<'py>(
+        &self,
+        py: Python<'py>,
+        descriptor: &Descriptor,
+    ) -> PyResult<Option<[Option<Bound<'py, PyAny>>; 2]>> {
+        if self.0.with(py, |names| names.extra.is_some()) {
+            return Ok(None);
+        }
+        let python =
+            |name: Option<Address>| name.map(|name| address::to_python(py, &name)).transpose();
+        Ok(Some([python(self.peer(py))?, python(self.local(py, descriptor))?]))
     }
 
     fn extra<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyDict>> {

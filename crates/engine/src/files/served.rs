@@ -1,0 +1,65 @@
+//! `Opened`: a regular file that is open to be sent, with what it is.
+//!
+//! What is no regular file is never opened: a FIFO would wait for its other end, and its writer would see a reader.
+
+use super::cached::{self, AtOnce};
+use super::mount::{self, Nearness};
+use crate::sys::file;
+use crate::sys::statx::{self, Status};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+#[derive(Debug)]
+pub struct Opened {
+    pub fd: OwnedFd,
+    pub status: Status,
+    /// Its filesystem answers at once.
+    pub is_near: bool,
+}
+
+/// The file at a path, if the kernel has that in its cache.
+pub fn open_cached(path: &CStr) -> io::Result<AtOnce<Opened>> {
+    match cached::open(libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_NONBLOCK)? {
+        AtOnce::Done(fd) => {
+            let status = statx::at_hand(fd.as_raw_fd())?;
+            check(&status)?;
+            if mount::verdict(status.mount).is_some_and(Nearness::is_near) {
+                return Ok(AtOnce::Done(Opened { fd, status, is_near: true }));
+            }
+            Ok(AtOnce::Unknown)
+        }
+        AtOnce::Alone => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        AtOnce::WouldBlock | AtOnce::Unknown => Ok(AtOnce::Unknown),
+    }
+}
+
+/// The same for threads, which may wait. EISDIR for a folder, EINVAL for what is no file at all.
+pub fn open(path: &CStr) -> io::Result<Opened> {
+    let looked = file::open_owned(libc::AT_FDCWD, path, libc::O_PATH, 0)?;
+    let status = statx::asked(looked.as_raw_fd())?;
+    check(&status)?;
+    let is_near = mount::learn(looked.as_raw_fd(), &status)?.is_near();
+    reopen(&looked, is_near)
+}
+
+fn check(status: &Status) -> io::Result<()> {
+    if status.is_regular() {
+        return Ok(());
+    }
+    let errno = if status.is_file_or_folder() { libc::EISDIR } else { libc::EINVAL };
+    Err(io::Error::from_raw_os_error(errno))
+}
+
+/// Opens the file that was looked at, whatever lies at its path by now: proc(5).
+pub fn reopen(looked: &OwnedFd, is_near: bool) -> io::Result<Opened> {
+    let place = CString::new(proc_path(looked).into_os_string().as_encoded_bytes())?;
+    let fd = file::open_owned(libc::AT_FDCWD, &place, libc::O_RDONLY | libc::O_NOCTTY, 0)?;
+    let status = statx::asked(fd.as_raw_fd())?;
+    Ok(Opened { fd, status, is_near })
+}
+
+pub fn proc_path(fd: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}

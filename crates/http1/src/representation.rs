@@ -1,0 +1,230 @@
+//! What a request asks for of a file: conditions (RFC 9110 section 13), a range (section 14), codings (section 12.5.3).
+//!
+//! Pure decisions: what the file is comes from the caller, and nothing here knows files.
+
+use crate::head::Header;
+use crate::response::parse_date;
+use std::borrow::Cow;
+
+/// The fields of a request that decide which part of a file is the answer.
+#[derive(Clone, Debug, Default)]
+pub struct Preferences<'a> {
+    if_match: Option<Cow<'a, [u8]>>,
+    if_none_match: Option<Cow<'a, [u8]>>,
+    if_modified_since: Option<Cow<'a, [u8]>>,
+    if_unmodified_since: Option<Cow<'a, [u8]>>,
+    if_range: Option<Cow<'a, [u8]>>,
+    range: Option<Cow<'a, [u8]>>,
+    accept_encoding: Option<Cow<'a, [u8]>>,
+}
+
+/// What a file is compared by.
+#[derive(Clone, Copy, Debug)]
+pub struct Validators<'a> {
+    /// A strong entity tag, with its quotes.
+    pub etag: &'a [u8],
+    pub modified_s: u64,
+    pub len_bytes: u64,
+}
+
+/// What the answer is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Whole,
+    Part {
+        first: u64,
+        len_bytes: u64,
+    },
+    /// 304
+    NotModified,
+    /// 412
+    Failed,
+    /// 416
+    Unsatisfiable,
+}
+
+/// A further field of the same name continues a list: RFC 9110 section 5.3.
+fn add<'a>(place: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
+    match place {
+        None => *place = Some(Cow::Borrowed(value)),
+        Some(list) => {
+            let list = list.to_mut();
+            list.extend_from_slice(b", ");
+            list.extend_from_slice(value);
+        }
+    }
+}
+
+impl<'a> Preferences<'a> {
+    pub fn of(headers: &[Header<'a>]) -> Self {
+        let mut found = Self::default();
+        for header in headers {
+            let name = header.name.as_bytes();
+            // Most fields are none of these.
+            let place = match (name.len(), name.first().map(u8::to_ascii_lowercase)) {
+                (8, Some(b'i')) if name.eq_ignore_ascii_case(b"if-range") => &mut found.if_range,
+                (8, Some(b'i')) if name.eq_ignore_ascii_case(b"if-match") => &mut found.if_match,
+                (13, Some(b'i')) if name.eq_ignore_ascii_case(b"if-none-match") => {
+                    &mut found.if_none_match
+                }
+                (17, Some(b'i')) if name.eq_ignore_ascii_case(b"if-modified-since") => {
+                    &mut found.if_modified_since
+                }
+                (19, Some(b'i')) if name.eq_ignore_ascii_case(b"if-unmodified-since") => {
+                    &mut found.if_unmodified_since
+                }
+                (5, Some(b'r')) if name.eq_ignore_ascii_case(b"range") => &mut found.range,
+                (15, Some(b'a')) if name.eq_ignore_ascii_case(b"accept-encoding") => {
+                    &mut found.accept_encoding
+                }
+                _ => continue,
+            };
+            add(place, header.value);
+        }
+        found
+    }
+
+    /// The same without the request's memory.
+    pub fn into_owned(self) -> Preferences<'static> {
+        let own = |field: Option<Cow<'_, [u8]>>| field.map(|value| Cow::Owned(value.into_owned()));
+        Preferences {
+            if_match: own(self.if_match),
+            if_none_match: own(self.if_none_match),
+            if_modified_since: own(self.if_modified_since),
+            if_unmodified_since: own(self.if_unmodified_since),
+            if_range: own(self.if_range),
+            range: own(self.range),
+            accept_encoding: own(self.accept_encoding),
+        }
+    }
+
+    /// Whether a content coding is named with a quality above zero. `*` names none: what is preferred is not known then.
+    pub fn accepts(&self, coding: &[u8]) -> bool {
+        let Some(accepted) = &self.accept_encoding else { return false };
+        accepted.split(|byte| *byte == b',').any(|item| {
+            let mut parts = item.split(|byte| *byte == b';');
+            let name = parts.next().unwrap_or_default().trim_ascii();
+            name.eq_ignore_ascii_case(coding) && !parts.any(is_zero_quality)
+        })
+    }
+
+    /// Whether any coding may be accepted, so that it is worth a look at what there is.
+    pub fn names_codings(&self) -> bool {
+        self.accept_encoding.as_ref().is_some_and(|accepted| !accepted.trim_ascii().is_empty())
+    }
+
+    /// Decides in the order of RFC 9110 section 13.2.2. `now_s`: a date that is as young is no strong validator.
+    pub fn decide(&self, file: &Validators<'_>, is_get: bool, now_s: u64) -> Decision {
+        let date = |field: &Option<Cow<'_, [u8]>>| field.as_deref().and_then(parse_date);
+        if let Some(tags) = self.if_match.as_deref() {
+            if !has_tag(tags, file.etag, true) {
+                return Decision::Failed;
+            }
+        } else if date(&self.if_unmodified_since).is_some_and(|since_s| file.modified_s > since_s) {
+            return Decision::Failed;
+        }
+        if let Some(tags) = self.if_none_match.as_deref() {
+            if has_tag(tags, file.etag, false) {
+                return Decision::NotModified;
+            }
+        } else if date(&self.if_modified_since).is_some_and(|since_s| file.modified_s <= since_s) {
+            return Decision::NotModified;
+        }
+        match &self.range {
+            Some(range) if is_get && self.holds_range(file, now_s) => {
+                part_of(range, file.len_bytes)
+            }
+            _ => Decision::Whole,
+        }
+    }
+
+    /// Whether the file is the one that a range is asked of: If-Range, RFC 9110 section 13.1.5.
+    fn holds_range(&self, file: &Validators<'_>, now_s: u64) -> bool {
+        match self.if_range.as_deref() {
+            None => true,
+            Some(tag) if tag.starts_with(b"\"") => tag == file.etag,
+            Some(date) => parse_date(date) == Some(file.modified_s) && file.modified_s < now_s,
+        }
+    }
+}
+
+fn is_zero_quality(parameter: &[u8]) -> bool {
+    let parameter: Vec<u8> =
+        parameter.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    match parameter.as_slice() {
+        [b'q' | b'Q', b'=', b'0'] => true,
+        [b'q' | b'Q', b'=', b'0', b'.', rest @ ..] => rest.iter().all(|digit| *digit == b'0'),
+        _ => false,
+    }
+}
+
+/// Whether a list of entity tags has this one. `is_strong`: weak ones are equal to none.
+fn has_tag(list: &[u8], etag: &[u8], is_strong: bool) -> bool {
+    let mut rest = list.trim_ascii();
+    if rest == b"*" {
+        return true;
+    }
+    while !rest.is_empty() {
+        let is_weak = rest.starts_with(b"W/");
+        let tag = if is_weak { &rest[2..] } else { rest };
+        // A tag may have commas between its quotes.
+        let Some(len) =
+            tag.strip_prefix(b"\"").and_then(|tag| memchr::memchr(b'"', tag)).map(|end| end + 2)
+        else {
+            return false;
+        };
+        if &tag[..len] == etag && !(is_strong && is_weak) {
+            return true;
+        }
+        rest = tag[len..].trim_ascii_start();
+        rest = rest.strip_prefix(b",").unwrap_or_default().trim_ascii_start();
+    }
+    false
+}
+
+/// The part of a `Range` field. Other units, several ranges and nonsense are left out: RFC 9110 section 14.2.
+fn part_of(range: &[u8], len_bytes: u64) -> Decision {
+    let Some((unit, set)) = split(range.trim_ascii(), b'=') else { return Decision::Whole };
+    if !unit.eq_ignore_ascii_case(b"bytes") || set.contains(&b',') {
+        return Decision::Whole;
+    }
+    let Some((first, last)) = split(set.trim_ascii(), b'-') else { return Decision::Whole };
+    match (first, last) {
+        (b"", last) => match number(last) {
+            None => Decision::Whole,
+            Some(suffix) => match suffix.min(len_bytes) {
+                0 => Decision::Unsatisfiable,
+                len => Decision::Part { first: len_bytes - len, len_bytes: len },
+            },
+        },
+        (first, last) => {
+            let end = if last.is_empty() { Some(u64::MAX) } else { number(last) };
+            match (number(first), end) {
+                (Some(first), Some(end)) if end >= first => {
+                    if first >= len_bytes {
+                        return Decision::Unsatisfiable;
+                    }
+                    Decision::Part { first, len_bytes: end.min(len_bytes - 1) - first + 1 }
+                }
+                _ => Decision::Whole,
+            }
+        }
+    }
+}
+
+fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let place = memchr::memchr(at, text)?;
+    Some((&text[..place], &text[place + 1..]))
+}
+
+/// Digits; what no file reaches is the largest number.
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+    Some(digits.iter().fold(0, add))
+}
+
+#[cfg(test)]
+mod tests;

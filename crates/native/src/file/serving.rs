@@ -1,0 +1,49 @@
+//! What a server of files asks of `Files`: work on its threads, pieces of files, and the end of descriptors.
+
+use super::Files;
+use super::operations::Way;
+use super::pending::Want;
+use crate::imports;
+use oneloop_engine::files::Lane;
+use oneloop_engine::files::served::Opened;
+use pyo3::prelude::*;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+
+impl Files {
+    /// The file operations of a loop; made at the first use.
+    pub fn of_loop<'py>(owner: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        Ok(imports::files_of(owner.py())?.call1((owner,))?.cast_into()?)
+    }
+
+    /// Work that may wait for a disk or a server, on a thread; a future that is done when the work is.
+    pub fn run_far<'py>(
+        slf: &Bound<'py, Self>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let call = Box::new(move || {
+            work();
+            Ok(0)
+        });
+        Self::begin(slf, Way::Call(call, Lane::Far), Want::Nothing)
+    }
+
+    /// What is known of a descriptor that `read_piece` will be asked for.
+    pub fn adopt(&self, py: Python<'_>, opened: &Opened) {
+        self.keep_look(py, opened.fd.as_raw_fd(), &opened.status, opened.is_near);
+    }
+
+    /// Up to `len` bytes, or a future of them.
+    pub fn read_piece<'py>(
+        slf: &Bound<'py, Self>,
+        fd: RawFd,
+        len: usize,
+        offset: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Self::read(slf, fd, len, offset, false)
+    }
+
+    /// Closes a descriptor, where that may wait on a thread.
+    pub fn end(slf: &Bound<'_, Self>, fd: OwnedFd) -> PyResult<()> {
+        Self::forsake(slf, fd.into_raw_fd())
+    }
+}

@@ -1,0 +1,281 @@
+//! What a WSGI application is told of a request: PEP 3333, after CGI (RFC 3875).
+//!
+//! Text is "bytes as str": each character is a byte. Names with an underscore are dropped, or `X_Real` would pose as
+//! `X-Real`; so is `Proxy`, which programs take for the variable HTTP_PROXY (httpoxy).
+
+use super::exchange::Exchange;
+use super::file_wrapper::FileWrapper;
+use super::input::Input;
+use super::names::{self, KNOWN, PLACES};
+use super::options::Options;
+use super::scope;
+use super::wsgi::Wsgi;
+use crate::ffi::text::latin1;
+use oneloop_http1::{Framing, Request, Version};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use std::borrow::Cow;
+
+/// A copied dictionary has a table of the same size, which grows when full. This many keys make it large enough.
+const ROOMY_KEYS: usize = 22;
+
+/// What is the same for all requests, and a place for what every request has.
+pub fn template(py: Python<'_>, options: &Options) -> PyResult<Py<PyDict>> {
+    let environ = PyDict::new(py);
+    let keys = [
+        intern!(py, "REQUEST_METHOD"),
+        intern!(py, "SCRIPT_NAME"),
+        intern!(py, "PATH_INFO"),
+        intern!(py, "QUERY_STRING"),
+        intern!(py, "RAW_URI"),
+        intern!(py, "REQUEST_URI"),
+        intern!(py, "SERVER_PROTOCOL"),
+        intern!(py, "SERVER_NAME"),
+        intern!(py, "SERVER_PORT"),
+        intern!(py, "REMOTE_ADDR"),
+    ];
+    for key in keys {
+        environ.set_item(key, intern!(py, ""))?;
+    }
+    environ.set_item(intern!(py, "SCRIPT_NAME"), script_name(options))?;
+    environ.set_item(intern!(py, "SERVER_PROTOCOL"), intern!(py, "HTTP/1.1"))?;
+    environ.set_item(intern!(py, "SERVER_SOFTWARE"), intern!(py, "oneloop"))?;
+    environ.set_item(intern!(py, "wsgi.version"), (1, 0))?;
+    environ.set_item(intern!(py, "wsgi.url_scheme"), intern!(py, "http"))?;
+    environ.set_item(intern!(py, "wsgi.input"), py.None())?;
+    environ.set_item(intern!(py, "wsgi.input_terminated"), true)?;
+    environ.set_item(intern!(py, "wsgi.errors"), py.import("sys")?.getattr("stderr")?)?;
+    // Green threads take turns within a request too.
+    let is_multithread = options.green || options.threads > 1;
+    environ.set_item(intern!(py, "wsgi.multithread"), is_multithread)?;
+    environ.set_item(intern!(py, "wsgi.multiprocess"), options.multiprocess)?;
+    environ.set_item(intern!(py, "wsgi.run_once"), false)?;
+    environ.set_item(intern!(py, "wsgi.file_wrapper"), py.get_type::<FileWrapper>())?;
+    let mut extra = Vec::new();
+    for number in environ.len()..ROOMY_KEYS {
+        environ.set_item(number, py.None())?;
+        extra.push(number);
+    }
+    for number in extra {
+        environ.del_item(number)?;
+    }
+    Ok(environ.unbind())
+}
+
+fn script_name(options: &Options) -> &str {
+    options.root_path.trim_end_matches('/')
+}
+
+pub fn of_request<'py>(
+    wsgi: &Wsgi,
+    exchange: &Bound<'py, Exchange>,
+    request: &Request<'_, '_>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let py = exchange.py();
+    let connection = exchange.get().connection.bind(py);
+    let options = &connection.get().http.get().options;
+    let environ = wsgi.template.bind(py).copy()?;
+    environ.set_item(intern!(py, "REQUEST_METHOD"), scope::method(py, request.method))?;
+    set_target(&environ, options, request)?;
+    if request.version == Version::Http10 {
+        environ.set_item(intern!(py, "SERVER_PROTOCOL"), intern!(py, "HTTP/1.0"))?;
+    }
+    let is_tls = connection.get().state.with(py, |s| s.is_tls);
+    if is_tls {
+        environ.set_item(intern!(py, "wsgi.url_scheme"), intern!(py, "https"))?;
+    }
+    let (client, server) = scope::ends(connection)?;
+    if let Some((host, port)) = host_and_port(&client)? {
+        environ.set_item(intern!(py, "REMOTE_ADDR"), host)?;
+        environ.set_item(intern!(py, "REMOTE_PORT"), port)?;
+    }
+    set_fields(&environ, request)?;
+    match host_and_port(&server)? {
+        Some((host, port)) => {
+            environ.set_item(intern!(py, "SERVER_NAME"), host)?;
+            environ.set_item(intern!(py, "SERVER_PORT"), port)?;
+        }
+        None => set_named_server(&environ, request, is_tls)?,
+    }
+    if let Framing::Length(len_bytes) = request.framing {
+        environ.set_item(intern!(py, "CONTENT_LENGTH"), len_bytes.to_string())?;
+    }
+    environ.set_item(intern!(py, "wsgi.input"), Input::make(exchange)?)?;
+    if options.on_response.is_some() {
+        keep_for_log(exchange, request, &client)?;
+    }
+    Ok(environ)
+}
+
+/// The path without its percent-encoding and without the application's own, the query, and both as they were sent.
+fn set_target(
+    environ: &Bound<'_, PyDict>,
+    options: &Options,
+    request: &Request<'_, '_>,
+) -> PyResult<()> {
+    let py = environ.py();
+    let raw = if request.query.is_empty() {
+        latin1(py, request.path)?
+    } else {
+        latin1(py, &[request.path, b"?", request.query].concat())?
+    };
+    environ.set_item(intern!(py, "RAW_URI"), &raw)?;
+    environ.set_item(intern!(py, "REQUEST_URI"), &raw)?;
+    if !request.query.is_empty() {
+        environ.set_item(intern!(py, "QUERY_STRING"), latin1(py, request.query)?)?;
+    }
+    // `*`, and the authority of CONNECT, are no paths.
+    if request.path.first() != Some(&b'/') {
+        return Ok(());
+    }
+    let decoded = match memchr::memchr(b'%', request.path) {
+        Some(_) => Cow::Owned(scope::decoded(request.path)),
+        None => Cow::Borrowed(request.path),
+    };
+    let script_name = script_name(options);
+    let path = match decoded.strip_prefix(script_name.as_bytes()) {
+        // A proxy may have taken the application's own path off, or not.
+        Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest,
+        _ => &decoded,
+    };
+    let path = if script_name.is_empty()
+        && decoded.len() == request.path.len()
+        && request.query.is_empty()
+    {
+        raw
+    } else {
+        latin1(py, path)?
+    };
+    environ.set_item(intern!(py, "PATH_INFO"), path)
+}
+
+fn host_and_port<'py>(
+    address: &Bound<'py, PyAny>,
+) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyString>)>> {
+    let Ok(pair) = address.cast::<PyTuple>() else { return Ok(None) };
+    let Ok(port) = pair.get_item(1)?.extract::<u16>() else { return Ok(None) };
+    let mut digits = [0; 5];
+    let mut at = digits.len();
+    let mut left = port;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(left % 10).unwrap_or(0);
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(Some((pair.get_item(0)?, latin1(address.py(), &digits[at..])?)))
+}
+
+/// A server on a Unix socket goes by the name that it was asked for: neither may be empty.
+fn set_named_server(
+    environ: &Bound<'_, PyDict>,
+    request: &Request<'_, '_>,
+    is_tls: bool,
+) -> PyResult<()> {
+    let py = environ.py();
+    let host = request.headers.iter().find(|field| field.name.eq_ignore_ascii_case("host"));
+    let host = host.map_or(&b""[..], |field| field.value);
+    let (name, port) = match host.iter().rposition(|byte| *byte == b':') {
+        Some(at) if host[at + 1..].iter().all(u8::is_ascii_digit) => (&host[..at], &host[at + 1..]),
+        _ => (host, &b""[..]),
+    };
+    let name = if name.is_empty() { b"localhost" } else { name };
+    let port = match port {
+        b"" if is_tls => b"443",
+        b"" => &b"80"[..],
+        port => port,
+    };
+    environ.set_item(intern!(py, "SERVER_NAME"), latin1(py, name)?)?;
+    environ.set_item(intern!(py, "SERVER_PORT"), latin1(py, port)?)
+}
+
+fn set_fields(environ: &Bound<'_, PyDict>, request: &Request<'_, '_>) -> PyResult<()> {
+    let py = environ.py();
+    for field in request.headers {
+        let Some(key) = key(py, field.name)? else { continue };
+        let value = latin1(py, field.value)?;
+        // The value of the first field of a name is looked for once, by the dictionary itself.
+        let before = environ.len();
+        let kept = set_default(environ, &key, &value)?;
+        if environ.len() == before {
+            let separator = if field.name.eq_ignore_ascii_case("cookie") { "; " } else { "," };
+            let joined =
+                format!("{}{separator}{}", kept.cast::<PyString>()?.to_str()?, value.to_str()?);
+            environ.set_item(&key, joined)?;
+        }
+    }
+    Ok(())
+}
+
+/// `dict.setdefault`
+fn set_default<'py>(
+    environ: &Bound<'py, PyDict>,
+    key: &Bound<'py, PyString>,
+    value: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(kept) = environ.get_item(key)? {
+        return Ok(kept);
+    }
+    environ.set_item(key, value)?;
+    Ok(value.clone().into_any())
+}
+
+type Table = [Option<(&'static str, Py<PyString>)>; PLACES];
+
+/// The variable of a field; those of usual fields are made once. None for fields that get none.
+fn key<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyString>>> {
+    static TABLE: PyOnceLock<Table> = PyOnceLock::new();
+    let table = TABLE.get_or_init(py, || {
+        let mut table = [const { None }; PLACES];
+        for known in KNOWN {
+            if let Some(variable) = variable(known) {
+                let variable = PyString::intern(py, &variable).unbind();
+                table[names::place(known.as_bytes())].get_or_insert((known, variable));
+            }
+        }
+        table
+    });
+    if let Some((known, object)) = &table[names::place(name.as_bytes())]
+        && known.eq_ignore_ascii_case(name)
+    {
+        return Ok(Some(object.bind(py).clone()));
+    }
+    match variable(name) {
+        Some(variable) => Ok(Some(latin1(py, variable.as_bytes())?)),
+        None => Ok(None),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    if name.contains('_')
+        || name.eq_ignore_ascii_case("proxy")
+        || name.eq_ignore_ascii_case("content-length")
+    {
+        return None;
+    }
+    if name.eq_ignore_ascii_case("content-type") {
+        return Some("CONTENT_TYPE".to_owned());
+    }
+    Some(format!("HTTP_{}", name.to_ascii_uppercase().replace('-', "_")))
+}
+
+/// What the access log asks for, as an ASGI scope has it.
+fn keep_for_log(
+    exchange: &Bound<'_, Exchange>,
+    request: &Request<'_, '_>,
+    client: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = exchange.py();
+    let told = PyDict::new(py);
+    let version = if request.version == Version::Http10 { "1.0" } else { "1.1" };
+    told.set_item(intern!(py, "client"), client)?;
+    told.set_item(intern!(py, "method"), scope::method(py, request.method))?;
+    told.set_item(intern!(py, "http_version"), version)?;
+    told.set_item(intern!(py, "headers"), scope::headers(py, request)?)?;
+    exchange.get().state.with(py, |s| s.scope = Some(told.into_any().unbind()));
+    Ok(())
+}

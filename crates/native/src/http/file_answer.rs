@@ -1,0 +1,430 @@
+//! `FileAnswer`: a file on its way to a client, where that takes more than one send or has to wait.
+//!
+//! | course  | waits for                                   | leaves it by                      |
+//! |---------|---------------------------------------------|-----------------------------------|
+//! | Looking | a thread that finds and opens the file      | what it has found                 |
+//! | Sending | a piece of the file, or the client          | the last piece, or a failure      |
+//! | Ended   | –                                           | –                                 |
+//!
+//! For `StaticFiles` it is the answer's only author; for `http.response.pathsend` it works for the application, which
+//! waits for a future. It runs as the callback of what it waits for. One piece at a time is in memory, and none is read
+//! while the client does not take the last one. Upholds S2: no borrow of the course lives across a call.
+
+use super::answer::Framing;
+use super::asgi;
+use super::connection::HttpConnection;
+use super::exchange::{Answer, Exchange, wake};
+use super::static_files::Lookup;
+use super::static_reply::{FilePart, Outcome, Reply};
+use crate::event_loop::LoopCore;
+use crate::ffi::{LoopCell, Object};
+use crate::file::Files;
+use oneloop_engine::files::served::Opened;
+use pyo3::exceptions::{PyConnectionResetError, PyOSError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use pyo3::{PyTraverseError, PyVisit};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of a file that are in memory at a time.
+const PIECE_BYTES: u64 = 128 * 1024;
+/// So much is sent before others have their turn.
+const TURN_BYTES: u64 = 1024 * 1024;
+
+/// Where a thread leaves what it has found.
+pub type Slot<T> = Arc<Mutex<Option<io::Result<T>>>>;
+
+enum Course {
+    Looking {
+        slot: Slot<Outcome>,
+        scope: Option<Py<PyDict>>,
+    },
+    /// The same for an application's path.
+    Opening {
+        slot: Slot<Opened>,
+        path: std::path::PathBuf,
+    },
+    Sending(Sending),
+    Ended,
+}
+
+struct Sending {
+    fd: OwnedFd,
+    at: u64,
+    left: u64,
+    /// The future that was waited for gives a piece.
+    is_reading: bool,
+}
+
+#[pyclass(frozen, weakref, module = "oneloop._native")]
+pub struct FileAnswer {
+    exchange: Object<Exchange>,
+    files: Object<Files>,
+    /// The application's future, of a `pathsend`.
+    waiter: Option<Object>,
+    course: LoopCell<Course>,
+}
+
+/// A failure of the system's, for people.
+pub fn log_failure(py: Python<'_>, path: &[u8], error: &io::Error) -> PyResult<()> {
+    let text =
+        format!("A static file cannot be sent: {:?}: {error}", String::from_utf8_lossy(path));
+    asgi::log(py, &text.replace('%', "%%"), None)
+}
+
+/// Writes the head of an answer, and what there is of a body.
+/// `scope`: for the access log.
+pub fn start_reply(
+    exchange: &Bound<'_, Exchange>,
+    reply: Reply,
+    scope: Option<Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    let py = exchange.py();
+    let this = exchange.get();
+    let mut head = this.spare(py);
+    super::answer::write_status_line(&mut head, reply.status);
+    let http = this.connection.get().http.get();
+    http.write_defaults(py, &mut head);
+    let is_told = http.options.on_response.is_some();
+    let scope = scope.filter(|_| is_told).map(|scope| scope.into_any().unbind());
+    head.extend_from_slice(&reply.fields);
+    let len_bytes = reply.part.as_ref().map_or(0, |part| part.len_bytes);
+    this.state.with(py, |s| {
+        s.status = reply.status;
+        s.framing = if this.is_head || reply.status == 304 {
+            Framing::NoBody
+        } else {
+            Framing::Length(len_bytes)
+        };
+        // As after an application's start.
+        s.keeps_alive &= !s.expects_continue || s.body.is_complete;
+        // A WSGI application's environ is none of what the log is told.
+        s.scope = s.scope.take().or(scope);
+        s.head = head;
+        s.answer = Answer::Started;
+    });
+    let Some(part) = reply.part else {
+        end_request(exchange);
+        return Exchange::write_body(exchange, &PyBytes::new(py, b""), false);
+    };
+    FileAnswer::send(exchange, part, None)
+}
+
+/// One request less is under way.
+fn end_request(exchange: &Bound<'_, Exchange>) {
+    let http = exchange.get().connection.get().http.get();
+    http.serving.with(exchange.py(), |serving| serving.requests -= 1);
+}
+
+/// Has a thread find the file. `scope`: for the application, should it get the request.
+pub fn start_lookup(
+    exchange: &Bound<'_, Exchange>,
+    lookup: Lookup,
+    scope: Option<Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    let slot: Slot<Outcome> = Arc::default();
+    let theirs = Arc::clone(&slot);
+    let course = Course::Looking { slot, scope: scope.map(Bound::unbind) };
+    let (answer, files) = FileAnswer::make(exchange, None, course)?;
+    let future = Files::run_far(&files, move || leave(&theirs, lookup.run()))?;
+    FileAnswer::wait(&answer, &future)
+}
+
+fn leave<T>(slot: &Slot<T>, found: io::Result<T>) {
+    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+}
+
+fn take<T>(slot: &Slot<T>) -> io::Result<T> {
+    let found = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    found.unwrap_or_else(|| Err(io::Error::other("the thread that looked for a file has ended")))
+}
+
+impl FileAnswer {
+    fn make<'py>(
+        exchange: &Bound<'py, Exchange>,
+        waiter: Option<&Bound<'py, PyAny>>,
+        course: Course,
+    ) -> PyResult<(Bound<'py, Self>, Bound<'py, Files>)> {
+        let py = exchange.py();
+        let owner = exchange.get().connection.get().http.get().owner.bind(py);
+        let files = Files::of_loop(owner)?;
+        let made = Self {
+            exchange: Object::new(exchange.clone()),
+            files: Object::new(files.clone()),
+            waiter: waiter.map(|waiter| Object::new(waiter.clone())),
+            course: LoopCell::new(course),
+        };
+        Ok((Bound::new(py, made)?, files))
+    }
+
+    /// Sends a part of a file, of whose answer the head is written.
+    pub fn send(
+        exchange: &Bound<'_, Exchange>,
+        part: FilePart,
+        waiter: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let (answer, files) = Self::make(exchange, waiter, Course::Ended)?;
+        files.get().adopt(exchange.py(), &part.opened);
+        let sending =
+            Sending { fd: part.opened.fd, at: part.first, left: part.len_bytes, is_reading: false };
+        answer.get().set(exchange.py(), Course::Sending(sending));
+        Self::drive(&answer, Self::go_on)
+    }
+
+    /// Opens a file of the application's on a thread, and sends it.
+    pub fn open_and_send(
+        exchange: &Bound<'_, Exchange>,
+        path: std::path::PathBuf,
+        c_path: std::ffi::CString,
+        waiter: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let slot: Slot<Opened> = Arc::default();
+        let theirs = Arc::clone(&slot);
+        let (answer, files) = Self::make(exchange, Some(waiter), Course::Opening { slot, path })?;
+        let open = move || leave(&theirs, oneloop_engine::files::served::open(&c_path));
+        let future = Files::run_far(&files, open)?;
+        Self::wait(&answer, &future)
+    }
+
+    fn set(&self, py: Python<'_>, course: Course) -> Course {
+        self.course.with(py, |now| std::mem::replace(now, course))
+    }
+
+    /// Goes on when a future is done.
+    fn wait(slf: &Bound<'_, Self>, future: &Bound<'_, PyAny>) -> PyResult<()> {
+        future.call_method1(intern!(slf.py(), "add_done_callback"), (slf,)).map(drop)
+    }
+
+    /// What fails ends the answer, wherever it was.
+    fn drive(
+        slf: &Bound<'_, Self>,
+        step: impl FnOnce(&Bound<'_, Self>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        step(slf).or_else(|error| Self::failed(slf, error))
+    }
+
+    fn looked(
+        slf: &Bound<'_, Self>,
+        found: io::Result<Outcome>,
+        scope: Option<Py<PyDict>>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let exchange = slf.get().exchange.bind(py);
+        if exchange.get().state.with(py, |s| s.is_disconnected) {
+            end_request(exchange);
+            return Ok(());
+        }
+        let scope = scope.map(|scope| scope.into_bound(py));
+        let reply = match (found, &scope) {
+            (Ok(Outcome::Reply(reply)), _) => reply,
+            (Ok(Outcome::Application), Some(scope)) => {
+                let connection = exchange.get().connection.bind(py);
+                return HttpConnection::start_application(connection, exchange, scope);
+            }
+            (Ok(Outcome::Application), None) => Reply::plain(404, ""),
+            (Err(error), _) => {
+                log_failure(py, b"", &error)?;
+                Reply::of_error(&error)
+            }
+        };
+        start_reply(exchange, reply, scope)
+    }
+
+    fn opened(
+        slf: &Bound<'_, Self>,
+        found: io::Result<Opened>,
+        path: &std::path::Path,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let opened = found.map_err(|error| crate::errors::path_error(&error, path))?;
+        let exchange = this.exchange.bind(py);
+        super::pathsend::frame(exchange, opened.status.len)?;
+        this.files.get().adopt(py, &opened);
+        let sending = Sending { left: opened.status.len, fd: opened.fd, at: 0, is_reading: false };
+        this.set(py, Course::Sending(sending));
+        Self::go_on(slf)
+    }
+
+    /// Reads and sends, until it has to wait.
+    fn go_on(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let exchange = this.exchange.bind(py);
+        let connection = exchange.get().connection.get();
+        let mut turn = 0;
+        loop {
+            if let Some(waiter) = &this.waiter
+                && waiter.bind(py).call_method0(intern!(py, "done"))?.is_truthy()?
+            {
+                // Its application was cancelled.
+                return Self::end(slf);
+            }
+            if exchange.get().state.with(py, |s| s.is_disconnected) {
+                let gone = "the client has closed the connection";
+                return Err(PyConnectionResetError::new_err(gone));
+            }
+            if connection.state.with(py, |s| s.is_writing_paused && !s.is_lost) {
+                return Self::wait_for_client(slf, connection);
+            }
+            if turn >= TURN_BYTES {
+                let owner = connection.http.get().owner.get();
+                owner.run_soon(py, slf.clone().into_any().unbind(), Self::run);
+                return Ok(());
+            }
+            let place = this.course.with(py, |course| match course {
+                Course::Sending(s) => Some((s.fd.as_raw_fd(), s.at, s.left.min(PIECE_BYTES))),
+                _ => None,
+            });
+            let Some((fd, at, len)) = place else { return Ok(()) };
+            let piece = if len == 0 {
+                PyBytes::new(py, b"").into_any()
+            } else {
+                let at = i64::try_from(at).map_err(|_| PyOSError::new_err("a file too large"))?;
+                Files::read_piece(this.files.bind(py), fd, usize::try_from(len)?, at)?
+            };
+            let Ok(piece) = piece.cast_exact::<PyBytes>() else {
+                this.set_reading(py, true);
+                return Self::wait(slf, &piece);
+            };
+            turn += len;
+            if Self::write(slf, piece)? {
+                return Self::end(slf);
+            }
+        }
+    }
+
+    fn set_reading(&self, py: Python<'_>, is_reading: bool) -> bool {
+        self.course.with(py, |course| match course {
+            Course::Sending(s) => std::mem::replace(&mut s.is_reading, is_reading),
+            _ => false,
+        })
+    }
+
+    fn wait_for_client(slf: &Bound<'_, Self>, connection: &HttpConnection) -> PyResult<()> {
+        let py = slf.py();
+        let owner = connection.http.get().owner.bind(py);
+        let future = owner.call_method0(intern!(py, "create_future"))?;
+        let kept = future.clone().unbind();
+        connection.state.with(py, |s| s.drain_waiters.push(kept));
+        Self::wait(slf, &future)
+    }
+
+    /// Sends a piece; whether it was the last one.
+    fn write(slf: &Bound<'_, Self>, piece: &Bound<'_, PyBytes>) -> PyResult<bool> {
+        let py = slf.py();
+        let len = piece.as_bytes().len() as u64;
+        let left = slf.get().course.with(py, |course| match course {
+            Course::Sending(s) => {
+                let is_cut = len == 0 && s.left > 0;
+                s.at += len;
+                s.left = s.left.saturating_sub(len);
+                (!is_cut).then_some(s.left)
+            }
+            _ => None,
+        });
+        let Some(left) = left else {
+            return Err(PyOSError::new_err("the file was cut while it was sent"));
+        };
+        Exchange::write_body(slf.get().exchange.bind(py), piece, left > 0)?;
+        Ok(left == 0)
+    }
+
+    fn run(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::drive(object.cast_exact::<Self>()?, Self::go_on)
+    }
+
+    /// The file is closed, and whoever waits for the end of it hears of that.
+    fn end(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let closed = match this.set(py, Course::Ended) {
+            Course::Sending(sending) => Files::end(this.files.bind(py), sending.fd),
+            Course::Ended => return Ok(()),
+            Course::Looking { .. } | Course::Opening { .. } => Ok(()),
+        };
+        let exchange = this.exchange.bind(py);
+        let Some(waiter) = &this.waiter else {
+            end_request(exchange);
+            return closed;
+        };
+        exchange.get().state.with(py, |s| s.is_sending_file = false);
+        closed.and(wake(py, vec![waiter.as_ref().clone_ref(py)]))
+    }
+
+    fn failed(slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let exchange = this.exchange.bind(py);
+        if let Some(waiter) = &this.waiter {
+            let waiter = waiter.bind(py);
+            if !waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
+                waiter.call_method1(intern!(py, "set_exception"), (error,))?;
+            }
+            return Self::end(slf);
+        }
+        Self::end(slf)?;
+        let (answer, is_gone) = exchange.get().state.with(py, |s| (s.answer, s.is_disconnected));
+        if is_gone || answer == Answer::Complete {
+            return Ok(());
+        }
+        asgi::log(py, "A static file cannot be sent", Some(&error))?;
+        if answer == Answer::Streaming {
+            exchange.get().tell_end(py)?;
+            return HttpConnection::break_off(exchange.get().connection.bind(py), exchange);
+        }
+        Exchange::answer_at_once(exchange, 500, "Internal Server Error")
+    }
+}
+
+#[pymethods]
+impl FileAnswer {
+    /// What was waited for is there.
+    fn __call__(slf: &Bound<'_, Self>, future: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        match this.set(py, Course::Ended) {
+            Course::Looking { slot, scope } => {
+                Self::drive(slf, |slf| Self::looked(slf, take(&slot), scope))
+            }
+            Course::Opening { slot, path } => {
+                // Something that `end` ends.
+                let kept = Course::Opening { slot: Arc::default(), path: path.clone() };
+                this.set(py, kept);
+                Self::drive(slf, |slf| Self::opened(slf, take(&slot), &path))
+            }
+            Course::Sending(sending) => {
+                this.set(py, Course::Sending(sending));
+                let is_reading = this.set_reading(py, false);
+                Self::drive(slf, |slf| {
+                    if is_reading {
+                        let piece = future.call_method0(intern!(py, "result"))?;
+                        let is_gone = this.exchange.get().state.with(py, |s| s.is_disconnected);
+                        if !is_gone && Self::write(slf, &piece.cast_into::<PyBytes>()?)? {
+                            return Self::end(slf);
+                        }
+                    }
+                    Self::go_on(slf)
+                })
+            }
+            Course::Ended => Ok(()),
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.exchange.visit(&visit)?;
+        self.files.visit(&visit)?;
+        if let Some(waiter) = &self.waiter {
+            waiter.visit(&visit)?;
+        }
+        self.course
+            .peek(|course| match course {
+                Course::Looking { scope, .. } => visit.call(scope),
+                _ => Ok(()),
+            })
+            .unwrap_or(Ok(()))
+    }
+}

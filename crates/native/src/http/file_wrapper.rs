@@ -1,0 +1,139 @@
+//! `wsgi.file_wrapper`: a file as the body of a response.
+
+use super::answer::Framing;
+use super::exchange::Answer;
+use super::pause::is_here;
+use super::wsgi::WsgiCall;
+use crate::event_loop::LoopCore;
+use crate::transport::Under;
+use pyo3::exceptions::PyConnectionError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use pyo3::{PyTraverseError, PyVisit};
+
+/// Gives what a file has in parts: `FileWrapper(file, block_size=8192)`, as that of `wsgiref.util`.
+#[pyclass(frozen, weakref, module = "oneloop._native")]
+pub struct FileWrapper {
+    #[pyo3(get)]
+    filelike: Py<PyAny>,
+    #[pyo3(get)]
+    blksize: usize,
+}
+
+/// Files are read in parts of at least this size: a part is a read and a send.
+const LEAST_BLOCK_BYTES: usize = 64 * 1024;
+
+impl FileWrapper {
+    /// Says how long the body is, if the application has not and it is a regular file, whose rest is sent.
+    pub fn set_length(slf: &Bound<'_, Self>, call: &Bound<'_, WsgiCall>) {
+        let py = slf.py();
+        // What has no descriptor, or is no regular file, ends where it ends.
+        if call.get().is_length_unknown(py)
+            && let Ok(Some(left)) = slf.get().left_bytes(py)
+        {
+            call.get().say_length(py, left);
+        }
+    }
+
+    /// Sends a long regular file by sendfile(2), if all of it is the body; false if it is to be read and sent.
+    pub fn send_by_kernel(slf: &Bound<'_, Self>, call: &Bound<'_, WsgiCall>) -> PyResult<bool> {
+        let py = slf.py();
+        let exchange = call.get().exchange.get();
+        let connection = exchange.connection.get();
+        let len_bytes = exchange.state.with(py, |s| match (s.answer, s.framing) {
+            (Answer::Started, Framing::Length(len_bytes)) if !s.is_disconnected => Some(len_bytes),
+            _ => None,
+        });
+        let Some(len_bytes) = len_bytes.filter(|len| *len >= LEAST_BLOCK_BYTES as u64) else {
+            return Ok(false);
+        };
+        let Some(Under::Stream(transport)) = connection.under(py) else { return Ok(false) };
+        if !matches!(slf.get().left_bytes(py), Ok(Some(left)) if left == len_bytes) {
+            return Ok(false);
+        }
+        let nothing = PyBytes::new(py, b"");
+        let framed = exchange.frame(py, b"", true)?;
+        WsgiCall::put(call, framed, &nothing)?;
+        let file = slf.get().filelike.bind(py);
+        let position = file.call_method0(intern!(py, "tell"))?;
+        let owner = connection.http.get().owner.bind(py);
+        let given = PyDict::new(py);
+        given.set_item(intern!(py, "fallback"), false)?;
+        let arguments = (transport.bind(py), file, position, len_bytes);
+        let sending = owner.call_method(intern!(py, "sendfile"), arguments, Some(&given))?;
+        let sent = match wait_for(owner, sending) {
+            Ok(sent) => sent.extract::<u64>()?,
+            Err(error) if error.is_instance_of::<PyConnectionError>(py) => {
+                // The peer has gone in mid-file; the connection will say so too.
+                exchange.state.with(py, |s| s.is_disconnected = true);
+                return Ok(true);
+            }
+            Err(error) if error.is_instance(py, &crate::imports::sendfile_not_available(py)?) => 0,
+            Err(error) => return Err(error),
+        };
+        exchange.state.with(py, |s| {
+            s.framing = Framing::Length(len_bytes.saturating_sub(sent));
+            s.sent_bytes += sent;
+        });
+        // A file that has become shorter meanwhile has no more to be read; the end of the answer finds it too short.
+        Ok(sent > 0)
+    }
+
+    fn left_bytes(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let file = self.filelike.bind(py);
+        let number: i32 = file.call_method0(intern!(py, "fileno"))?.extract()?;
+        let status = crate::imports::fstat(py)?.call1((number,))?;
+        let mode: u32 = status.getattr(intern!(py, "st_mode"))?.extract()?;
+        if mode & libc::S_IFMT != libc::S_IFREG {
+            return Ok(None);
+        }
+        let size: u64 = status.getattr(intern!(py, "st_size"))?.extract()?;
+        let position: u64 = file.call_method0(intern!(py, "tell"))?.extract()?;
+        Ok(size.checked_sub(position))
+    }
+}
+
+/// What a coroutine of the loop's gives; the green thread parks, or the thread blocks.
+fn wait_for<'py>(
+    owner: &Bound<'py, LoopCore>,
+    coroutine: Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = owner.py();
+    if is_here(owner) {
+        return crate::imports::await_green(py)?.call1((coroutine,));
+    }
+    let future = crate::imports::run_coroutine_threadsafe(py)?.call1((coroutine, owner))?;
+    future.call_method0(intern!(py, "result"))
+}
+
+#[pymethods]
+impl FileWrapper {
+    #[new]
+    #[pyo3(signature = (filelike, blksize = 8192))]
+    fn new(filelike: Py<PyAny>, blksize: usize) -> Self {
+        Self { filelike, blksize }
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let size = self.blksize.max(LEAST_BLOCK_BYTES);
+        let data = self.filelike.bind(py).call_method1(intern!(py, "read"), (size,))?;
+        let is_end = data.cast::<PyBytes>().is_ok_and(|data| data.as_bytes().is_empty());
+        Ok((!is_end && !data.is_none()).then_some(data))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        match self.filelike.bind(py).getattr_opt(intern!(py, "close"))? {
+            Some(close) => close.call0().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.filelike)
+    }
+}

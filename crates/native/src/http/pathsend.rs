@@ -1,0 +1,94 @@
+//! `http.response.pathsend`: the application names a file, which is the body of its answer.
+//!
+//! A small file that the kernel has in its caches leaves with the head, in one send; any other is the work of
+//! `FileAnswer`. What `open()` would raise is raised to the application.
+
+use super::answer::{Framing, check_length, item};
+use super::exchange::{Answer, Exchange};
+use super::file_answer::FileAnswer;
+use super::static_reply::FilePart;
+use crate::errors;
+use crate::ffi::bytes::BytesRoom;
+use oneloop_engine::files::cached::{self, AtOnce};
+use oneloop_engine::files::served::{self, Opened};
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::ffi::CString;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+
+/// What is at most this long is read at once.
+const SHORT_BYTES: u64 = 128 * 1024;
+
+/// Sends the file of a message; a future if that takes longer.
+pub fn start<'py>(
+    exchange: &Bound<'py, Exchange>,
+    message: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = exchange.py();
+    let this = exchange.get();
+    let path: PathBuf = item(message, intern!(py, "path"))?.extract()?;
+    let c_path = CString::new(path.as_os_str().as_encoded_bytes())
+        .map_err(|_| PyValueError::new_err("embedded null byte"))?;
+    if this.state.with(py, |s| s.framing == Framing::NoBody) {
+        Exchange::write_body(exchange, &PyBytes::new(py, b""), false)?;
+        return Ok(None);
+    }
+    let found = served::open_cached(&c_path).map_err(|error| errors::path_error(&error, &path))?;
+    let waiter = |py: Python<'py>| -> PyResult<Bound<'py, PyAny>> {
+        let owner = this.connection.get().http.get().owner.bind(py);
+        let waiter = owner.call_method0(intern!(py, "create_future"))?;
+        this.state.with(py, |s| s.is_sending_file = true);
+        Ok(waiter)
+    };
+    let AtOnce::Done(opened) = found else {
+        let waiter = waiter(py)?;
+        FileAnswer::open_and_send(exchange, path, c_path, &waiter)
+            .inspect_err(|_| this.state.with(py, |s| s.is_sending_file = false))?;
+        return Ok(Some(waiter));
+    };
+    frame(exchange, opened.status.len)?;
+    if let Some(content) = read_all(py, &opened)? {
+        Exchange::write_body(exchange, &content, false)?;
+        return Ok(None);
+    }
+    let waiter = waiter(py)?;
+    let part = FilePart { first: 0, len_bytes: opened.status.len, opened };
+    FileAnswer::send(exchange, part, Some(&waiter))
+        .inspect_err(|_| this.state.with(py, |s| s.is_sending_file = false))?;
+    Ok(Some(waiter))
+}
+
+/// Compares the file's length with what the head says; a head that says nothing says it from now on. RuntimeError if the
+/// body would not be the one that was announced.
+pub fn frame(exchange: &Bound<'_, Exchange>, len_bytes: u64) -> PyResult<()> {
+    exchange.get().state.with(exchange.py(), |s| {
+        if let Framing::Length(left) = s.framing {
+            return check_length(left, usize::try_from(len_bytes)?, true);
+        }
+        if s.framing == Framing::Unknown && s.answer == Answer::Started && !s.has_trailers {
+            s.head.extend_from_slice(format!("content-length: {len_bytes}\r\n").as_bytes());
+            s.framing = Framing::Length(len_bytes);
+        }
+        Ok(())
+    })
+}
+
+/// None: it is not short, or not all in memory.
+fn read_all<'py>(py: Python<'py>, opened: &Opened) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    if opened.status.len > SHORT_BYTES {
+        return Ok(None);
+    }
+    let len = usize::try_from(opened.status.len)?;
+    let mut room = BytesRoom::new(py, len)?;
+    if len == 0 {
+        return room.completed(py, 0).map(Some);
+    }
+    match cached::read(opened.fd.as_raw_fd(), room.as_mut_slice(py), 0) {
+        Ok(AtOnce::Done(read)) if read == len => room.completed(py, len).map(Some),
+        Ok(_) => Ok(None),
+        Err(error) => Err(errors::file_error(&error)),
+    }
+}

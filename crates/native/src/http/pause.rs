@@ -1,0 +1,83 @@
+//! How a WSGI application waits for its connection: a green thread parks, any other thread blocks without the GIL.
+
+use crate::event_loop::LoopCore;
+use crate::ffi::detach::detached;
+use crate::green::{HubCore, Waiter};
+use pyo3::exceptions::PyConnectionResetError;
+use pyo3::prelude::*;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A loop that was closed under the feet of its threads wakes nobody: they look at it this often.
+const LOOK_TIME: Duration = Duration::from_secs(1);
+
+/// One wait of a thread. Any thread may end it.
+#[pyclass(frozen, module = "oneloop._native")]
+pub struct Blocked {
+    is_over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Blocked {
+    fn end(&self) {
+        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether it has ended by now.
+    fn wait_a_while(&self, py: Python<'_>) -> bool {
+        detached(py, || {
+            let guard = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self.changed.wait_timeout_while(guard, LOOK_TIME, |is_over| !*is_over);
+            *waited.unwrap_or_else(PoisonError::into_inner).0
+        })
+    }
+}
+
+/// Waits until `end` is called with what `register` gets, unless that says that there is nothing to wait for.
+///
+/// ConnectionResetError if nobody is left who could call it.
+pub fn pause(
+    owner: &Bound<'_, LoopCore>,
+    register: impl FnOnce(Py<PyAny>) -> bool,
+) -> PyResult<()> {
+    let py = owner.py();
+    if is_here(owner) {
+        let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
+        if register(waiter.clone().into_any().unbind()) {
+            Waiter::get(&waiter)?;
+        }
+        return Ok(());
+    }
+    let blocked = Bound::new(py, Blocked { is_over: Mutex::new(false), changed: Condvar::new() })?;
+    if !register(blocked.clone().into_any().unbind()) {
+        return Ok(());
+    }
+    while !blocked.get().wait_a_while(py) {
+        py.check_signals()?;
+        if owner.get().is_closed_now() {
+            return Err(PyConnectionResetError::new_err("the server has ended"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the loop's own thread calls, as all green threads of it do.
+#[inline]
+pub fn is_here(owner: &Bound<'_, LoopCore>) -> bool {
+    owner.get().current_callback().is_some()
+}
+
+/// Ends a wait; false if it is a wait of another kind. Runs no Python code.
+#[inline]
+pub fn end(waiter: &Bound<'_, PyAny>) -> bool {
+    if let Ok(waiter) = waiter.cast_exact::<Waiter>() {
+        Waiter::resume_soon(waiter);
+        return true;
+    }
+    if let Ok(blocked) = waiter.cast_exact::<Blocked>() {
+        blocked.get().end();
+        return true;
+    }
+    false
+}

@@ -1,0 +1,69 @@
+//! The PROXY protocol: who is behind a load balancer, said before anything else (`oneloop_http1::proxy_protocol`).
+//!
+//! TLS, where there is some, begins behind the header.
+
+use super::connection::{Awaited, HttpConnection, Input};
+use super::reading::Progress;
+use oneloop_http1::proxy_protocol::{self, Header};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::net::SocketAddr;
+
+impl HttpConnection {
+    /// Takes the header at the start of a connection. Who does not begin with one gets no answer.
+    pub fn take_proxy_header(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
+        let py = slf.py();
+        let this = slf.get();
+        let (header, len) = match proxy_protocol::parse(input) {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                if this.state.with(py, |s| s.awaited != Awaited::Head) {
+                    this.wait_for(py, Awaited::Head);
+                }
+                return Ok(Progress::Stopped);
+            }
+            Err(_) => {
+                this.close(py)?;
+                return Ok(Progress::Used(input.len()));
+            }
+        };
+        if let Header::Proxied { source, destination } = header {
+            let (client, server) = (end(py, source)?, end(py, destination)?);
+            let old = this.state.with(py, |s| (s.client.replace(client), s.server.replace(server)));
+            drop(old);
+        }
+        this.state.with(py, |s| s.input = Input::Head);
+        this.wait_for(py, Awaited::Request);
+        let Some(context) = &this.http.get().options.tls_behind_proxy else {
+            return Ok(Progress::Used(len));
+        };
+        Self::start_tls(slf, context.bind(py), &input[len..])?;
+        Ok(Progress::Used(input.len()))
+    }
+
+    /// What follows is TLS; `first` has come already.
+    fn start_tls(slf: &Bound<'_, Self>, context: &Bound<'_, PyAny>, first: &[u8]) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let Some(under) = this.under(py) else { return Ok(()) };
+        let named = PyDict::new(py);
+        let header_s = this.http.get().options.header_ns as f64 / 1e9;
+        named.set_item("ssl_handshake_timeout", header_s)?;
+        let class = py.get_type::<crate::tls::TlsTransport>();
+        let given = (&this.http.get().owner, slf, context, py.None(), true);
+        let tls = class.call(given, Some(&named))?;
+        let transport = under.object(py);
+        transport.call_method1(intern!(py, "set_protocol"), (&tls,))?;
+        tls.call_method1(intern!(py, "connection_made"), (transport,))?;
+        if !first.is_empty() {
+            tls.call_method1(intern!(py, "data_received"), (PyBytes::new(py, first),))?;
+        }
+        Ok(())
+    }
+}
+
+/// (host, port)
+fn end(py: Python<'_>, address: SocketAddr) -> PyResult<Py<PyAny>> {
+    Ok((address.ip().to_string(), address.port()).into_pyobject(py)?.into_any().unbind())
+}

@@ -1,0 +1,131 @@
+"""Access lines: uvicorn's form, JSON; and nothing that a client sends can add a line or a field."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oneloop.http.access import AccessLog
+from oneloop.http.logs import AccessFormatter
+
+ONE = (("127.0.0.1", 5000), "GET", b"/a?b=c", "1.1", 200, 12, 0.25, [(b"host", b"x"), (b"user-agent", b"curl/8")])
+
+
+def lines(*responses: Any, **options: Any) -> list[str]:
+    """What is written for these responses, in one turn of a loop."""
+    reading, writing = os.pipe()
+    loop = asyncio.new_event_loop()
+    try:
+        access = AccessLog(loop, fd=writing, **options)
+        for response in responses:
+            access(*response)
+        loop.run_until_complete(asyncio.sleep(0))
+        access.flush()
+        os.close(writing)
+        with os.fdopen(reading, "rb") as file:
+            return file.read().decode("ascii").splitlines(keepends=True)
+    finally:
+        loop.close()
+
+
+def changed(place: int, value: Any) -> tuple[Any, ...]:
+    return (*ONE[:place], value, *ONE[place + 1 :])
+
+
+def test_text() -> None:
+    assert lines(ONE) == ['INFO:     127.0.0.1:5000 - "GET /a?b=c HTTP/1.1" 200 OK\n']
+
+
+@pytest.mark.parametrize(
+    ("client", "shown"),
+    [(("::1", 80), "::1:80"), (None, ""), (("x\n", 1), "x\\x0a:1"), (("h", None), "h"), ("/run/x", "/run/x")],
+)
+def test_clients(client: Any, shown: str) -> None:
+    assert lines(changed(0, client)) == [f'INFO:     {shown} - "GET /a?b=c HTTP/1.1" 200 OK\n']
+
+
+def test_statuses_without_a_phrase() -> None:
+    assert lines(changed(4, 299)) == ['INFO:     127.0.0.1:5000 - "GET /a?b=c HTTP/1.1" 299 \n']
+
+
+def test_colors() -> None:
+    [line] = lines(changed(4, 404), use_colors=True)
+    request = "\x1b[1mGET /a?b=c HTTP/1.1\x1b[0m"
+    assert line == f'\x1b[32mINFO\x1b[0m:     127.0.0.1:5000 - "{request}" \x1b[31m404 Not Found\x1b[0m\n'
+
+
+def test_json() -> None:
+    [line] = lines(ONE, form="json")
+    found = json.loads(line)
+    assert found.pop("time").endswith("Z")
+    assert found == {
+        "client": "127.0.0.1:5000",
+        "method": "GET",
+        "target": "/a?b=c",
+        "http_version": "1.1",
+        "status": 200,
+        "body_bytes": 12,
+        "duration_s": 0.25,
+        "user_agent": "curl/8",
+    }
+
+
+def test_lines_of_one_turn_leave_in_one_write() -> None:
+    # A datagram is a write.
+    import socket
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    loop = asyncio.new_event_loop()
+    with ours, theirs:
+        access = AccessLog(loop, fd=ours.fileno())
+        access(*ONE)
+        access(*ONE)
+        loop.run_until_complete(asyncio.sleep(0))
+        assert theirs.recv(4096).count(b"\n") == 2
+    loop.close()
+
+
+@given(target=st.binary(min_size=1), agent=st.binary(), client=st.text())
+def test_no_request_forges_a_line(target: bytes, agent: bytes, client: str) -> None:
+    response = ((client, 1), "GET", target, "1.1", 200, 0, 0.0, [(b"user-agent", agent)])
+    [line] = lines(response)
+    assert line.endswith('HTTP/1.1" 200 OK\n')
+    assert line.count('"') == 2
+    assert all(" " <= character <= "~" for character in line[:-1])
+    [line] = lines(response, form="json")
+    found = json.loads(line)
+    assert found["target"].encode("latin-1") == target
+    assert found["user_agent"].encode("latin-1") == agent
+    assert len(found) == 9
+
+
+def test_a_log_that_nobody_reads_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    loop = asyncio.new_event_loop()
+    access = AccessLog(loop, fd=writing)
+    for _ in range(2):
+        access(*ONE)
+        access.flush()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    os.close(writing)
+    assert caplog.text.count("The access log cannot be written: [Errno 32] Broken pipe") == 1
+
+
+def test_records(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "oneloop.access"):
+        assert lines(ONE, through_logging=True) == []
+        assert lines(ONE, through_logging=True, form="json") == []
+    first, second = caplog.records
+    assert first.args == ("127.0.0.1:5000", "GET", "/a?b=c", "1.1", 200)
+    shown = AccessFormatter('%(levelprefix)s %(client_addr)s - "%(request_line)s" %(status_code)s', use_colors=False)
+    assert shown.format(first) == 'INFO:     127.0.0.1:5000 - "GET /a?b=c HTTP/1.1" 200 OK'
+    assert json.loads(second.getMessage())["status"] == 200

@@ -1,0 +1,117 @@
+"""How one process ends: requests under way are finished, in time, unless it is asked again."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.http.service import Service, read_all
+
+
+def test_what_is_under_way_is_finished(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        waiting = service.ask_later("/wait")
+        service.wait_for_file("waiting")
+        service.send(signal.SIGTERM)
+        service.log.wait_for("Shutting down")
+        (tmp_path / "go").touch()
+        answer = read_all(waiting)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(str(service.process.pid).encode())
+        assert service.wait() == 0
+    assert service.out.text.endswith("lifespan ended\n")
+
+
+def test_idle_connections_are_closed(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        with socket.create_connection(("127.0.0.1", service.port), 10) as idle:
+            idle.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert idle.recv(4096).startswith(b"HTTP/1.1 200")
+            assert service.end() == 0
+            assert idle.recv(4096) == b""
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        waiting = service.ask_later("/forever")
+        service.wait_for_file("waiting")
+        service.send(signal.SIGINT)
+        service.log.wait_for("Shutting down")
+        assert service.end(signal.SIGINT) == 0
+        assert b"200 OK" not in read_all(waiting)
+    assert "1 request(s) are cut off" in service.log.text
+
+
+def test_the_time_is_limited(tmp_path: Path) -> None:
+    with Service(tmp_path, "--timeout-graceful-shutdown", "0.2") as service:
+        waiting = service.ask_later("/forever")
+        service.wait_for_file("waiting")
+        assert service.end() == 0
+        assert b"200 OK" not in read_all(waiting)
+    assert "Cancel 1 running task(s), timeout graceful shutdown exceeded" in service.log.text
+    assert service.out.text.endswith("lifespan ended\n")
+
+
+BLOCKED = {
+    "asgi": """
+        import asyncio, threading
+
+        async def app(scope, receive, send):
+            assert scope["type"] == "http"
+            open("waiting", "w").close()
+            await asyncio.to_thread(threading.Event().wait)
+    """,
+    "wsgi": """
+        import threading
+
+        def app(environ, start_response):
+            open("waiting", "w").close()
+            threading.Event().wait()
+    """,
+}
+
+
+@pytest.mark.parametrize("source", BLOCKED.values(), ids=BLOCKED)
+def test_a_thread_that_never_ends_does_not_hold_up_the_end(tmp_path: Path, source: str) -> None:
+    with Service(tmp_path, "--timeout-graceful-shutdown", "0.2", source=source) as service:
+        waiting = service.ask_later("/")
+        service.wait_for_file("waiting")
+        assert service.end() == 0
+        read_all(waiting)
+
+
+@pytest.mark.time_limit(60)
+def test_connections_that_wait_to_be_accepted_are_served(tmp_path: Path) -> None:
+    source = """
+        import os, time
+
+        async def app(scope, receive, send):
+            if scope["type"] == "lifespan":
+                raise RuntimeError
+            if scope["path"] == "/block":
+                # Nobody accepts meanwhile.
+                open("waiting", "w").close()
+                while not os.path.exists("go"):
+                    time.sleep(0.01)
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"served"})
+    """
+    with Service(tmp_path, source=source) as service:
+        first = service.ask_later("/block")
+        service.wait_for_file("waiting")
+        others = [service.ask_later("/") for _ in range(20)]
+        service.send(signal.SIGTERM)
+        (tmp_path / "go").touch()
+        for sock in (first, *others):
+            assert b"served" in read_all(sock)
+        assert service.wait() == 0
+
+
+def test_sighup_without_workers_leaves_it_running(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        service.send(signal.SIGHUP)
+        assert service.get("/") == str(service.process.pid)
+        assert service.end() == 0

@@ -1,0 +1,71 @@
+"""gunicorn with oneloop's workers, for ASGI and WSGI applications."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.http.service import Service, read_all
+
+pytest.importorskip("gunicorn")
+pytestmark = pytest.mark.time_limit(90)
+
+
+class Gunicorn(Service):
+    """The same, with gunicorn as the parent."""
+
+    def __init__(self, folder: Path, worker: str, *arguments: str, app: str = "apps:app") -> None:
+        where = ("-k", f"oneloop.gunicorn.{worker}", "-b", "127.0.0.1:0", "--no-control-socket")
+        command = ("-m", "gunicorn", *where)
+        super().__init__(folder, *arguments, app=app, port=None, is_ready=False, command=command)
+        try:
+            self.port = int(self.log.wait_for(r"Listening at: http://127\.0\.0\.1:(\d+)").group(1))
+        except BaseException:
+            self._leave_nothing()
+            raise
+
+
+@pytest.mark.parametrize("worker", ["Worker", "GreenWorker"])
+@pytest.mark.parametrize("app", ["app", "wsgi"])
+def test_both_workers_serve_both_interfaces(tmp_path: Path, worker: str, app: str) -> None:
+    with Gunicorn(tmp_path, worker, "-w", "2", "--access-logfile", "-", app=f"apps:{app}") as gunicorn:
+        assert str(gunicorn.process.pid) not in gunicorn.get("/")
+        gunicorn.out.wait_for(r'127\.0\.0\.1:\d+ - "GET / HTTP/1\.1" 200')
+        assert gunicorn.end() == 0
+
+
+def test_requests_under_way_are_finished(tmp_path: Path) -> None:
+    with Gunicorn(tmp_path, "Worker") as gunicorn:
+        waiting = gunicorn.ask_later("/wait")
+        gunicorn.wait_for_file("waiting")
+        gunicorn.send(signal.SIGTERM)
+        gunicorn.log.wait_for("Handling signal: term")
+        (tmp_path / "go").touch()
+        assert read_all(waiting).startswith(b"HTTP/1.1 200 OK")
+        assert gunicorn.wait() == 0
+
+
+def test_the_time_is_limited(tmp_path: Path) -> None:
+    with Gunicorn(tmp_path, "Worker", "--graceful-timeout", "1") as gunicorn:
+        waiting = gunicorn.ask_later("/forever")
+        gunicorn.wait_for_file("waiting")
+        assert gunicorn.end() == 0
+        assert b"200 OK" not in read_all(waiting)
+
+
+def test_workers_are_replaced_after_their_requests(tmp_path: Path) -> None:
+    with Gunicorn(tmp_path, "Worker", "--max-requests", "2") as gunicorn:
+        first = gunicorn.get("/")
+        assert gunicorn.get("/") == first
+        gunicorn.log.wait_for(r"ends: it has served 2 requests")
+        gunicorn.log.wait_for("Application startup complete")
+        assert gunicorn.get("/") != first
+        assert gunicorn.end() == 0
+
+
+def test_a_startup_that_fails_ends_gunicorn(tmp_path: Path) -> None:
+    with Gunicorn(tmp_path, "Worker", app="apps:failing") as gunicorn:
+        assert gunicorn.wait() == 3
+    assert "the database is away" in gunicorn.log.text

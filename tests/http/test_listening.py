@@ -1,0 +1,198 @@
+"""What a server listens on: paths, descriptors, systemd's sockets; and what it tells systemd."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oneloop.http.listeners import ListenError, all_of, open_listeners
+from oneloop.http.options import Options
+from tests.http.service import Service, read_all
+
+pytestmark = pytest.mark.time_limit(90)
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+WORKERS = pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["alone", "workers"])
+
+
+def ask_path(path: Path) -> bytes:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(30)
+    sock.connect(str(path))
+    sock.sendall(REQUEST)
+    return read_all(sock)
+
+
+@WORKERS
+def test_a_unix_socket(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    path = tmp_path / "s"
+    with Service(tmp_path, "--uds", "s", *workers, port=None) as service:
+        assert service.shown == "unix socket s"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666
+        assert ask_path(path).startswith(b"HTTP/1.1 200 OK")
+        # The path is taken, while somebody listens.
+        with Service(tmp_path, "--uds", "s", port=None, is_ready=False) as second:
+            assert second.wait() == 3
+        assert "cannot listen on the unix socket s: another program listens there" in second.log.text
+        assert ask_path(path).startswith(b"HTTP/1.1 200 OK")
+        assert service.end() == 0
+    assert not path.exists()
+
+
+def test_a_unix_socket_that_was_left_is_replaced_and_its_mode_kept(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as left:
+        left.bind(str(path))
+    path.chmod(0o600)
+    with Service(tmp_path, "--uds", "s", port=None) as service:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert ask_path(path).startswith(b"HTTP/1.1 200 OK")
+        assert service.end() == 0
+
+
+def test_the_mode_of_a_unix_socket(tmp_path: Path) -> None:
+    with Service(tmp_path, "--uds", "s", "--uds-mode", "660", port=None) as service:
+        assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o660
+        assert service.end() == 0
+
+
+def test_a_file_in_its_place_is_left(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("mine")
+    with Service(tmp_path, "--uds", "s", port=None, is_ready=False) as service:
+        assert service.wait() == 3
+    assert "s is there and is no socket: remove it, or choose another path for --uds" in service.log.text
+    assert (tmp_path / "s").read_text() == "mine"
+
+
+def test_a_socket_of_a_successor_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with Service(tmp_path, "--uds", "s", port=None) as service:
+        path.unlink()
+        with Service(tmp_path, "--uds", "s", port=None) as second:
+            assert service.end() == 0
+            assert ask_path(path).startswith(b"HTTP/1.1 200 OK")
+            assert second.end() == 0
+
+
+@WORKERS
+def test_a_descriptor(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        fd = listening.fileno()
+        with Service(tmp_path, "--fd", str(fd), *workers, port=None, pass_fds=(fd,)) as service:
+            assert service.port == listening.getsockname()[1]
+            assert service.get("/")
+            assert service.end() == 0
+
+
+# exec keeps the pid, which LISTEN_PID has to be.
+ACTIVATED = """
+import os, sys
+for number, fd in enumerate(map(int, sys.argv[1].split(","))):
+    os.dup2(fd, 3 + number)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(number + 1), LISTEN_FDNAMES="one:two")
+os.execv(sys.executable, [sys.executable, "-m", "oneloop", "serve", *sys.argv[2:]])
+"""
+
+
+@WORKERS
+def test_sockets_of_systemd(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.socket(socket.AF_UNIX) as two:
+        two.bind(str(tmp_path / "two"))
+        two.listen()
+        # Above those that it becomes.
+        fds = [os.dup2(made.fileno(), 100 + number) for number, made in enumerate((one, two))]
+        try:
+            command = ("-c", ACTIVATED, ",".join(map(str, fds)))
+            with Service(tmp_path, *workers, port=None, pass_fds=tuple(fds), command=command) as service:
+                assert service.port == one.getsockname()[1]
+                service.log.wait_for(r"oneloop running on unix socket .*two")
+                assert service.get("/")
+                assert ask_path(tmp_path / "two").startswith(b"HTTP/1.1 200 OK")
+                assert service.end() == 0
+        finally:
+            for fd in fds:
+                os.close(fd)
+    # systemd's own.
+    assert (tmp_path / "two").exists()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    """The socket that the service manager hears."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
+        made.bind(str(tmp_path / "notify"))
+        made.settimeout(30)
+        yield made
+
+
+def told(manager: socket.socket) -> dict[str, str]:
+    """The next thing that the manager is told, but for the watchdog."""
+    while True:
+        said = dict(line.split("=", 1) for line in manager.recv(4096).decode().split("\n"))
+        if "WATCHDOG" not in said:
+            return said
+
+
+@WORKERS
+def test_systemd_is_told(tmp_path: Path, manager: socket.socket, workers: tuple[str, ...]) -> None:
+    env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+    with Service(tmp_path, *workers, env=env) as service:
+        ready = told(manager)
+        assert (ready["READY"], ready["MAINPID"]) == ("1", str(service.process.pid))
+        while b"WATCHDOG=1" not in manager.recv(4096):
+            pass
+        service.send(signal.SIGHUP)
+        reloading = told(manager)
+        assert reloading["RELOADING"] == "1"
+        assert re.fullmatch(r"\d+", reloading["MONOTONIC_USEC"])
+        assert told(manager)["READY"] == "1"
+        assert service.end() == 0
+        assert told(manager)["STOPPING"] == "1"
+
+
+def test_an_abstract_socket_of_systemd(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
+        name = f"oneloop-test-{os.getpid()}"
+        made.bind("\0" + name)
+        made.settimeout(30)
+        with Service(tmp_path, env={"NOTIFY_SOCKET": "@" + name}) as service:
+            assert told(made)["READY"] == "1"
+            assert service.end() == 0
+
+
+def test_several_addresses_have_one_port() -> None:
+    [listeners] = open_listeners(Options(host="localhost", port=0))
+    try:
+        assert len({listener.socket.getsockname()[1] for listener in listeners}) == 1
+        assert len({listener.shown for listener in listeners}) == len(listeners)
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def test_each_group_has_its_own_sockets() -> None:
+    groups = open_listeners(Options(port=0, reuse_port=True), 3)
+    try:
+        assert len(groups) == 3
+        assert len({listener.socket.getsockname() for listener in all_of(groups)}) == 1
+    finally:
+        for listener in all_of(groups):
+            listener.close()
+
+
+def test_a_descriptor_that_is_no_socket(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        with pytest.raises(ListenError, match="is not an open socket: Socket operation on non-socket"):
+            open_listeners(Options(fd=file.fileno()))
+
+
+assert sys.platform == "linux"

@@ -1,0 +1,136 @@
+"""Options: one list for the command, `run` and `serve`; wrong ones are sentences that say what to do."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oneloop.cli import serve
+from oneloop.http.options import Given, OptionError, Options, flag
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_keyword_arguments_are_the_fields() -> None:
+    assert list(Given.__annotations__) == [one.name for one in fields(Options)]
+    assert [one.type for one in fields(Options)] == [_written(kind) for kind in Given.__annotations__.values()]
+
+
+def _written(kind: Any) -> str:
+    """An annotation as it stands in the source."""
+    return kind if isinstance(kind, str) else str(getattr(kind, "__forward_arg__", kind))
+
+
+def test_each_field_has_a_flag_and_a_line_in_the_reference() -> None:
+    known = {action.dest: action.option_strings for action in serve.parser()._actions}
+    text = (ROOT / "docs/reference/serve.md").read_text(encoding="utf-8")
+    for field in fields(Options):
+        assert flag(field.name) in known[field.name], field.name
+        assert f"`{flag(field.name)}" in text, field.name
+    for left_out in serve.LEFT_OUT:
+        assert f"`{left_out}`" in text
+
+
+def test_uvicorns_command_lines_are_understood() -> None:
+    uvicorn = pytest.importorskip("uvicorn.main")
+    known = {string for action in serve.parser()._actions for string in action.option_strings}
+    for option in uvicorn.main.params:
+        for string in [*option.opts, *option.secondary_opts]:
+            assert string in known or not string.startswith("--") or string == "--version", string
+
+
+def test_uvicorns_defaults_are_ours() -> None:
+    config = pytest.importorskip("uvicorn").Config("x:app", log_config=None)
+    for field in fields(Options):
+        if hasattr(config, field.name) and field.name not in ("log_config", "workers", "forwarded_allow_ips"):
+            theirs, ours = getattr(config, field.name), field.default
+            assert (list(ours) if isinstance(ours, tuple) else ours) == theirs, field.name
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"port": 65536}, "--port is a number from 0 to 65535, not 65536"),
+        ({"workers": 0}, "--workers is at least 1, not 0"),
+        ({"timeout_header": -1}, "--timeout-header is at least 0, not -1"),
+        ({"timeout_body": float("nan")}, "--timeout-body is at least 0, not nan"),
+        ({"max_headers": 257}, "--max-headers is at most 256, not 257"),
+        ({"interface": "asgi"}, "--interface is one of auto, asgi3, asgi2, wsgi; not 'asgi'"),
+        ({"uds": "/x", "fd": 3}, "--uds and --fd both name a socket: give one of them"),
+        ({"uds": "/x", "reuse_port": True}, "--reuse-port is for a host and a port: leave it out with --uds and --fd"),
+        ({"headers": [("a b", "c")]}, "--header is Name:Value, with a name of letters and digits; not 'a b:c'"),
+        ({"headers": [("a", "b\r\nc: d")]}, "--header is Name:Value"),
+        ({"metrics": "metrics"}, "--metrics is a path that begins with a slash; not 'metrics'"),
+        ({"static": [("/static", "/nowhere")]}, "--static /static=/nowhere: there is no such folder"),
+        ({"ssl_keyfile": __file__}, "--ssl-keyfile needs --ssl-certfile"),
+        ({"ssl_certfile": "/nowhere"}, "--ssl-certfile /nowhere: there is no such file"),
+        ({"ssl_certfile": __file__, "ssl_cert_reqs": 2}, "--ssl-cert-reqs needs --ssl-ca-certs"),
+        ({"reload_dirs": ["."]}, "--reload-dir, --reload-include and --reload-exclude need --reload"),
+        ({"forwarded_allow_ips": "10.0.0.1/8"}, "--forwarded-allow-ips: '10.0.0.1/8' is neither a network"),
+    ],
+)
+def test_wrong_options(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        Options.from_given(given)
+    assert str(caught.value).startswith(text)
+
+
+def test_an_unknown_option_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="there is no option 'prot'"):
+        Options.from_given({"prot": 1})
+
+
+def test_the_number_of_workers_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEB_CONCURRENCY", "3")
+    assert Options().worker_count == 3
+    assert Options(workers=2).worker_count == 2
+    assert Options(reload=True).worker_count == 1
+    monkeypatch.setenv("WEB_CONCURRENCY", "many")
+    with pytest.raises(OptionError, match="WEB_CONCURRENCY is a number of workers, not 'many'"):
+        Options()
+
+
+def parsed(*arguments: str) -> dict[str, Any]:
+    return vars(serve.parser().parse_args(["x:app", *arguments]))
+
+
+def test_what_is_not_given_stays_out() -> None:
+    assert parsed() == {"app": "x:app"}
+
+
+def test_values_are_read() -> None:
+    assert parsed("--max-body-size", "2g", "--ws-max-size=64k")["max_body_size"] == 2 << 30
+    assert parsed("--header", "X-A: b", "--header", "c:d")["headers"] == [("X-A", "b"), ("c", "d")]
+    assert parsed("--static", "/s=public")["static"] == [("/s", "public")]
+    assert parsed("--no-access-log", "--no-server-header") == {
+        "app": "x:app",
+        "access_log": False,
+        "server_header": False,
+    }
+    assert parsed("--ws-per-message-deflate", "false")["ws_per_message_deflate"] is False
+    assert parsed("--uds-mode", "660")["uds_mode"] == 0o660
+    assert parsed("--log-level", "INFO")["log_level"] == "info"
+    assert parsed("--http2", "--loop", "uvloop")["left_out"] == ["--http2", "--loop"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--port", "http"], "argument --port: invalid int value: 'http'"),
+        (["--header", "x"], "argument --header: 'x' is not Name:Value"),
+        (["--static", "public"], "argument --static: 'public' is not URL=DIR, such as /static=public"),
+        (["--limit-memory", "1t"], "argument --limit-memory: '1t' is not a number of bytes, such as 65536, 64k or 1g"),
+        (["--prot", "1"], "unrecognized arguments: --prot 1"),
+        (["--lifespan", "maybe"], "argument --lifespan: invalid choice: 'maybe'"),
+    ],
+)
+def test_wrong_command_lines_end_with_status_2(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed(*arguments)
+    assert caught.value.code == 2
+    assert f"oneloop serve: {text}" in capsys.readouterr().err

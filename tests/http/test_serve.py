@@ -1,0 +1,175 @@
+"""`oneloop.http.serve` on a loop of the program's own, and `run` in a program."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oneloop
+from oneloop.http import LoadError, OptionError, serve
+from tests.http.service import ROOT, Service
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        await receive()
+        scope["state"]["began"] = "yes"
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        ended.append("lifespan")
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    if scope["path"] == "/forever":
+        waiting.set()
+        await asyncio.Event().wait()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
+    await send({"type": "http.response.body", "body": scope["state"]["began"].encode()})
+
+
+ended: list[str] = []
+waiting = threading.Event()
+
+
+class Served:
+    """An application that is served on the running loop."""
+
+    def __init__(self, given_app: Any = app, **options: Any) -> None:
+        self.stop = asyncio.Event()
+        self._ready: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        ended.clear()
+        serving = serve(given_app, port=0, stop=self.stop, on_ready=self._ready.set_result, access_log=False, **options)
+        self.task = asyncio.get_running_loop().create_task(serving)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        futures: list[asyncio.Future[Any]] = [self._ready, self.task]
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        [shown] = self._ready.result()
+        return await asyncio.open_connection("127.0.0.1", int(shown.rpartition(":")[2]))
+
+    async def get(self, path: str = "/") -> bytes:
+        reader, writer = await self.connect()
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+
+def run(main: Any) -> None:
+    oneloop.run(asyncio.wait_for(main, 30))
+
+
+def test_it_ends_when_it_is_told_to() -> None:
+    async def main() -> None:
+        served = Served()
+        assert (await served.get()).endswith(b"yes")
+        served.stop.set()
+        await served.task
+        assert ended == ["lifespan"]
+
+    run(main())
+
+
+def test_cancelled_it_ends_at_once() -> None:
+    async def main() -> None:
+        served = Served()
+        waiting.clear()
+        asking = asyncio.ensure_future(served.get("/forever"))
+        while not waiting.is_set():
+            await asyncio.sleep(0)
+        served.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await served.task
+        assert b"200 OK" not in await asking
+
+    run(main())
+
+
+def test_after_its_last_request_it_ends() -> None:
+    async def main() -> None:
+        served = Served(limit_max_requests=2)
+        for _ in range(2):
+            assert (await served.get()).endswith(b"yes")
+        await served.task
+        assert ended == ["lifespan"]
+
+    run(main())
+
+
+def test_in_a_thread_it_serves_too() -> None:
+    thread = threading.Thread(target=test_it_ends_when_it_is_told_to)
+    thread.start()
+    thread.join()
+    assert ended == ["lifespan"]
+
+
+@pytest.mark.parametrize("name", ["reload", "limit_memory", "green", "env_file"])
+def test_what_needs_other_processes_is_for_run(name: str, tmp_path: Path) -> None:
+    value: Any = str(Path(__file__)) if name == "env_file" else 1
+    with pytest.raises(OptionError, match=rf"{name} is for oneloop\.http\.run"):
+        oneloop.run(serve(app, **{name: value}))
+    with pytest.raises(OptionError, match=r"workers is for oneloop\.http\.run"):
+        oneloop.run(serve(app, workers=2))
+
+
+def test_what_cannot_be_served() -> None:
+    with pytest.raises(LoadError, match="not an application"):
+        oneloop.run(serve(5))
+    with pytest.raises(TypeError, match=r"needs a oneloop loop, not _UnixSelectorEventLoop: use oneloop\.run"):
+        asyncio.run(serve(app))
+
+
+PROGRAM = """
+import oneloop, os
+async def app(scope, receive, send):
+    body = str(os.getpid()).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+oneloop.http.run(app, port=0, workers=%s)
+print("after")
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_run_in_a_program(tmp_path: Path, workers: int) -> None:
+    with Service(tmp_path, app=PROGRAM % workers, port=None, command=("-c",)) as service:
+        assert (service.get() == str(service.process.pid)) is (workers == 1)
+        assert service.end() == 0
+    # Once: workers end in it, and do not come back.
+    assert service.out.text.count("after") == 1
+
+
+def test_run_that_fails_exits_with_status_3() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import oneloop; oneloop.http.run('nowhere:app')"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "there is no module 'nowhere'" in done.stderr
+
+
+def test_importing_the_name_is_cheap() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import oneloop.http, sys; print([m for m in ('asyncio', 'ssl', 'oneloop._native') if m in sys.modules])",
+        ],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
