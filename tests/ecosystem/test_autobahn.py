@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -45,11 +46,19 @@ def test_the_driver_itself(tmp_path: Path) -> None:
     assert {verdict for verdicts in found.values() for verdict in verdicts} == {"OK"}
 
 
-@pytest.mark.time_limit(1200)
-@pytest.mark.parametrize("cases", [autobahn.PROTOCOL, autobahn.COMPRESSION], ids=["protocol", "compression"])
-def test_oneloop(tmp_path: Path, cases: list[str]) -> None:
+# Of the 216 cases of compression, the first and the last of each kind of data and of each agreement; all take 14 minutes.
+SOME = ["12.*.1", "12.*.18", "13.*.1", "13.*.18"]
+
+
+@pytest.mark.time_limit(1800)
+@pytest.mark.parametrize(
+    ("cases", "count"),
+    [(autobahn.PROTOCOL, 301), (autobahn.COMPRESSION, 216) if "ONELOOP_AUTOBAHN" in os.environ else (SOME, 24)],
+    ids=["protocol", "compression"],
+)
+def test_oneloop(tmp_path: Path, cases: list[str], count: int) -> None:
     """No case fails. NON-STRICT: of what comes at once with a wrong frame, nothing is answered any more."""
-    found = verdicts(tmp_path, oneloop, cases, 1100)
-    assert len(found) > 200
+    found = verdicts(tmp_path, oneloop, cases, 1700)
+    assert len(found) == count
     wrong = {case: said for case, said in found.items() if not said <= {"OK", "NON-STRICT", "INFORMATIONAL"}}
     assert not wrong

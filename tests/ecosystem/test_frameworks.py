@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -92,7 +93,9 @@ async def uvicorns(app: Any, sent: bytes) -> bytes:
     state = ServerState()
 
     def protocol() -> asyncio.Protocol:
-        return cast("Any", config.http_protocol_class)(config=config, server_state=state, app_state={})
+        return cast("Callable[..., asyncio.Protocol]", config.http_protocol_class)(
+            config=config, server_state=state, app_state={}
+        )
 
     server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
     answer = await answered(server.sockets[0].getsockname()[1], sent)

@@ -168,14 +168,14 @@ async def serving(app: App, **options: Any) -> AsyncIterator[Site]:
 
 async def body_of(receive: Receive) -> bytes:
     """The whole body of a request."""
-    body = b""
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] != "http.request":
             raise ConnectionError(message)
         body += message["body"]
         if not message["more_body"]:
-            return body
+            return bytes(body)
 
 
 async def reply(

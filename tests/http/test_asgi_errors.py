@@ -270,5 +270,3 @@ async def test_an_error_while_a_body_is_uploaded(caplog: pytest.LogCaptureFixtur
         await wire.send(b"a" * 100_000)
         assert await wire.rest() == b""
     assert len(caplog.records) == 1
-
-

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
 from tests.http.site import GET, Echo, Receive, Scope, Send, Wire, reply, serving
 
@@ -29,15 +27,18 @@ REQUESTS = {
 
 async def uvicorns_scope(request: bytes, root_path: str) -> Scope:
     """What uvicorn tells an application of this request."""
+    uvicorn = pytest.importorskip("uvicorn")
+    pytest.importorskip("httptools")
     echo = Echo()
     config = uvicorn.Config(
-        cast("Any", echo), http="httptools", lifespan="off", log_config=None, proxy_headers=False, root_path=root_path
+        echo, http="httptools", lifespan="off", log_config=None, proxy_headers=False, root_path=root_path
     )
     config.load()
-    state = ServerState()
+    state = uvicorn.server.ServerState()
 
     def protocol() -> asyncio.Protocol:
-        return cast("Any", config.http_protocol_class)(config=config, server_state=state, app_state={"a": 1})
+        make = cast("Callable[..., asyncio.Protocol]", config.http_protocol_class)
+        return make(config=config, server_state=state, app_state={"a": 1})
 
     loop = asyncio.get_running_loop()
     server = await loop.create_server(protocol, "127.0.0.1", 0)

@@ -250,10 +250,7 @@ async def test_answers_without_a_body(status: int, method: str, way: str) -> Non
         else:
             await send({"type": "http.response.body", "body": b"" if way == "none" else b"abc"})
 
-    if way == "none":
-        expected = b""
-    else:
-        expected = b"abc"
+    expected = b"" if way == "none" else b"abc"
     is_bare = method == "HEAD" or status in (204, 304)
     async with serving(app) as site:
         wire = await site.connect()

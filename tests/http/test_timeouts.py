@@ -158,7 +158,9 @@ async def small_client(port: int) -> Wire:
     return Wire(*await asyncio.open_connection(sock=sock, limit=1024))
 
 
-@pytest.mark.parametrize("request_", [GET, GET.replace(b"1.1", b"1.0"), b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"])
+@pytest.mark.parametrize(
+    "request_", [GET, GET.replace(b"1.1", b"1.0"), b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"]
+)
 @pytest.mark.parametrize("parts", [1, 100])
 @virtual
 async def test_a_peer_that_takes_nothing_is_cut_off(request_: bytes, parts: int) -> None:

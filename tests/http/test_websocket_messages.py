@@ -68,7 +68,13 @@ async def test_bytewise() -> None:
     echo = Echo()
     async with serving(echo) as site:
         wire = await site.connect()
-        sent = handshake() + frame(TEXT, b"ab", final=False) + frame(PING, b"p") + frame(CONTINUATION, b"c") + close(4001, "x")
+        sent = (
+            handshake()
+            + frame(TEXT, b"ab", final=False)
+            + frame(PING, b"p")
+            + frame(CONTINUATION, b"c")
+            + close(4001, "x")
+        )
         await wire.send_bytewise(sent)
         await wire.answer()
         assert (await wire.rest()) == b"\x8a\x01p\x81\x03abc\x88\x02\x0f\xa1"

@@ -43,6 +43,7 @@ imports! {
     cancelled_error = "asyncio", "CancelledError";
     files_of = "oneloop.files.engine", "files_of";
     client_of = "oneloop.http.proxies", "client_of";
+    tls_of = "oneloop.http.secured", "tls_of";
     ssl_object = "ssl", "SSLObject";
     ssl_error = "ssl", "SSLError";
     ssl_want_read_error = "ssl", "SSLWantReadError";

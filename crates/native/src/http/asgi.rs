@@ -81,9 +81,9 @@ fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
         ended(exchange, None)?;
         return Err(error);
     }
-    let is_closed = |websocket: &Box<WebSocket>| websocket.phase(py) == Phase::Closed;
+    let is_closed = |websocket: &WebSocket| websocket.phase(py) == Phase::Closed;
     let is_gone = exchange.get().state.with(py, |s| s.is_disconnected)
-        || exchange.get().websocket.as_ref().is_some_and(is_closed);
+        || exchange.get().websocket.as_deref().is_some_and(is_closed);
     if !(is_gone && comes_from_the_end(py, &error)?) {
         log(py, "Exception in ASGI application\n", Some(&error))?;
     }

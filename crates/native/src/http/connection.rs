@@ -21,7 +21,7 @@ use crate::transport::Under;
 use oneloop_http1::BodyReader;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use pyo3::{PyTraverseError, PyVisit};
 
 pub enum Input {
@@ -71,6 +71,8 @@ pub struct State {
     pub place: usize,
     /// Bytes are being taken apart: what comes meanwhile is only kept.
     pub is_feeding: bool,
+    /// What was kept is taken in the next tick.
+    pub will_go_on: bool,
     pub is_reading_paused: bool,
     pub is_writing_paused: bool,
     pub is_tls: bool,
@@ -86,6 +88,8 @@ pub struct State {
     /// What applications are told of both ends; made for the first request.
     pub client: Option<Py<PyAny>>,
     pub server: Option<Py<PyAny>>,
+    /// The `tls` extension's part of scopes.
+    pub tls: Option<Py<PyDict>>,
 }
 
 impl State {
@@ -128,6 +132,7 @@ impl HttpConnection {
             unsent_bytes: usize::MAX,
             place: usize::MAX,
             is_feeding: false,
+            will_go_on: false,
             is_reading_paused: false,
             is_writing_paused: false,
             is_tls: false,
@@ -138,6 +143,7 @@ impl HttpConnection {
             drain_waiters: Vec::new(),
             client: None,
             server: None,
+            tls: None,
         };
         Self { http: http.clone().unbind(), state: LoopCell::new(state) }
     }
@@ -417,6 +423,7 @@ impl HttpConnection {
                 }
                 visit.call(&s.client)?;
                 visit.call(&s.server)?;
+                visit.call(&s.tls)?;
                 s.drain_waiters.iter().try_for_each(|waiter| visit.call(waiter))
             })
             .unwrap_or(Ok(()))

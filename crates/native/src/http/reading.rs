@@ -104,7 +104,12 @@ impl HttpConnection {
     pub fn feed_soon(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        if this.state.with(py, |s| !s.is_feeding && !s.buffer.is_empty()) {
+        let is_due = this.state.with(py, |s| {
+            let is_due = !s.is_feeding && !s.buffer.is_empty() && !s.will_go_on;
+            s.will_go_on |= is_due;
+            is_due
+        });
+        if is_due {
             let owner = this.http.get().owner.get();
             owner.run_soon(py, slf.clone().into_any().unbind(), Self::go_on);
         }
@@ -152,6 +157,9 @@ impl HttpConnection {
     /// The peer sends nothing more: what becomes of the request that is being read or answered. False if the connection
     /// is to close.
     pub fn end_input(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.state.with(py, |s| s.will_go_on) {
+            return Ok(true);
+        }
         let (is_waiting, is_body, has_more) = self.state.with(py, |s| {
             let is_body = matches!(s.input, Input::Body(_));
             (matches!(s.input, Input::Waiting), is_body, !s.buffer.is_empty())
@@ -179,9 +187,11 @@ impl HttpConnection {
         }
     }
 
-    /// An answer is complete: what was kept meanwhile has its turn.
+    /// An answer is complete, or there is room for messages: what was kept meanwhile has its turn.
     pub fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
-        Self::feed(object.cast_exact::<Self>()?, b"")
+        let slf = object.cast_exact::<Self>()?;
+        slf.get().state.with(slf.py(), |s| s.will_go_on = false);
+        Self::feed(slf, b"")
     }
 
     /// Takes what can be taken; how many bytes that were.
@@ -499,12 +509,6 @@ impl HttpConnection {
             return this.resume_reading(py);
         }
         this.await_request(py);
-        let (is_feeding, has_more) = this.state.with(py, |s| (s.is_feeding, !s.buffer.is_empty()));
-        this.resume_reading(py)?;
-        if has_more && !is_feeding {
-            let owner = this.http.get().owner.get();
-            owner.run_soon(py, slf.clone().into_any().unbind(), Self::go_on);
-        }
-        Ok(())
+        Self::feed_soon(slf)
     }
 }

@@ -95,6 +95,9 @@ pub fn of_request<'py>(
     scope.set_item(intern!(py, "raw_path"), raw_path)?;
     scope.set_item(intern!(py, "query_string"), PyBytes::new(py, request.query))?;
     let extensions = http.template.extensions.bind(py).copy()?;
+    if this.state.with(py, |s| s.is_tls) {
+        extensions.set_item(intern!(py, "tls"), tls(connection)?.copy()?)?;
+    }
     scope.set_item(intern!(py, "extensions"), extensions)?;
     let behind = forwarded(connection, request)?;
     if let Some(client) = behind.client {
@@ -203,6 +206,22 @@ pub fn decoded(raw: &[u8]) -> Vec<u8> {
         }
     }
     decoded
+}
+
+/// What the connection's handshake has agreed on.
+fn tls<'py>(connection: &Bound<'py, HttpConnection>) -> PyResult<Bound<'py, PyDict>> {
+    let py = connection.py();
+    let this = connection.get();
+    if let Some(known) = this.state.with(py, |s| s.tls.as_ref().map(|tls| tls.bind(py).clone())) {
+        return Ok(known);
+    }
+    let Some(under) = this.under(py) else { return Ok(PyDict::new(py)) };
+    let found = imports::tls_of(py)?.call1((under.object(py),))?;
+    let found = found.cast::<PyDict>()?.clone();
+    let kept = found.clone().unbind();
+    let old = this.state.with(py, |s| s.tls.replace(kept));
+    drop(old);
+    Ok(found)
 }
 
 type End<'py> = Bound<'py, PyAny>;

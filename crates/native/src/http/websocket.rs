@@ -520,6 +520,10 @@ pub fn amend_scope(scope: &Bound<'_, PyDict>, protocols: &[&str]) -> PyResult<()
     scope.del_item(intern!(py, "method"))?;
     scope.set_item(intern!(py, "subprotocols"), PyList::new(py, protocols)?)?;
     let extensions = PyDict::new(py);
+    let before = item(scope.as_any(), intern!(py, "extensions"))?;
+    if let Some(tls) = optional(&before, intern!(py, "tls"))? {
+        extensions.set_item(intern!(py, "tls"), tls)?;
+    }
     extensions.set_item(intern!(py, "websocket.http.response"), PyDict::new(py))?;
     scope.set_item(intern!(py, "extensions"), extensions)
 }
