@@ -8,21 +8,28 @@ from collections.abc import Iterator
 import pytest
 
 import oneloop
-from tests.conftest import Reported, close_audited
 from tests.file.conftest import ENGINES, use_engine
 from tests.file.slow_filesystem import SlowFilesystem, mounted
+from tests.loops import LoopFactory
 
 
 @pytest.fixture
-def loop(request: pytest.FixtureRequest, audit: None, reported: Reported) -> Iterator[asyncio.AbstractEventLoop]:
-    """A new loop; its file engine is that of the fixture `engine`, if the test has it."""
-    made = oneloop.new_event_loop()
-    made.set_exception_handler(reported)
-    if "engine" in request.fixturenames:
-        use_engine(made, request.getfixturevalue("engine"))
-    yield made
-    if not made.is_closed():
-        close_audited(made)
+def loop_name() -> str:
+    """The connections are oneloop's own: these tests have no stock variant."""
+    return "oneloop"
+
+
+@pytest.fixture
+def loop_factory(request: pytest.FixtureRequest) -> LoopFactory:
+    """New loops; their file engine is that of the fixture `engine`, if the test has it."""
+
+    def make() -> asyncio.AbstractEventLoop:
+        made = oneloop.new_event_loop()
+        if "engine" in request.fixturenames:
+            use_engine(made, request.getfixturevalue("engine"))
+        return made
+
+    return make
 
 
 @pytest.fixture(params=ENGINES)
@@ -35,9 +42,3 @@ def slow_filesystem(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowFi
     """One mount for all tests of a file, empty at first."""
     with mounted(tmp_path_factory.mktemp("slow")) as filesystem:
         yield filesystem
-
-
-@pytest.fixture
-def loop_name() -> str:
-    """The connections are oneloop's own: these tests have no stock variant."""
-    return "oneloop"

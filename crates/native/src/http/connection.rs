@@ -280,7 +280,7 @@ impl HttpConnection {
         let now_ns = this.http.get().owner.get().now_ns(py);
         let is_idle = this.state.with(py, |s| {
             s.is_last = true;
-            if s.is_fresh {
+            if s.is_fresh && s.buffer.is_empty() {
                 s.deadline_ns = s.deadline_ns.min(now_ns + FRESH_NS);
             }
             !s.is_fresh && s.exchange.is_none() && s.buffer.is_empty()
