@@ -124,6 +124,8 @@ class Output:
 
     def read_more(self, timeout_s: float) -> bool:
         """Read what is there, or comes within that time; False at the end."""
+        if self._is_ended:
+            return False
         streams = {one._stream.fileno(): one for one in (self, *self.others) if not one._is_ended}
         for number in select.select([*streams], [], [], timeout_s)[0]:
             data = os.read(number, 65536)
