@@ -144,6 +144,8 @@ class GreenWorker(Worker):
 
     def init_process(self) -> None:
         """Patch the standard library, before the application is imported."""
+        # Until then the arbiter's handlers are in force, which would swallow what is meant for this worker.
+        self.init_signals()
         from oneloop.green import monkey
 
         monkey.patch_all()
