@@ -7,16 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 
-import oneloop
 from tests.conftest import Reported, close_audited
 from tests.file.conftest import ENGINES, use_engine
 from tests.file.slow_filesystem import SlowFilesystem, mounted
+from tests.loops import LoopFactory
 
 
 @pytest.fixture
-def loop(request: pytest.FixtureRequest, audit: None, reported: Reported) -> Iterator[asyncio.AbstractEventLoop]:
+def loop(
+    request: pytest.FixtureRequest, loop_factory: LoopFactory, audit: None, reported: Reported
+) -> Iterator[asyncio.AbstractEventLoop]:
     """A new loop; its file engine is that of the fixture `engine`, if the test has it."""
-    made = oneloop.new_event_loop()
+    made = loop_factory()
     made.set_exception_handler(reported)
     if "engine" in request.fixturenames:
         use_engine(made, request.getfixturevalue("engine"))
