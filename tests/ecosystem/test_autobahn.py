@@ -46,8 +46,9 @@ def test_the_driver_itself(tmp_path: Path) -> None:
     assert {verdict for verdicts in found.values() for verdict in verdicts} == {"OK"}
 
 
-# Of the 216 cases of compression, the first and the last of each kind of data and of each agreement; all take 14 minutes.
-SOME = ["12.*.1", "12.*.18", "13.*.1", "13.*.18"]
+# Of the 216 cases of compression two of each kind of data and of each agreement; all take 14 minutes.
+SOME = [f"{group}.{number}" for group in (*(f"12.{n}" for n in range(1, 6)), *(f"13.{n}" for n in range(1, 8)))
+        for number in (1, 9)]  # fmt: skip
 
 
 @pytest.mark.time_limit(1800)
