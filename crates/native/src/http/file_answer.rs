@@ -91,7 +91,7 @@ pub fn start_reply(
     let py = exchange.py();
     let this = exchange.get();
     let mut head = this.spare(py);
-    super::answer::write_status_line(&mut head, reply.status);
+    super::fields::write_status_line(&mut head, reply.status);
     let http = this.connection.get().http.get();
     http.write_defaults(py, &mut head);
     let is_told = http.options.on_response.is_some();

@@ -5,7 +5,7 @@
 //! | `server` | who accepts: application, options, the connections that are open |
 //! | `connection` | the protocol of one connection; `reading` takes its bytes apart, `writing` sends |
 //! | `proxied` | what a load balancer says of a connection before it begins |
-//! | `exchange` | one request and its answer; `answer` writes the answer's head and body |
+//! | `exchange` | one request and its answer; `answer` writes the answer's head and body, `fields` its fields |
 //! | `wsgi` | a WSGI application's call and its answer; `environ` what it is told of the request |
 //! | `start_response` | what it says of its answer; `input`: the request's body, `file_wrapper`: a file as the answer |
 //! | `workers` | the threads of WSGI applications; `outbox` is their way to the connection, `pause` how they wait |
@@ -21,6 +21,7 @@ mod asgi;
 mod connection;
 mod environ;
 mod exchange;
+mod fields;
 mod file_answer;
 mod file_wrapper;
 mod input;

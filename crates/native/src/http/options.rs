@@ -160,7 +160,7 @@ impl Options {
         for field in given.try_iter()? {
             let (name, value): (Bound<'_, PyBytes>, Bound<'_, PyBytes>) = field?.extract()?;
             let (name, value) = (name.as_bytes(), value.as_bytes());
-            super::answer::check_field(name, value)?;
+            super::fields::check_field(name, value)?;
             self.has_server_field |= name.eq_ignore_ascii_case(b"server");
             self.fields.extend(name.iter().map(u8::to_ascii_lowercase));
             self.fields.extend_from_slice(b": ");

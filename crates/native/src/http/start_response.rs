@@ -1,7 +1,8 @@
 //! `start_response` and `write` of a WSGI application (PEP 3333).
 
-use super::answer::{Found, Framing, add_field};
+use super::answer::Framing;
 use super::exchange::Answer;
+use super::fields::{Found, add_field};
 use super::wsgi::{WsgiCall, data_of};
 use crate::ffi::method::{self, Arguments, FastMethod};
 use pyo3::exceptions::{PyAssertionError, PyTypeError, PyValueError};

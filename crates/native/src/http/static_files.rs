@@ -254,7 +254,7 @@ fn answer_now(
     let keeps_alive = request.keeps_alive && !is_last;
     let mut out = http.serving.with(py, |serving| std::mem::take(&mut serving.spare));
     out.clear();
-    super::answer::write_status_line(&mut out, reply.status);
+    super::fields::write_status_line(&mut out, reply.status);
     http.write_defaults(py, &mut out);
     out.extend_from_slice(&reply.fields);
     if !keeps_alive {

@@ -11,6 +11,7 @@
 use super::answer::{self, item, optional};
 use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, Exchange};
+use super::fields;
 use crate::ffi::{LoopCell, Object};
 use oneloop_websocket::negotiation::{self, Agreement};
 use oneloop_websocket::{Config, Connection, DeflateParams, Event, Role, handshake};
@@ -227,11 +228,11 @@ impl WebSocket {
             None => None,
         };
         if let Some(protocol) = &protocol {
-            answer::check_field(protocol.as_bytes(), b"")?;
+            fields::check_field(protocol.as_bytes(), b"")?;
         }
         let mut fields = Vec::new();
         if let Some(given) = optional(message, intern!(py, "headers"))? {
-            answer::write_handshake_fields(&mut fields, &given)?;
+            fields::write_handshake_fields(&mut fields, &given)?;
         }
         let mut out = Vec::with_capacity(256);
         self.0.with(py, |s| {
