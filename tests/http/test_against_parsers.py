@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("h11", reason="needs h11")
 pytest.importorskip("httptools", reason="needs httptools")
 
-from tests.http.readers import Reading, read_with_h11, read_with_llhttp, read_with_ours  # noqa: E402 - it needs both
+from tests.http.readers import Reading, read_with_h11, read_with_llhttp, read_with_ours
 
 HEAD = b"POST /a HTTP/1.1\r\nHost: a\r\n"
 
