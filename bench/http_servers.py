@@ -92,9 +92,7 @@ def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
     app_needs = APPS[serve.form].needs
     for module in (*launcher.needs, *((app_needs,) if app_needs else ())):
         if not has_module(module):
-            raise RivalMissingError(
-                f"{module} is not installed" if module != "oneloop.http" else "oneloop has no HTTP server yet"
-            )
+            raise RivalMissingError(f"{module} is not installed")
     if rival == NGINX and find_nginx() is None:
         raise RivalMissingError("nginx is not installed")
     return python_module(launcher.module, *options, *serve.options()), {}
