@@ -202,7 +202,7 @@ async def test_clients_on_rustls(loop: asyncio.AbstractEventLoop, authority: Aut
     server = await loop.create_server(lambda: Counted(0, ends), "127.0.0.1", 0, ssl=authority.server_context())
     async with server:
         port = server.sockets[0].getsockname()[1]
-        command = [generator, "--mode", "idle", "--port", str(port), "--ca", str(authority.authority)]
+        command = [generator, "--hold", "answered", "--port", str(port), "--ca", str(authority.authority)]
         command += ["--size", str(size), "--connections", "20"]
         with foreign.started(command) as process:
             assert process.stdout is not None
