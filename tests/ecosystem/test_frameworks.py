@@ -117,6 +117,11 @@ async def test_answers_as_uvicorn(framework: str, name: str, caplog: pytest.LogC
     if (framework, name) == ("litestar", "events"):
         # Which keeps its fields in a set.
         ours, theirs = (b"\r\n".join(sorted(answer.split(b"\r\n"))) for answer in (ours, theirs))
+        # uvicorn lets it stand beside `close`.
+        theirs = theirs.replace(b"connection: keep-alive\r\n", b"")
+    if (framework, name) == ("starlette", "static"):
+        # Its middleware for gzip leaves files alone that a server sends by itself (pathsend).
+        theirs = theirs.replace(b"vary: Accept-Encoding\r\n", b"")
     assert ours == theirs
     assert b"HTTP/1.1 " in theirs
     await asyncio.get_running_loop().shutdown_default_executor()
