@@ -173,7 +173,7 @@ def test_ratios_to_more_than_one_rival() -> None:
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_servers, "has_module", lambda name: False)
     monkeypatch.setattr(http_servers, "find_nginx", lambda: None)
-    for rival, words in (("granian", "granian is not installed"), ("nginx", "nginx is not"), ("oneloop", "no HTTP")):
+    for rival, words in (("granian", "granian is not installed"), ("nginx", "nginx is not")):
         with pytest.raises(RivalMissingError, match=words):
             start(rival, Serve("static" if rival == "nginx" else "http"))
     with pytest.raises(RivalMissingError, match="pywsgi has no websocket form"):
