@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oneloop.http.access import AccessLog
@@ -92,6 +92,7 @@ def test_lines_of_one_turn_leave_in_one_write() -> None:
     loop.close()
 
 
+@example(target=b"/", agent=b"", client='"')
 @given(target=st.binary(min_size=1), agent=st.binary(), client=st.text())
 def test_no_request_forges_a_line(target: bytes, agent: bytes, client: str) -> None:
     response = ((client, 1), "GET", target, "1.1", 200, 0, 0.0, [(b"user-agent", agent)])

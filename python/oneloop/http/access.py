@@ -180,7 +180,8 @@ def _address(client: Client) -> str:
     else:
         text = client if isinstance(client, str) else ""
     # A proxy's word, or the path of a socket.
-    return text if text.isprintable() and text.isascii() else _escaped(text)
+    is_plain = text.isprintable() and text.isascii() and '"' not in text
+    return text if is_plain else _escaped(text)
 
 
 def _shown(target: bytes) -> str:
