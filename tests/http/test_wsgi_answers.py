@@ -182,7 +182,7 @@ def test_a_client_that_goes_while_the_application_writes(server: Served) -> None
     with server.connect() as sock:
         sock.sendall(head("/endless_write"))
         assert sock.recv(1000)
-    server.wait("write raised ConnectionResetError")
+    server.wait("write raised DisconnectedError")
 
 
 def test_a_client_that_does_not_read(server: Served) -> None:

@@ -115,7 +115,7 @@ def test_a_cut_body_is_never_complete(server: Served, size: int, chunked: bool, 
         else:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     if size > 100_000:
-        server.wait(f"{name} ConnectionResetError")
+        server.wait(f"{name} DisconnectedError")
     # One of a few bytes has not reached the application at all, or raised there.
     assert f"{name} complete" not in server.get("/names").json()
 
@@ -179,7 +179,7 @@ def test_a_body_that_does_not_come(mode: str, size: int) -> None:
             answer = read_all(sock)
         assert answer.startswith(b"HTTP/1.1 408 "), answer
         if mode == "green" or size == 100_000:
-            running.wait("late ConnectionResetError")
+            running.wait("late DisconnectedError")
         assert "late complete" not in running.get("/names").json()
         assert running.get("/counters").json()["requests"] == 1
 

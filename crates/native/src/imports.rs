@@ -44,6 +44,7 @@ imports! {
     files_of = "oneloop.files.engine", "files_of";
     client_of = "oneloop.http.proxies", "client_of";
     tls_of = "oneloop.http.secured", "tls_of";
+    client_disconnected = "oneloop.http.errors", "DisconnectedError";
     ssl_object = "ssl", "SSLObject";
     ssl_error = "ssl", "SSLError";
     ssl_want_read_error = "ssl", "SSLWantReadError";

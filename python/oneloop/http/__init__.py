@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oneloop.http.application import LoadError
+    from oneloop.http.errors import DisconnectedError
     from oneloop.http.lifespan import LifespanError
     from oneloop.http.listeners import ListenError
     from oneloop.http.options import OptionError, Options
     from oneloop.http.service import run, serve
 
-__all__ = ["LifespanError", "ListenError", "LoadError", "OptionError", "Options", "run", "serve"]
+__all__ = ["DisconnectedError", "LifespanError", "ListenError", "LoadError", "OptionError", "Options", "run", "serve"]
 
 # Name: the module that defines it. A parent process does not load what its workers need.
 _MODULES = {
+    "DisconnectedError": "errors",
     "LifespanError": "lifespan",
     "ListenError": "listeners",
     "LoadError": "application",

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from oneloop.http.logs import _STATUS_COLORS, is_colored, painted, status_text
 
@@ -113,32 +113,11 @@ class AccessLog:
         else:
             self._add(f'INFO:     {_address(client)} - "{line}" {said}\n')
 
-    def _json(
-        self,
-        client: Client,
-        method: str,
-        target: bytes,
-        version: str,
-        status: int,
-        body_bytes: int,
-        duration_s: float,
-        headers: Headers,
-    ) -> None:
-        line = self._object(client, method, target, version, status, body_bytes, duration_s, headers)
-        self._add(line + "\n")
+    def _json(self, *response: Any) -> None:
+        self._add(self._object(*response) + "\n")
 
-    def _json_record(
-        self,
-        client: Client,
-        method: str,
-        target: bytes,
-        version: str,
-        status: int,
-        body_bytes: int,
-        duration_s: float,
-        headers: Headers,
-    ) -> None:
-        access.info("%s", self._object(client, method, target, version, status, body_bytes, duration_s, headers))
+    def _json_record(self, *response: Any) -> None:
+        access.info("%s", self._object(*response))
 
     def _object(
         self,

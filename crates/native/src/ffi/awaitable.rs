@@ -121,9 +121,14 @@ fn raise_stop_iteration(py: Python<'_>, value: &Object) {
 
 /// `send(value)` of a coroutine, for those who call it by its name.
 pub fn sent<T: Steps>(slf: &Bound<'_, T>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-    match T::send(slf.as_borrowed(), value)? {
-        Step::Yielded(object) => Ok(object.bind(slf.py()).clone().unbind()),
-        Step::Returned(object) => Err(super::call::stop_iteration(object.bind(slf.py()))?),
+    shown(slf.py(), T::send(slf.as_borrowed(), value)?)
+}
+
+/// A step as Python code sees it: what is yielded, or StopIteration.
+pub fn shown(py: Python<'_>, step: Step) -> PyResult<Py<PyAny>> {
+    match step {
+        Step::Yielded(object) => Ok(object.bind(py).clone().unbind()),
+        Step::Returned(object) => Err(super::call::stop_iteration(object.bind(py))?),
     }
 }
 

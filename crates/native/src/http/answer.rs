@@ -6,11 +6,12 @@
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange, State};
 use super::fields::{Found, check_field, write_fields, write_status_line, write_without};
+use super::journal::client_gone;
 use super::writing::leave_out;
 use crate::event_loop::LoopCore;
 use crate::ffi::{Object, buffer};
 use oneloop_http1::response;
-use pyo3::exceptions::{PyConnectionResetError, PyKeyError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -87,7 +88,7 @@ impl Exchange {
             return Err(PyRuntimeError::new_err(text));
         }
         if is_disconnected {
-            return Err(PyConnectionResetError::new_err("the client has closed the connection"));
+            return Err(client_gone(py, "the client has closed the connection"));
         }
         if is_sending_file {
             let text = format!("ASGI message '{kind}' sent while a file is being sent.");

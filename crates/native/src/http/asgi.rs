@@ -2,12 +2,13 @@
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange};
+use super::journal;
 use super::websocket::{Phase, WebSocket};
 use crate::ffi::awaitable::{self, Step, Steps};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call};
 use crate::imports;
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PySystemExit};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PySystemExit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -84,34 +85,10 @@ fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
     let is_closed = |websocket: &WebSocket| websocket.phase(py) == Phase::Closed;
     let is_gone = exchange.get().state.with(py, |s| s.is_disconnected)
         || exchange.get().websocket.as_deref().is_some_and(is_closed);
-    if !(is_gone && comes_from_the_end(py, &error)?) {
-        log(py, "Exception in ASGI application\n", Some(&error))?;
+    if !(is_gone && journal::is_of_client(py, &error)?) {
+        journal::log(py, "Exception in ASGI application\n", Some(&error))?;
     }
     ended(exchange, None)
-}
-
-/// Whether an error is, or was raised while handling, that of a `send` to a peer that has gone.
-pub fn comes_from_the_end(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
-    let mut current = error.value(py).clone().into_any();
-    for _ in 0..20 {
-        if current.is_instance_of::<PyOSError>() {
-            return Ok(true);
-        }
-        current = current.getattr(intern!(py, "__context__"))?;
-        if current.is_none() {
-            break;
-        }
-    }
-    Ok(false)
-}
-
-pub fn log(py: Python<'_>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
-    let logger = py.import("logging")?.call_method1("getLogger", ("oneloop.error",))?;
-    let details = PyDict::new(py);
-    if let Some(error) = error {
-        details.set_item("exc_info", error.value(py))?;
-    }
-    logger.call_method("error", (text,), Some(&details)).map(drop)
 }
 
 /// The application has ended. `complaint`: what is wrong if its answer is not complete.
@@ -127,14 +104,14 @@ pub fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResul
     }
     if let Some(websocket) = &this.websocket {
         if complaint.is_some() && websocket.phase(py) == Phase::Connecting && !is_gone {
-            log(py, "ASGI callable returned without sending handshake.", None)?;
+            journal::log(py, "ASGI callable returned without sending handshake.", None)?;
         }
         if let Some(complaint) = complaint
             && websocket.phase(py) == Phase::Denied
             && answer != Answer::Complete
             && !is_gone
         {
-            log(py, complaint, None)?;
+            journal::log(py, complaint, None)?;
         }
         if answer == Answer::Streaming {
             this.tell_end(py)?;
@@ -145,7 +122,7 @@ pub fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResul
         return Ok(());
     }
     if let Some(complaint) = complaint {
-        log(py, complaint, None)?;
+        journal::log(py, complaint, None)?;
     }
     let connection = this.connection.bind(py);
     match answer {
@@ -188,7 +165,7 @@ impl RequestTask {
         if !value.bind(py).is_none() {
             let text =
                 format!("ASGI callable should return None, but returned '{}'.", value.bind(py));
-            log(py, &text, None)?;
+            journal::log(py, &text, None)?;
         }
         let complaint = match exchange.get().state.with(py, |s| s.answer) {
             Answer::Awaited => "ASGI callable returned without starting response.",
@@ -232,10 +209,7 @@ impl RequestTask {
         let py = slf.py();
         let Some(coroutine) = slf.get().inner(py) else { return Err(call::raised(args)?) };
         let step = call::throw(&coroutine, args);
-        match Self::stepped(slf.as_borrowed(), step)? {
-            Step::Yielded(object) => Ok(object.bind(py).clone().unbind()),
-            Step::Returned(value) => Err(call::stop_iteration(value.bind(py))?),
-        }
+        awaitable::shown(py, Self::stepped(slf.as_borrowed(), step)?)
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

@@ -10,6 +10,7 @@
 use super::answer::Framing;
 use super::connection::{Awaited, HttpConnection};
 use super::websocket::WebSocket;
+use crate::event_loop::LoopCore;
 use crate::ffi::recycled::{Pool, Recycled};
 use crate::ffi::{LoopCell, Object};
 use pyo3::intern;
@@ -96,18 +97,23 @@ pub fn wake(py: Python<'_>, waiters: Vec<Py<PyAny>>) -> PyResult<()> {
     waiters.into_iter().map(wake).fold(Ok(()), PyResult::and)
 }
 
-/// Adds a future to those that wait, and drops those that wait no longer: applications that ask again and again whether
-/// the peer has gone cancel each of their waits.
-pub fn with_waiter(future: &Bound<'_, PyAny>, waiters: Vec<Py<PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
-    let py = future.py();
+/// Adds a future to those that wait, and gives its `__await__()`. Those that wait no longer are dropped: applications that
+/// ask again and again whether the peer has gone cancel each of their waits.
+pub fn with_waiter(
+    owner: &Bound<'_, LoopCore>,
+    waiters: Vec<Py<PyAny>>,
+) -> PyResult<(Vec<Py<PyAny>>, Object)> {
+    let py = owner.py();
+    let future = owner.call_method0(intern!(py, "create_future"))?;
     let mut waiting = Vec::with_capacity(1);
     for waiter in waiters {
         if !waiter.bind(py).call_method0(intern!(py, "done"))?.is_truthy()? {
             waiting.push(waiter);
         }
     }
-    waiting.push(future.clone().unbind());
-    Ok(waiting)
+    let steps = Object::new(future.call_method0(intern!(py, "__await__"))?);
+    waiting.push(future.unbind());
+    Ok((waiting, steps))
 }
 
 impl Recycled for Exchange {

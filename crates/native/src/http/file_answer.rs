@@ -11,16 +11,16 @@
 //! while the client does not take the last one. Upholds S2: no borrow of the course lives across a call.
 
 use super::answer::Framing;
-use super::asgi;
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange, wake};
+use super::journal::{self, client_gone};
 use super::static_files::Lookup;
 use super::static_reply::{FilePart, Outcome, Reply};
 use crate::event_loop::LoopCore;
 use crate::ffi::{LoopCell, Object};
 use crate::file::Files;
 use oneloop_engine::files::served::Opened;
-use pyo3::exceptions::{PyConnectionResetError, PyOSError};
+use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -78,7 +78,7 @@ pub struct FileAnswer {
 pub fn log_failure(py: Python<'_>, path: &[u8], error: &io::Error) -> PyResult<()> {
     let text =
         format!("A static file cannot be sent: {:?}: {error}", String::from_utf8_lossy(path));
-    asgi::log(py, &text, None)
+    journal::log(py, &text, None)
 }
 
 /// Writes the head of an answer, and what there is of a body.
@@ -128,7 +128,7 @@ fn end_request(exchange: &Bound<'_, Exchange>) {
 /// There is no thread to be had, or no engine for files.
 fn give_up(exchange: &Bound<'_, Exchange>, error: &PyErr) -> PyResult<()> {
     end_request(exchange);
-    asgi::log(exchange.py(), FAILED, Some(error))?;
+    journal::log(exchange.py(), FAILED, Some(error))?;
     Exchange::answer_at_once(exchange, 500, "Internal Server Error")
 }
 
@@ -297,7 +297,7 @@ impl FileAnswer {
             }
             if exchange.get().state.with(py, |s| s.is_disconnected) {
                 let gone = "the client has closed the connection";
-                return Err(PyConnectionResetError::new_err(gone));
+                return Err(client_gone(py, gone));
             }
             if connection.state.with(py, |s| s.is_writing_paused && !s.is_lost) {
                 return Self::wait_for_client(slf, connection);
@@ -408,7 +408,7 @@ impl FileAnswer {
         if is_gone || answer == Answer::Complete {
             return Ok(());
         }
-        asgi::log(py, FAILED, Some(&error))?;
+        journal::log(py, FAILED, Some(&error))?;
         if answer == Answer::Streaming {
             exchange.get().tell_end(py)?;
             return HttpConnection::break_off(exchange.get().connection.bind(py), exchange);

@@ -5,6 +5,7 @@
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange};
+use super::journal::client_gone;
 use super::pause::{is_here, pause};
 use super::receiving::ReceiveCall;
 use crate::event_loop::LoopCore;
@@ -13,7 +14,7 @@ use crate::ffi::bytes::as_uninit;
 use crate::ffi::method::{self, Arguments, FastMethod};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object};
-use pyo3::exceptions::{PyConnectionResetError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use pyo3::{PyTraverseError, PyVisit};
@@ -88,7 +89,7 @@ impl Input {
                 News::End => return Ok(None),
                 News::Cut => {
                     let text = "the client has not sent all of the request's body";
-                    return Err(PyConnectionResetError::new_err(text));
+                    return Err(client_gone(py, text));
                 }
                 News::Nothing { expects_continue } => {
                     if expects_continue {

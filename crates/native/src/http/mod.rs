@@ -12,6 +12,7 @@
 //! | `asgi` | an ASGI application's task, `receive` and `send`; `scope` what it is told of the request |
 //! | `static_files` | folders that are answered without the application; `static_reply` decides what a request gets |
 //! | `file_answer` | a file on its way, where that takes more than one send; `pathsend`: for an application |
+//! | `journal` | what the operator is told, and which errors are no news |
 //! | `websocket` | an exchange whose bodies are WebSocket's messages |
 //!
 //! Stands on `transport`, which knows it only as a protocol that receives by itself.
@@ -25,6 +26,7 @@ mod fields;
 mod file_answer;
 mod file_wrapper;
 mod input;
+mod journal;
 mod names;
 mod options;
 mod outbox;

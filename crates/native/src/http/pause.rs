@@ -1,9 +1,9 @@
 //! How a WSGI application waits for its connection: a green thread parks, any other thread blocks without the GIL.
 
+use super::journal::client_gone;
 use crate::event_loop::LoopCore;
 use crate::ffi::detach::detached;
 use crate::green::{HubCore, Waiter};
-use pyo3::exceptions::PyConnectionResetError;
 use pyo3::prelude::*;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Blocked {
 
 /// Waits until `end` is called with what `register` gets, unless that says that there is nothing to wait for.
 ///
-/// ConnectionResetError if nobody is left who could call it.
+/// DisconnectedError if nobody is left who could call it.
 pub fn pause(
     owner: &Bound<'_, LoopCore>,
     register: impl FnOnce(Py<PyAny>) -> bool,
@@ -56,7 +56,7 @@ pub fn pause(
     while !blocked.get().wait_a_while(py) {
         py.check_signals()?;
         if owner.get().is_closed_now() {
-            return Err(PyConnectionResetError::new_err("the server has ended"));
+            return Err(client_gone(py, "the server has ended"));
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 //! TLS, where there is some, begins behind the header.
 
 use super::connection::{Awaited, HttpConnection, Input};
+use super::journal;
 use super::reading::Progress;
 use oneloop_http1::proxy_protocol::{self, Header};
 use pyo3::intern;
@@ -24,6 +25,8 @@ impl HttpConnection {
                 return Ok(Progress::Stopped);
             }
             Err(_) => {
+                let text = "A connection that does not begin with a PROXY header was closed.";
+                journal::tell(py, "warning", text)?;
                 this.close(py)?;
                 return Ok(Progress::Used(input.len()));
             }

@@ -119,11 +119,9 @@ impl ReceiveCall {
         let py = slf.py();
         let exchange = slf.get().exchange.get();
         let owner = exchange.connection.get().http.get().owner.bind(py);
-        let future = owner.call_method0(intern!(py, "create_future"))?;
         let waiters = exchange.state.with(py, |s| std::mem::take(&mut s.receive_waiters));
-        let waiters = with_waiter(&future, waiters)?;
+        let (waiters, steps) = with_waiter(owner, waiters)?;
         exchange.state.with(py, |s| s.receive_waiters = waiters);
-        let steps = Object::new(future.call_method0(intern!(py, "__await__"))?);
         let step = call::send(steps.bind(py), py.None().bind(py))?;
         slf.get().set(py, Course::Waiting(steps));
         Ok(step)
@@ -171,10 +169,7 @@ impl ReceiveCall {
             return Err(call::raised(args)?);
         };
         let step = call::throw(steps.bind(py), args);
-        match Self::stepped(slf.as_borrowed(), steps, step)? {
-            Step::Yielded(object) => Ok(object.bind(py).clone().unbind()),
-            Step::Returned(value) => Err(call::stop_iteration(value.bind(py))?),
-        }
+        awaitable::shown(py, Self::stepped(slf.as_borrowed(), steps, step)?)
     }
 
     fn close(&self, py: Python<'_>) {

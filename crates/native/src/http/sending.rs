@@ -60,11 +60,9 @@ impl SendCall {
             return Self::sent(slf, steps, step);
         }
         let owner = connection.http.get().owner.bind(py);
-        let future = owner.call_method0(intern!(py, "create_future"))?;
         let waiters = connection.state.with(py, |s| std::mem::take(&mut s.drain_waiters));
-        let waiters = with_waiter(&future, waiters)?;
+        let (waiters, steps) = with_waiter(owner, waiters)?;
         connection.state.with(py, |s| s.drain_waiters = waiters);
-        let steps = Object::new(future.call_method0(intern!(py, "__await__"))?);
         recycled::track(py, &slf.to_owned().unbind());
         let step = call::send(steps.bind(py), py.None().bind(py))?;
         this.set(py, Course::Waiting { message, steps });
@@ -143,10 +141,7 @@ impl SendCall {
             }
             Course::New(_) | Course::Ended => return Err(call::raised(args)?),
         };
-        match step? {
-            Step::Yielded(object) => Ok(object.bind(py).clone().unbind()),
-            Step::Returned(value) => Err(call::stop_iteration(value.bind(py))?),
-        }
+        awaitable::shown(py, step?)
     }
 
     fn close(&self, py: Python<'_>) {

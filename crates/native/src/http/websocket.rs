@@ -12,10 +12,11 @@ use super::answer::{self, item, optional};
 use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, Exchange};
 use super::fields;
+use super::journal::client_gone;
 use crate::ffi::{LoopCell, Object};
 use oneloop_websocket::negotiation::{self, Agreement};
 use oneloop_websocket::{Config, Connection, DeflateParams, Event, Role, handshake};
-use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
@@ -170,7 +171,7 @@ impl WebSocket {
         let kind: String = item(message, intern!(py, "type"))?.extract()?;
         let is_gone = exchange.get().state.with(py, |s| s.is_disconnected);
         if is_gone && kind != "websocket.close" {
-            return Err(PyConnectionResetError::new_err("the client has closed the connection"));
+            return Err(client_gone(py, "the client has closed the connection"));
         }
         match (self.phase(py), kind.as_str()) {
             (Phase::Connecting, "websocket.accept") => self.accept(exchange, message),
@@ -198,9 +199,7 @@ impl WebSocket {
                 };
                 self.close(exchange, code, reason.as_deref().unwrap_or(""))
             }
-            (Phase::Closed, "websocket.send") => {
-                Err(PyConnectionResetError::new_err("the WebSocket is closed"))
-            }
+            (Phase::Closed, "websocket.send") => Err(client_gone(py, "the WebSocket is closed")),
             // Both sides may close at once.
             (Phase::Closed, "websocket.close") => Ok(()),
             (Phase::Connecting, _) => Err(PyRuntimeError::new_err(format!(

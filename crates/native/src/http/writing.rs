@@ -3,6 +3,7 @@
 use super::answer::Framing;
 use super::connection::{HttpConnection, Input};
 use super::exchange::{Answer, Exchange};
+use super::journal;
 use crate::ffi::bytes;
 use crate::transport::{StreamTransport, Under};
 use oneloop_http1::response;
@@ -68,6 +69,7 @@ impl HttpConnection {
     pub fn refuse(slf: &Bound<'_, Self>, status: u16, reason: &str) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        journal::refused(slf, status, reason)?;
         let may_answer = match this.exchange(py) {
             // Of the request whose body was refused, if nothing of its answer has left.
             Some(exchange) => {

@@ -10,6 +10,7 @@ use super::answer::Framing;
 use super::asgi;
 use super::exchange::{Answer, BODY_HIGH_BYTES, Exchange};
 use super::file_wrapper::FileWrapper;
+use super::journal::{self, client_gone};
 use super::options::{Interface, Options};
 use super::outbox::Outbox;
 use super::workers::Workers;
@@ -18,7 +19,7 @@ use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call, greenlet};
 use crate::green::{HubCore, Turn, Waiter};
 use crate::imports;
-use pyo3::exceptions::{PyAssertionError, PyConnectionResetError, PyException, PyTypeError};
+use pyo3::exceptions::{PyAssertionError, PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
@@ -222,7 +223,7 @@ impl WsgiCall {
         };
         match (sent, closed) {
             (Err(first), Err(second)) => {
-                asgi::log(py, "Exception while closing a WSGI response\n", Some(&second))?;
+                journal::log(py, "Exception while closing a WSGI response\n", Some(&second))?;
                 Err(first)
             }
             (sent, closed) => sent.and(closed),
@@ -294,7 +295,7 @@ impl WsgiCall {
         });
         if is_disconnected {
             // Nobody hears it. An application that writes for ever must hear of that.
-            let gone = PyConnectionResetError::new_err("the client has closed the connection");
+            let gone = client_gone(py, "the client has closed the connection");
             return if more { Err(gone) } else { Ok(()) };
         }
         match answer {
@@ -360,10 +361,10 @@ impl WsgiCall {
             return if is_killed { Ok(()) } else { Err(error) };
         }
         let is_gone = slf.get().exchange.get().state.with(py, |s| s.is_disconnected);
-        if is_gone && asgi::comes_from_the_end(py, &error)? {
+        if is_gone && journal::is_of_client(py, &error)? {
             return Ok(());
         }
-        asgi::log(py, "Exception in WSGI application\n", Some(&error))
+        journal::log(py, "Exception in WSGI application\n", Some(&error))
     }
 }
 

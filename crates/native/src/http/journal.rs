@@ -1,0 +1,84 @@
+//! What the server's operator is told: lines of the logger `oneloop.error`. And which errors are no news: those of a client
+//! that has gone.
+
+use super::connection::HttpConnection;
+use super::scope;
+use crate::imports;
+use pyo3::exceptions::PyBaseExceptionGroup;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// How many errors back one is looked for.
+const CHAIN: usize = 20;
+
+/// A line, by the name of a logger's method: "warning", "error".
+pub fn tell(py: Python<'_>, level: &str, text: &str) -> PyResult<()> {
+    logger(py)?.call_method1(level, ("%s", text)).map(drop)
+}
+
+/// A request got an answer of the server's own. Slow clients are no reason to look.
+pub fn refused(connection: &Bound<'_, HttpConnection>, status: u16, reason: &str) -> PyResult<()> {
+    let (client, _) = scope::ends(connection)?;
+    let client = match client.extract::<(String, u16)>() {
+        Ok((host, port)) => format!("{host}:{port}"),
+        Err(_) => "a client on a Unix socket".to_owned(),
+    };
+    let level = if status == 408 { "info" } else { "warning" };
+    tell(
+        connection.py(),
+        level,
+        &format!("A request from {client} was refused with status {status}: {reason}"),
+    )
+}
+
+/// A mistake of the application's, with its traceback if there is one.
+pub fn log(py: Python<'_>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
+    let details = PyDict::new(py);
+    if let Some(error) = error {
+        details.set_item("exc_info", error.value(py))?;
+    }
+    logger(py)?.call_method("error", ("%s", text), Some(&details)).map(drop)
+}
+
+fn logger(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import("logging")?.call_method1("getLogger", ("oneloop.error",))
+}
+
+/// `DisconnectedError(text)`
+pub fn client_gone(py: Python<'_>, text: &str) -> PyErr {
+    match imports::client_disconnected(py).and_then(|class| class.call1((text,))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+/// Whether an error is that of a client that has gone, or was raised because of it, or is a group of such errors.
+pub fn is_of_client(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    has_client_gone(error.value(py).as_any(), CHAIN)
+}
+
+fn has_client_gone(error: &Bound<'_, PyAny>, left: usize) -> PyResult<bool> {
+    let py = error.py();
+    if error.is_instance(&imports::client_disconnected(py)?)? {
+        return Ok(true);
+    }
+    if left == 0 {
+        return Ok(false);
+    }
+    if error.is_instance_of::<PyBaseExceptionGroup>() {
+        for inner in error.getattr(intern!(py, "exceptions"))?.try_iter()? {
+            if !has_client_gone(&inner?, left - 1)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    for name in [intern!(py, "__cause__"), intern!(py, "__context__")] {
+        let before = error.getattr(name)?;
+        if !before.is_none() {
+            return has_client_gone(&before, left - 1);
+        }
+    }
+    Ok(false)
+}
