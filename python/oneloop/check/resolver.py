@@ -16,12 +16,16 @@ from oneloop.check.phases import current
 if TYPE_CHECKING:
     from oneloop.check.options import Options
 
-__all__ = ["Resolver"]
+__all__ = ["NameNotFoundError", "Resolver"]
 
 _MOST_NAMES = 65536
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 Addresses = tuple[tuple[socket.AddressFamily, str], ...]
+
+
+class NameNotFoundError(OSError):
+    """The name servers say that there is no such name, or that it has no address."""
 
 
 class Resolver(AbstractResolver):
@@ -75,13 +79,14 @@ class Resolver(AbstractResolver):
             answer = await self._resolver.getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
         except aiodns.error.DNSError as error:
             text = error.args[1] if len(error.args) > 1 else str(error)
-            raise OSError(None, f"{host}: {text}") from error
+            is_known = error.args[0] in (aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA)
+            raise (NameNotFoundError if is_known else OSError)(None, f"{host}: {text}") from error
         found = tuple(
             (socket.AddressFamily(node.family), node.addr[0].decode() if type(node.addr[0]) is bytes else node.addr[0])
             for node in answer.nodes
         )
         if not found:
-            raise OSError(None, f"{host}: no address")
+            raise NameNotFoundError(None, f"{host}: no address")
         least_ttl_s = min([node.ttl for node in answer.nodes] + [alias.ttl for alias in answer.cnames])
         if least_ttl_s > 0:
             if len(self._known) >= _MOST_NAMES:
