@@ -57,7 +57,7 @@ class Host:
 class Schedule:
     """Jobs come in by `add`, go out by `take`, and come back by `done` or `again`."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, holds: dict[str, float]) -> None:
         self._loop = asyncio.get_running_loop()
         self._options = options
         self._hosts: dict[str, Host] = {}
@@ -73,6 +73,8 @@ class Schedule:
         self._timer: asyncio.TimerHandle | None = None
         self._forget_at = 2 * KEPT_HOSTS
         self._window = max(4 * options.concurrency, 1000)
+        for name, delay_s in holds.items():
+            self._hosts[name] = Host(name, not_before=self._loop.time() + delay_s)
 
     async def add(self, target: Target) -> None:
         """One more; waits while enough are known."""
