@@ -75,8 +75,13 @@ class Connector(aiohttp.TCPConnector):
         return transport, protocol
 
 
-@cache
 def _context(insecure: bool) -> ssl.SSLContext:
+    # To read all authorities takes 10 ms; chunks of a spread check would do it again and again.
+    return _made_context(insecure, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@cache
+def _made_context(insecure: bool, *_authorities: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if insecure:
         context.check_hostname = False

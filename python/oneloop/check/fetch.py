@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 import time
 from contextlib import suppress
@@ -19,6 +20,8 @@ from oneloop.check.resolver import NameNotFoundError, Resolver
 from oneloop.check.result import ErrorClass, Hop, Result
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from oneloop.check.options import Options
     from oneloop.check.result import Target
 
@@ -87,6 +90,24 @@ class Fetcher:
             _note(attempt.result, phases)
         attempt.result.total_s = time.monotonic() - began
         return attempt
+
+    async def body(self, url: str) -> AsyncGenerator[bytes]:
+        """The body of what a URL names, as it comes.
+
+        Raises:
+            OSError: there is none, or only a part of it.
+        """
+        try:
+            async with asyncio.timeout(self._options.timeout_s) as timer:
+                current.set(Phases(self._options, timer))
+                response = await self._session.get(url, auth=self._auth, proxy=self._options.proxy)
+            async with response:
+                if response.status != 200:
+                    raise OSError(errno.EIO, f"status {response.status}", url)
+                async for piece in response.content.iter_any():
+                    yield piece
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise OSError(errno.EIO, _text_of(error, current.get()), url) from error
 
     async def _ask(self, method: str, url: URL, attempt: Attempt, phases: Phases, keeps: bool) -> int:
         options, result = self._options, attempt.result
