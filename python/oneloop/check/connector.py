@@ -47,7 +47,8 @@ class Connector(aiohttp.TCPConnector):
         phases = current.get()
         phases.reset()
         connection = await super().connect(req, traces, timeout)
-        phases.certificate_end = self._certificate_ends.get(connection.protocol)
+        if req.is_ssl():
+            phases.certificate_end = self._certificate_ends.get(connection.protocol)
         phases.ready()
         return connection
 

@@ -29,6 +29,9 @@ __all__ = ["Attempt", "Fetcher"]
 
 _NO_LIMITS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 _TEXT_LIMIT = 300
+_AT_ONCE_BYTES = 1 << 16
+_HELD_BACK = (429, 503)
+"""Statuses whose Retry-After is heard."""
 
 
 @dataclass(slots=True)
@@ -125,9 +128,11 @@ class Fetcher:
             raise
         try:
             phases.answered()
-            result.redirects = _hops(response.history)
-            result.final_url = str(response.url)
-            attempt.retry_after_s = _seconds(response.headers.get("Retry-After"))
+            if response.history:
+                result.redirects = _hops(response.history)
+                result.final_url = str(response.url)
+            if response.status in _HELD_BACK:
+                attempt.retry_after_s = _seconds(response.headers.get("Retry-After"))
             if method != "HEAD":
                 await self._read(response, result)
             result.status = response.status
@@ -140,6 +145,10 @@ class Fetcher:
 
     async def _read(self, response: aiohttp.ClientResponse, result: Result) -> None:
         left = self._options.body_limit_bytes
+        len_bytes = response.content_length
+        if len_bytes is not None and len_bytes <= min(left, _AT_ONCE_BYTES):
+            result.body_bytes = len(await response.read())
+            return
         async for piece in response.content.iter_any():
             left -= len(piece)
             if left < 0:
