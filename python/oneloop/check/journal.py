@@ -17,6 +17,7 @@ import json
 import os
 import stat
 from array import array
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from oneloop.check.addresses import shown
@@ -101,8 +102,8 @@ class Journal:
         done = self._done.has(target.number, target.url)
         if done is None:
             raise JournalError(
-                f"{self._path}: entry {target.number} is {shown(target.url)} now, and was {self._url_at(target.number)}:"
-                " the input has changed. Take its former state, or start anew with another journal"
+                f"{self._path}: entry {target.number} is {shown(target.url)} now, and was"
+                f" {self._url_at(target.number)}: the input has changed. Take it as it was, or another journal"
             )
         return done
 
@@ -237,7 +238,7 @@ class Journal:
             raise JournalError(f"{self._path}: the journal of {other}, {what}: name another journal")
 
     def _results(self, end: int) -> Iterator[Result]:
-        with open(os.dup(self._fd), "rb", buffering=_PIECE_BYTES) as file:
+        with os.fdopen(os.dup(self._fd), "rb", buffering=_PIECE_BYTES) as file:
             for number, line in self._lines(file, end):
                 try:
                     result = result_of(json.loads(line))
@@ -268,7 +269,7 @@ class Journal:
     def _url_at(self, number: int) -> str:
         """The URL that an entry had, looked up in the file."""
         self.flush()
-        with open(os.dup(self._fd), "rb", buffering=_PIECE_BYTES) as file:
+        with os.fdopen(os.dup(self._fd), "rb", buffering=_PIECE_BYTES) as file:
             for _, line in self._lines(file, os.fstat(self._fd).st_size):
                 result = result_of(json.loads(line))
                 if result.number == number:
@@ -278,7 +279,7 @@ class Journal:
 
 def _is_at(fd: int, path: str) -> bool:
     try:
-        there = os.stat(path)
+        there = Path(path).stat()
     except FileNotFoundError:
         return False
     return os.path.samestat(there, os.fstat(fd))

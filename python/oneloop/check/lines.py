@@ -1,6 +1,7 @@
 """Lines of an input, many at a time, each bounded in length; knows nothing of what they say.
 
-A line ends with a line feed. Bytes that are no UTF-8 become lone surrogates (PEP 383), for it may be that nobody needs them.
+A line ends with a line feed. Bytes that are no UTF-8 become lone surrogates (PEP 383), for perhaps
+nobody needs them.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from oneloop.check.record import FIELDS, row_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oneloop.check.result import Result
 
 __all__ = ["Csv", "JsonLines"]
@@ -85,6 +87,13 @@ class JsonLines(_Lines):
         self._add(_encode(row_of(result)) + "\n")
 
 
+class _Sink:
+    """What the csv module hands its rows to."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.write = write
+
+
 class Csv(_Lines):
     """A header, then a row per result; redirects as `301 URL 302 URL`.
 
@@ -94,15 +103,11 @@ class Csv(_Lines):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """As its base; the header is written with the first rows."""
         super().__init__(path)
-        self._writer = csv.writer(self, lineterminator="\n")
+        self._writer = csv.writer(_Sink(self._add), lineterminator="\n")
         self._add(",".join(FIELDS) + "\n")
 
-    def write(self, result: Result | str) -> None:
+    def write(self, result: Result) -> None:
         """Remember a result."""
-        if isinstance(result, str):
-            # The csv module's writer hands over the line that it has made.
-            self._add(result)
-            return
         row = row_of(result)
         row["redirects"] = " ".join(f"{hop.status} {hop.url}" for hop in result.redirects)
         self._writer.writerow([_safe(value) for value in row.values()])
