@@ -19,16 +19,18 @@ URL_CHARACTERS = 32_768
 SHOWN_CHARACTERS = 200
 """What is wrong is shown up to this length."""
 
+_FORBIDDEN_CLASS = r"\s\x00-\x1f\x7f-\x9f\ud800-\udfff"
 # Most URLs need no closer look.
 _is_plain = re.compile(
-    r"https?://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[1-9][0-9]{0,3})?(?:[/?#][!-~]*)?", re.ASCII
+    r"https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
+    rf"(?:[/?#][^{_FORBIDDEN_CLASS}]*)?"
 ).fullmatch
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # `localhost:8080` is a host and a port; `mailto:me` is a scheme, and so are these where digits follow.
 _OTHER_SCHEME = re.compile(
     r"((?:https?|tel|sms|data|javascript|mailto|urn)(?=:)|[a-z][a-z0-9+-]*(?=:[^0-9/@]))", re.ASCII | re.IGNORECASE
 )
-_FORBIDDEN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_FORBIDDEN = re.compile(rf"[{_FORBIDDEN_CLASS}]")
 _FORBIDDEN_IN_HOST = re.compile(r"[\\^<>\"`{|}]")
 
 

@@ -44,7 +44,7 @@ class Rules:
 
     def match(self, outcome: str) -> bool:
         """Whether an outcome is a failure."""
-        return outcome in self.names or (outcome.isdigit() and f"{outcome[0]}xx" in self.names)
+        return outcome in self.names or (outcome.isdigit() and len(outcome) == 3 and f"{outcome[0]}xx" in self.names)
 
 
 class Counts:
