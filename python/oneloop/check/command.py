@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import resource
 import signal
 import sys
 import time
-from contextlib import AsyncExitStack, ExitStack, aclosing
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from oneloop.check.spread import DaskWorkers, Processes, check_spread
 from oneloop.check.styles import Style, check_in_style
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 __all__ = ["Task", "run"]
 
@@ -116,10 +115,10 @@ def run(task: Task) -> int:
     except KeyboardInterrupt:
         status = 130
         print("oneloop check: interrupted; this is what is known so far", file=sys.stderr)
-    print(json.dumps(job.counts.as_dict()), flush=True)
+    print(job.counts, flush=True)
     for line in job.said(time.monotonic() - began_s):
         print(line, file=sys.stderr)
-    if status == 0 and task.fail_on is not None and task.fail_on.meet(job.counts):
+    if status == 0 and task.fail_on is not None and job.counts.fails(task.fail_on):
         status = 1
     return status
 
@@ -138,14 +137,15 @@ class _Job:
 
     def __enter__(self) -> None:
         with ExitStack() as opened:
+            known: Iterable[Result] = ()
             if self.task.journal is not None:
-                self._journal = opened.enter_context(Journal(self.task.journal, self.task.source.location))
+                self._journal = opened.enter_context(closing(Journal(self.task.journal, self.task.source.location)))
+                known = self._journal.open()
             for kind, path in self.task.outputs:
-                self._outputs.append(opened.enter_context(_OUTPUTS[kind](path)))
-            if self._journal is not None:
-                for result in self._journal.results():
-                    self._known += 1
-                    self._count(result)
+                self._outputs.append(opened.enter_context(closing(_OUTPUTS[kind](path))))
+            for result in known:
+                self._known += 1
+                self._count(result)
             opened.enter_context(self._progress)
             self._open = opened.pop_all()
 
@@ -155,7 +155,7 @@ class _Job:
     def said(self, time_s: float) -> list[str]:
         """The last words, for people."""
         counts = self.counts
-        checked = counts.total - self._known
+        checked = counts.total - counts.bad_lines - self._known
         lines = [f"{checked} URLs in {time_s:.2f} s" + (f", {self._known} known before" if self._known else "")]
         if counts.bad_lines:
             lines.append(f"{counts.bad_lines} lines of the input were no URLs")
@@ -224,11 +224,11 @@ class _Job:
             async for entry in entries:
                 if isinstance(entry, BadLine):
                     self._tell(entry)
-                elif self._journal is None or not self._journal.has(entry):
+                elif self._journal is None or not self._journal.is_done(entry):
                     yield entry
 
     def _tell(self, bad: BadLine) -> None:
-        self.counts.add_bad_line()
+        self.counts.add(bad)
         if self.counts.bad_lines <= _SAID_BAD_LINES:
             print(f"{self.task.source.location}:{bad.line}: {bad.reason}: {bad.text}", file=sys.stderr)
         elif self.counts.bad_lines == _SAID_BAD_LINES + 1:

@@ -171,12 +171,14 @@ def main(arguments: list[str]) -> NoReturn:
         print(f"oneloop check: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     from oneloop.check.command import Task, run
+    from oneloop.check.journal import JournalError
+    from oneloop.check.spread import WorkerLostError
 
     reader = parser()
     given: Any = vars(reader.parse_args(arguments))
     try:
         raise SystemExit(run(Task.of(given)))
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, JournalError, WorkerLostError) as error:
         reader.error(str(error))
     except OSError as error:
         reader.error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
