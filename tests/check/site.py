@@ -24,7 +24,22 @@ class Site:
     under_way: Counter[str] = field(default_factory=Counter)
     most: Counter[str] = field(default_factory=Counter)
     """By Host: requests at the same time."""
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    gated: asyncio.Event = field(default_factory=asyncio.Event)
+    """Somebody waits at the gate."""
+    free: int | None = None
+    """So many requests are answered before the gate."""
     served: set[asyncio.Task[None] | None] = field(default_factory=set)
+
+    def gate_after(self, count: int) -> None:
+        """Requests after so many wait for `open_gate`."""
+        self.free = count
+        self.gate.clear()
+        self.gated.clear()
+
+    def open_gate(self) -> None:
+        self.free = None
+        self.gate.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.served.add(asyncio.current_task())
@@ -35,6 +50,9 @@ class Site:
                 self.asked[head.split(" ")[1]] += 1
                 self.under_way[host] += 1
                 self.most[host] = max(self.most[host], self.under_way[host])
+                if self.free is not None and sum(self.asked.values()) > self.free:
+                    self.gated.set()
+                    await self.gate.wait()
                 await asyncio.sleep(self.delay_s)
                 self.under_way[host] -= 1
                 writer.write(ANSWER)

@@ -171,7 +171,9 @@ def test_a_damaged_line_is_named_and_nothing_changed(tmp_path: Path, line: str) 
     journal.close()
 
 
-@pytest.mark.parametrize("content", [b"http://a.example/", b"http://a.example/\n", b"\n", b"{}\n", b"\0" * 50, b'{"kind": "x'])
+@pytest.mark.parametrize(
+    "content", [b"http://a.example/", b"http://a.example/\n", b"\n", b"{}\n", b"\0" * 50, b'{"kind": "x']
+)
 def test_another_file_is_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "urls.txt"
     path.write_bytes(content)

@@ -97,7 +97,8 @@ class Task:
 def run(task: Task) -> int:
     """Check the URLs of a list; counts go to stdout, all else to stderr.
 
-    Returns: the exit status: 0, or 1 if `fail_on` says so, or 130 after SIGINT.
+    Returns:
+        The exit status: 0, or 1 if `fail_on` says so, 130 after SIGINT, 143 after SIGTERM.
 
     Raises:
         OSError: the input cannot be read, or an output cannot be written.
@@ -112,8 +113,9 @@ def run(task: Task) -> int:
                 oneloop.run(job.work())
             else:
                 job.work_in_style()
-    except KeyboardInterrupt:
-        status = 130
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        # The latter is SIGTERM's.
+        status = 128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
         print("oneloop check: interrupted; this is what is known so far", file=sys.stderr)
     print(job.counts, flush=True)
     for line in job.said(time.monotonic() - began_s):
@@ -158,7 +160,8 @@ class _Job:
         checked = counts.total - counts.bad_lines - self._known
         lines = [f"{checked} URLs in {time_s:.2f} s" + (f", {self._known} known before" if self._known else "")]
         if counts.bad_lines:
-            lines.append(f"{counts.bad_lines} lines of the input were no URLs")
+            said = "line of the input was no URL" if counts.bad_lines == 1 else "lines of the input were no URLs"
+            lines.append(f"{counts.bad_lines} {said}")
         return lines
 
     def _count(self, result: Result) -> None:

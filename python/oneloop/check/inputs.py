@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from oneloop.check.urls import SCHEMES, shown, url_of
 from oneloop.check.blocks import DamagedError, blocks_of, unpacked
 from oneloop.check.lines import LINE_BYTES, TooLong, lines_of
 from oneloop.check.result import BadLine, Target
 from oneloop.check.sitemaps import Sitemap, SitemapError
 from oneloop.check.tables import NoRow, Rows
+from oneloop.check.urls import SCHEMES, shown, url_of
 
 __all__ = ["FORMS", "Fetch", "Form", "Source", "form_of", "read"]
 

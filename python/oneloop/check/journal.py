@@ -20,8 +20,8 @@ from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from oneloop.check.urls import shown
 from oneloop.check.record import record_of, result_of
+from oneloop.check.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-__all__ = ["SCHEMES", "URL_CHARACTERS", "url_of", "shown"]
+__all__ = ["SCHEMES", "URL_CHARACTERS", "shown", "url_of"]
 
 SCHEMES = ("http", "https")
 
