@@ -15,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from oneloop.check.connector import Connector
-from oneloop.check.phases import Phases, current
+from oneloop.check.phases import Phases, current, limits_of
 from oneloop.check.resolver import NameNotFoundError, Resolver
 from oneloop.check.result import ErrorClass, Hop, Result
 
@@ -48,6 +48,7 @@ class Fetcher:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._limits = limits_of(options)
         self._resolver = Resolver(options)
         headers = [("User-Agent", options.user_agent), ("Accept", "*/*"), *options.headers]
         self._session = aiohttp.ClientSession(
@@ -73,7 +74,7 @@ class Fetcher:
         phases = None
         try:
             async with asyncio.timeout(self._options.timeout_s) as timer:
-                phases = Phases(self._options, timer)
+                phases = Phases(self._limits, timer)
                 current.set(phases)
                 url = URL(target.url)
                 if url.scheme not in ("http", "https") or not url.host:
@@ -102,7 +103,7 @@ class Fetcher:
         """
         try:
             async with asyncio.timeout(self._options.timeout_s) as timer:
-                current.set(Phases(self._options, timer))
+                current.set(Phases(self._limits, timer))
                 response = await self._session.get(url, auth=self._auth, proxy=self._options.proxy)
             async with response:
                 if response.status != 200:
