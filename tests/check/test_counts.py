@@ -52,7 +52,15 @@ def test_an_error_after_a_status_is_the_error() -> None:
 
 @pytest.mark.parametrize(
     ("rules", "fails"),
-    [("5xx", True), ("2XX", True), ("4xx, 500", True), ("500", False), ("3xx", False), ("dns", True), (" bad_line ", True)],
+    [
+        ("5xx", True),
+        ("2XX", True),
+        ("4xx, 500", True),
+        ("500", False),
+        ("3xx", False),
+        ("dns", True),
+        (" bad_line ", True),
+    ],
 )
 def test_rules(rules: str, fails: bool) -> None:
     assert counted().fails(Rules.parse(rules)) is fails

@@ -163,7 +163,9 @@ def test_json_lines() -> None:
     bad = {one.line: one for one in found if isinstance(one, BadLine)}
     assert bad[6].reason == "no field 'url'"
     assert bad[7].reason == "field 'url' is no string"
-    assert brief(read_bytes(b'{"link": "a.example"}', "jsonl", column="link", scheme="https")) == ["1 https://a.example"]
+    assert brief(read_bytes(b'{"link": "a.example"}', "jsonl", column="link", scheme="https")) == [
+        "1 https://a.example"
+    ]
 
 
 # -- CSV -------------------------------------------------------------------------------------------------
@@ -228,7 +230,9 @@ def test_a_quote_that_is_never_closed_costs_its_own_line_alone(size: int) -> Non
 def test_csv_is_what_the_csv_module_reads() -> None:
     randomness = random.Random(13)
     for _ in range(150):
-        rows = [["".join(randomness.choices('a",\n\r;é ', k=randomness.randrange(6))) for _ in range(3)] for _ in range(9)]
+        rows = [
+            ["".join(randomness.choices('a",\n\r;é ', k=randomness.randrange(6))) for _ in range(3)] for _ in range(9)
+        ]
         for number, row in enumerate(rows):
             row[1] = f"http://a.example/{number}"
         text = io.StringIO(newline="")
@@ -265,7 +269,7 @@ def test_the_name_tells_the_form(location: str, form: Form) -> None:
 
 @pytest.mark.parametrize("arguments", [{"form": "xls"}, {"scheme": "ftp"}, {"column": 0}])
 def test_wrong_options_are_refused(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"\w"):
         Source("-", **arguments)
     with pytest.raises(ValueError, match="fetch"):
         read(Source(URL))

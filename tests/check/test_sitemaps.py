@@ -69,7 +69,9 @@ def reason_of(content: bytes, size: int = 1 << 20) -> str:
 @pytest.mark.parametrize("size", [1, 3, 10, 1000])
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_sitemap(size: int, packed: bool) -> None:
-    content = urlset("http://a.example/?b&amp;c", "\n http://b.example/&#228; \n", "c.example", "<![CDATA[http://d.example/]]>")
+    content = urlset(
+        "http://a.example/?b&amp;c", "\n http://b.example/&#228; \n", "c.example", "<![CDATA[http://d.example/]]>"
+    )
     found = Site({BASE: gzip.compress(content) if packed else content}, size).read(BASE)
     assert brief(found) == ["1 http://a.example/?b&c", "2 http://b.example/ä", "7!", "4 http://d.example/"]
 
@@ -134,7 +136,9 @@ def test_laughs_are_few_and_long_texts_short() -> None:
 def test_an_index_is_read_by_fetch_in_order() -> None:
     site = Site(
         {
-            BASE + "index.xml": index(BASE + "one.xml", "two.xml.gz", "missing.xml", "file:///etc/passwd", "/three.xml"),
+            BASE + "index.xml": index(
+                BASE + "one.xml", "two.xml.gz", "missing.xml", "file:///etc/passwd", "/three.xml"
+            ),
             BASE + "one.xml": urlset("http://one.example/"),
             BASE + "two.xml.gz": gzip.compress(index("deep.xml", BASE + "one.xml", BASE + "index.xml")),
             BASE + "deep.xml": urlset("http://deep.example/", "bad"),
@@ -179,7 +183,15 @@ def test_an_index_that_is_a_file_has_its_members_beside_it(tmp_path: Path) -> No
     (tmp_path / "secret.xml").write_bytes(urlset("http://secret.example/"))
     folder = tmp_path / "maps"
     folder.mkdir()
-    names = ["http://a.example/x/one.xml", "two.xml", "../secret.xml", f"{tmp_path}/secret.xml", "gone.xml", "x/..", "?"]
+    names = [
+        "http://a.example/x/one.xml",
+        "two.xml",
+        "../secret.xml",
+        f"{tmp_path}/secret.xml",
+        "gone.xml",
+        "x/..",
+        "?",
+    ]
     (folder / "index.xml").write_bytes(index(*names, "index.xml"))
     (folder / "one.xml").write_bytes(urlset("http://one.example/"))
     (folder / "two.xml").write_bytes(gzip.compress(urlset("http://two.example/")))

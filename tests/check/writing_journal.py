@@ -27,7 +27,9 @@ async def main(path: str, count: int, seed: int) -> None:
     journal = Journal(path, "urls.txt")
     for _ in journal.open():
         pass
-    left = [number for number in range(1, count + 1) if not journal.is_done(Target(number, f"http://a.example/{number}"))]
+    left = [
+        number for number in range(1, count + 1) if not journal.is_done(Target(number, f"http://a.example/{number}"))
+    ]
     randomness.shuffle(left)
     for number in left:
         journal.add(result_for(number))
