@@ -18,6 +18,7 @@ from oneloop.check.record import FIELDS
 from oneloop.check.result import Hop, Result
 from tests.check import writing_outputs
 from tests.check.writing_journal import result_for
+
 ROOT = Path(__file__).parents[2]
 
 FULL = Result(
