@@ -236,7 +236,7 @@ def test_csv_is_what_the_csv_module_reads() -> None:
         for number, row in enumerate(rows):
             row[1] = f"http://a.example/{number}"
         text = io.StringIO(newline="")
-        csv.writer(text, lineterminator=randomness.choice(["\n", "\r\n"])).writerows([["a", "url", "b"], *rows])
+        csv.writer(text).writerows([["a", "url", "b"], *rows])
         found = read_bytes(text.getvalue().encode(), "csv", randomness.randrange(1, 40))
         assert brief(found) == [f"{number + 1} http://a.example/{number}" for number in range(9)], text.getvalue()
 
@@ -269,7 +269,7 @@ def test_the_name_tells_the_form(location: str, form: Form) -> None:
 
 @pytest.mark.parametrize("arguments", [{"form": "xls"}, {"scheme": "ftp"}, {"column": 0}])
 def test_wrong_options_are_refused(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"\w"):
         Source("-", **arguments)
     with pytest.raises(ValueError, match="fetch"):
         read(Source(URL))

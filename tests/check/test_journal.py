@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from oneloop.check import journal as journal_module
 from oneloop.check.journal import Journal, JournalError
 from oneloop.check.record import record_of, result_of
 from oneloop.check.result import ERRORS, Hop, Result, Target
@@ -74,7 +73,8 @@ def test_a_result_comes_back_as_it_was(tmp_path: Path, result: Result) -> None:
     journal.close()
 
 
-def test_cut_at_every_byte_it_goes_on(tmp_path: Path) -> None:
+def test_cut_at_every_byte_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # the machine goes on here
     path = tmp_path / "journal"
     count = 9
     write(path, range(1, count + 1))
@@ -259,7 +259,12 @@ async def test_a_turn_of_the_loop_is_one_write(tmp_path: Path, monkeypatch: pyte
     journal, _ = opened(path)
     writes: list[int] = []
     written = os.write
-    monkeypatch.setattr(journal_module.os, "write", lambda fd, data: (writes.append(len(data)), written(fd, data))[1])
+
+    def noted(fd: int, data: bytes) -> int:
+        writes.append(len(data))
+        return written(fd, data)
+
+    monkeypatch.setattr(os, "write", noted)
     for number in range(1, 101):
         journal.add(result_for(number))
     assert writes == []
@@ -288,7 +293,7 @@ async def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch
         room -= done
         return done
 
-    monkeypatch.setattr(journal_module.os, "write", write_some)
+    monkeypatch.setattr(os, "write", write_some)
     journal.add(result_for(1))
     journal.add(result_for(2))
     await asyncio.sleep(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from oneloop.check.urls import URL_CHARACTERS, shown, url_of
@@ -72,9 +74,8 @@ def test_a_url_stays_as_it_is(url: str) -> None:
     ],
 )
 def test_what_is_no_url_says_why(text: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=".") as raised:
+    with pytest.raises(ValueError, match=re.escape(reason)) as raised:
         url_of(text)
-    assert reason in str(raised.value)
     assert str(raised.value).isprintable()
     assert len(str(raised.value)) < 400
 
@@ -94,7 +95,7 @@ def test_a_scheme_is_put_in_front_where_it_is_given(text: str, url: str) -> None
 
 @pytest.mark.parametrize("text", ["mailto:me", "javascript:alert(1)", "/path", "ftp://x", "a b", ""])
 def test_a_given_scheme_makes_no_url_of_what_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"\w"):
         url_of(text, "https")
 
 

@@ -146,7 +146,7 @@ def _resolve(ready: asyncio.Future[None]) -> None:
 
 
 async def unpacked(blocks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The blocks, decompressed if they begin as gzip does; no more than BLOCK_BYTES at a time of what is packed.
+    """The blocks, none of them empty, decompressed if they begin as gzip does; then at most BLOCK_BYTES at a time.
 
     Raises:
         DamagedError: it begins as gzip, and does not go on so.
@@ -173,9 +173,12 @@ async def _members(packed: bytes, blocks: AsyncIterator[bytes]) -> AsyncGenerato
             packed = packed or await anext(blocks, b"")
             if not packed:
                 raise DamagedError("the gzip data ends too early")
+            before = member.copy()
             try:
                 block = member.decompress(packed, BLOCK_BYTES)
             except zlib.error as error:
+                if whole := _whole_part(before, packed):
+                    yield whole
                 raise DamagedError(f"the gzip data is damaged: {error}") from error
             packed = member.unconsumed_tail
             if block:
@@ -184,3 +187,14 @@ async def _members(packed: bytes, blocks: AsyncIterator[bytes]) -> AsyncGenerato
         packed = member.unused_data.lstrip(b"\0")
         while not packed and (block := await anext(blocks, b"")):
             packed = block.lstrip(b"\0")
+
+
+def _whole_part(member: zlib._Decompress, packed: bytes) -> bytes:
+    """What can be unpacked before the damage; the call that fails gives nothing."""
+    found = bytearray()
+    try:
+        for place in range(len(packed)):
+            found += member.decompress(packed[place : place + 1])
+    except zlib.error:
+        return bytes(found)
+    return bytes(found)

@@ -139,10 +139,11 @@ async def _lines(blocks: AsyncIterator[bytes]) -> AsyncGenerator[list[str] | Too
 
 
 async def _closing(blocks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The blocks; if they come from a generator, it is closed with this one."""
+    """The blocks that are not empty; if they come from a generator, it is closed with this one."""
     try:
         async for block in blocks:
-            yield block
+            if block:
+                yield block
     finally:
         if isinstance(blocks, AsyncGenerator):
             await blocks.aclose()
@@ -279,6 +280,20 @@ class _Column:
         raise ValueError(f"no column {self._name!r} in the first row ({there}): give a column's name, or its number")
 
 
+async def _next_addresses(sitemap: Sitemap, blocks: AsyncIterator[bytes]) -> tuple[list[tuple[int, str]], bool]:
+    """The addresses of a sitemap's next block, and whether it was the last one.
+
+    Raises:
+        SitemapError: it, or its compressed data, cannot be read further. `found()` has the addresses before that.
+    """
+    try:
+        block = await anext(blocks, b"")
+    except DamagedError as error:
+        sitemap.flush()
+        raise SitemapError(sitemap.line, str(error)) from error
+    return (sitemap.feed(block), False) if block else (sitemap.end(), True)
+
+
 class _Sitemaps:
     """Sitemaps, and those that they name, one after the other."""
 
@@ -323,14 +338,10 @@ class _Sitemaps:
             while not has_ended:
                 bad: BadLine | None = None
                 try:
-                    block = await anext(plain, b"")
-                    has_ended = not block
-                    found = sitemap.feed(block) if block else sitemap.end()
-                except (DamagedError, SitemapError) as error:
-                    found = sitemap.found()
-                    line = error.line if isinstance(error, SitemapError) else sitemap.line
-                    bad = BadLine(line, shown(location), str(error))
-                    has_ended = True
+                    found, has_ended = await _next_addresses(sitemap, plain)
+                except SitemapError as error:
+                    found, has_ended = sitemap.found(), True
+                    bad = BadLine(error.line, shown(location), str(error))
                 for line, address in found:
                     if not sitemap.is_index:
                         self._number += 1

@@ -71,6 +71,15 @@ class Sitemap:
         self._parse(b"", is_last=True)
         return self.found()
 
+    def flush(self) -> None:
+        """Look at all that has come, if there is to be no more; raises as `feed`.
+
+        Expat puts off a look at an unfinished tag until there is much more of it (from 2.6 on).
+        """
+        if hasattr(self._parser, "SetReparseDeferralEnabled"):
+            self._parser.SetReparseDeferralEnabled(False)
+        self._parse(b"", is_last=False)
+
     def found(self) -> list[tuple[int, str]]:
         """The addresses since the last call."""
         found, self._found = self._found, []

@@ -90,8 +90,12 @@ class JsonLines(_Lines):
 class _Sink:
     """What the csv module hands its rows to."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self.write = write
+    def __init__(self, add: Callable[[str], None]) -> None:
+        self._add = add
+
+    def write(self, row: str) -> None:
+        # Up to Python 3.12 only characters of the line's end are quoted: it has both, and loses one here.
+        self._add(row[:-2] + "\n")
 
 
 class Csv(_Lines):
@@ -103,7 +107,7 @@ class Csv(_Lines):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """As its base; the header is written with the first rows."""
         super().__init__(path)
-        self._writer = csv.writer(_Sink(self._add), lineterminator="\n")
+        self._writer = csv.writer(_Sink(self._add), lineterminator="\r\n")
         self._add(",".join(FIELDS) + "\n")
 
     def write(self, result: Result) -> None:

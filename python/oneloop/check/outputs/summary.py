@@ -7,6 +7,7 @@ outcome. Hosts: when there are twice HOSTS, the faster half is forgotten; one th
 from __future__ import annotations
 
 import math
+from heapq import nsmallest
 from itertools import accumulate
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -116,8 +117,7 @@ class Summary:
 
     def slowest(self) -> list[tuple[str, Host]]:
         """The hosts that took longest on average."""
-        ordered = sorted(self._hosts.items(), key=lambda item: (-item[1].mean_s, item[0]))
-        return ordered[:SLOWEST]
+        return nsmallest(SLOWEST, self._hosts.items(), key=lambda item: (-item[1].mean_s, item[0]))
 
     def _add_failure(self, result: Result) -> None:
         self.failed += 1
