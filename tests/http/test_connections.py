@@ -331,6 +331,40 @@ async def test_early_hints_and_trailers() -> None:
             assert answer.trailers == [(b"x", b"1"), (b"y", b"2")]
 
 
+TRAILERS: Message = {"type": "http.response.trailers", "headers": [(b"x", b"1")]}
+LAST: Message = {"type": "http.response.body", "body": b"abc"}
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (0, TRAILERS),
+        (1, TRAILERS),
+        (2, LAST),
+        (2, {"type": "http.response.pathsend", "path": __file__}),
+        (2, {**TRAILERS, "headers": [(b"Content-Length", b"3")]}),
+        (3, TRAILERS),
+    ],
+)
+async def test_trailers_come_after_the_body(wrong: tuple[int, Message], has_length: bool) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"6")] if has_length else []
+        await send({"type": "http.response.start", "status": 200, "headers": headers, "trailers": True})
+        for at, message in enumerate([{**LAST, "more_body": True}, LAST, TRAILERS, None]):
+            if at == wrong[0]:
+                with pytest.raises(RuntimeError):
+                    await send(wrong[1])
+            if message is not None:
+                await send(message)
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        for _ in range(2):
+            answer = await wire.ask()
+            assert (answer.body, answer.trailers) == (b"abcabc", [] if has_length else [(b"x", b"1")])
+
+
 async def test_date_and_server_are_said_once() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         own = [(b"Date", b"now"), (b"Server", b"mine")] if scope["path"] == "/own" else []
