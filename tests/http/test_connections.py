@@ -469,3 +469,26 @@ async def test_the_log_is_told_of_each_answer() -> None:
         ("GET", b"/%d" % number, "1.1", 200, 2) for number in range(3)
     ]
     assert totals == [1, 2, 3]
+
+
+@pytest.mark.parametrize("path", [b"/", b"/fails", b"/breaks"])
+async def test_a_log_that_fails_hinders_nobody(path: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/":
+            await reply(send)
+            return
+        if scope["path"] == "/breaks":
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        raise ValueError
+
+    def on_response(*response: Any) -> None:
+        raise OSError("no room")
+
+    async with serving(app, on_response=on_response) as site:
+        wire = await site.connect()
+        await wire.send(GET.replace(b"/", path, 1))
+        wire.end()
+        assert await wire.rest()
+    names = [record.exc_info[0].__name__ for record in caplog.records if record.exc_info and record.exc_info[0]]
+    assert names == (["OSError"] if path == b"/" else ["ValueError", "OSError"])

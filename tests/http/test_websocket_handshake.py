@@ -199,6 +199,25 @@ async def test_a_denial() -> None:
         assert answer.values(b"content-type") == [b"text/plain"]
 
 
+async def test_a_denial_while_the_server_ends_is_the_last_answer() -> None:
+    goes_on = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await goes_on.wait()
+        await send({"type": "websocket.http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+        await send({"type": "websocket.http.response.body"})
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        await wire.send(handshake())
+        while not site.http.requests:
+            await asyncio.sleep(0)
+        site.http.shut_down()
+        goes_on.set()
+        assert (await wire.answer()).closes
+        assert await wire.rest() == b""
+
+
 async def test_a_denial_has_one_body() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

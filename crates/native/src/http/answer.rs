@@ -6,12 +6,12 @@
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange, State};
 use super::fields::{Found, check_field, write_fields, write_status_line, write_without};
-use super::journal::client_gone;
+use super::journal::{self, client_gone};
 use super::writing::leave_out;
 use crate::event_loop::LoopCore;
 use crate::ffi::{Object, buffer};
 use oneloop_http1::response;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyException, PyKeyError, PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -436,7 +436,13 @@ impl Exchange {
                     duration_s,
                     scope.get_item(intern!(py, "headers"))?,
                 );
-                on_response.call1(py, arguments)?;
+                if let Err(error) = on_response.call1(py, arguments) {
+                    if !error.is_instance_of::<PyException>(py) {
+                        return Err(error);
+                    }
+                    // No mistake of the application's, and the connection goes on.
+                    journal::log(py, "A response could not be logged or counted", Some(&error))?;
+                }
             }
         }
         http.count_response(py)

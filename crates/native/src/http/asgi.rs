@@ -34,6 +34,8 @@ pub fn start(
         let kept = scope.clone().into_any().unbind();
         exchange.get().state.with(py, |s| s.scope = Some(kept));
     }
+    // The application may keep what it is given, in a cycle of its own.
+    recycled::track(py, &exchange.clone().unbind());
     let receive = exchange.getattr(intern!(py, "receive"))?;
     let send = exchange.getattr(intern!(py, "send"))?;
     let coroutine = match this.app.bind(py).call1((scope, receive, send)) {
@@ -50,7 +52,6 @@ pub fn start(
     let task = make_task(http, &work)?;
     if work.get().coroutine.with(py, |c| c.is_some()) {
         recycled::track(py, &work.clone().unbind());
-        recycled::track(py, &exchange.clone().unbind());
         this.tasks.bind(py).add(&task)?;
         exchange.get().state.with(py, |s| s.task = Some(Object::new(task)));
     }

@@ -286,6 +286,7 @@ impl HttpConnection {
     pub fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        this.state.with(py, |s| s.is_last = true);
         if let Some(exchange) = this.exchange(py)
             && let Some(websocket) = &exchange.get().websocket
         {
@@ -293,7 +294,6 @@ impl HttpConnection {
         }
         let now_ns = this.http.get().owner.get().now_ns(py);
         let is_idle = this.state.with(py, |s| {
-            s.is_last = true;
             if s.is_fresh && s.buffer.is_empty() {
                 s.deadline_ns = s.deadline_ns.min(now_ns + FRESH_NS);
             }
