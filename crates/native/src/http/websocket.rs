@@ -204,19 +204,7 @@ impl WebSocket {
                 Exchange::body(exchange, message)
             }
             (Phase::Open, "websocket.send") => self.send_message(exchange, message),
-            (Phase::Open, "websocket.close") => {
-                let code = match optional(message, intern!(py, "code"))? {
-                    Some(code) if !code.is_none() => code.extract()?,
-                    _ => NORMAL,
-                };
-                let reason: Option<String> = match optional(message, intern!(py, "reason"))? {
-                    Some(reason) => reason.extract()?,
-                    None => None,
-                };
-                self.close(exchange, code, reason.as_deref().unwrap_or(""))?;
-                self.0.with(py, |s| s.has_closed = true);
-                Ok(())
-            }
+            (Phase::Open, "websocket.close") => self.close_by(exchange, message),
             (_, "websocket.send") if self.is_gone(py) => {
                 Err(client_gone(py, "the WebSocket is closed"))
             }
@@ -327,6 +315,22 @@ impl WebSocket {
         exchange.get().state.with(py, |s| s.sent_bytes += data.len() as u64);
         connection.get().http.get().keep_spare(py, out);
         written
+    }
+
+    /// The application's close.
+    fn close_by(&self, exchange: &Bound<'_, Exchange>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = exchange.py();
+        let code = match optional(message, intern!(py, "code"))? {
+            Some(code) if !code.is_none() => code.extract()?,
+            _ => NORMAL,
+        };
+        let reason: Option<String> = match optional(message, intern!(py, "reason"))? {
+            Some(reason) => reason.extract()?,
+            None => None,
+        };
+        self.close(exchange, code, reason.as_deref().unwrap_or(""))?;
+        self.0.with(py, |s| s.has_closed = true);
+        Ok(())
     }
 
     /// Sends a close frame; the peer's answers it.
