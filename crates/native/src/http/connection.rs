@@ -182,8 +182,13 @@ impl HttpConnection {
         });
     }
 
+    /// Nothing is waited for but that the peer takes what was sent, if it has let us wait.
     pub fn wait_for_nothing(&self, py: Python<'_>) {
-        self.state.with(py, |s| s.deadline_ns = NEVER_NS);
+        if self.state.with(py, |s| s.is_writing_paused) {
+            self.wait_for(py, Awaited::Drain);
+        } else {
+            self.state.with(py, |s| s.deadline_ns = NEVER_NS);
+        }
     }
 
     /// Runs no Python code.
@@ -198,8 +203,11 @@ impl HttpConnection {
         if !this.is_late(py, now_ns) {
             return Ok(());
         }
-        this.wait_for_nothing(py);
-        match this.state.with(py, |s| s.awaited) {
+        let awaited = this.state.with(py, |s| {
+            s.deadline_ns = NEVER_NS;
+            s.awaited
+        });
+        match awaited {
             Awaited::Request => this.close(py),
             Awaited::Head => Self::refuse(slf, 408, "The request took too long to arrive."),
             Awaited::Body => {
@@ -231,6 +239,12 @@ impl HttpConnection {
             return self.call_under(py, "abort");
         }
         Ok(())
+    }
+
+    /// Whether the peer has taken some of what was sent since this was asked, or since it has let us wait.
+    pub fn has_taken(&self, py: Python<'_>) -> PyResult<bool> {
+        let unsent = self.untaken_bytes(py)?;
+        Ok(unsent < self.state.with(py, |s| std::mem::replace(&mut s.unsent_bytes, unsent)))
     }
 
     /// Ends the connection after what is written.
@@ -272,6 +286,7 @@ impl HttpConnection {
     pub fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        this.state.with(py, |s| s.is_last = true);
         if let Some(exchange) = this.exchange(py)
             && let Some(websocket) = &exchange.get().websocket
         {
@@ -279,7 +294,6 @@ impl HttpConnection {
         }
         let now_ns = this.http.get().owner.get().now_ns(py);
         let is_idle = this.state.with(py, |s| {
-            s.is_last = true;
             if s.is_fresh && s.buffer.is_empty() {
                 s.deadline_ns = s.deadline_ns.min(now_ns + FRESH_NS);
             }

@@ -51,6 +51,8 @@ pub enum Progress {
     Used(usize),
     /// More has to come, or the answer to end, before it goes on.
     Stopped,
+    /// So much was used by what has raised this: it is not to be read again.
+    Failed(usize, PyErr),
 }
 
 /// Who takes the input.
@@ -201,6 +203,7 @@ impl HttpConnection {
             match Self::step(slf, &data[at..]) {
                 Ok(Progress::Used(len)) => at += len,
                 Ok(Progress::Stopped) => break,
+                Ok(Progress::Failed(len, error)) => return (Err(error), at + len),
                 Err(error) => return (Err(error), at),
             }
         }
@@ -255,17 +258,22 @@ impl HttpConnection {
             match Self::take_body(slf, &input[used..])? {
                 Progress::Used(len) => used += len,
                 Progress::Stopped => break,
+                failed @ Progress::Failed(..) => return Ok(failed),
             }
         }
-        match (opened.file, opened.scope) {
-            (Taken::Reply(reply), scope) => file_answer::start_reply(exchange, reply, scope)?,
-            (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope)?,
+        let started = match (opened.file, opened.scope) {
+            (Taken::Reply(reply), scope) => file_answer::start_reply(exchange, reply, scope),
+            (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope),
             (Taken::NotOurs | Taken::Answered, Some(scope)) => {
-                Self::start_application(slf, exchange, &scope)?;
+                Self::start_application(slf, exchange, &scope)
             }
-            (Taken::NotOurs | Taken::Answered, None) => {}
-        }
-        Ok(Progress::Used(used))
+            (Taken::NotOurs | Taken::Answered, None) => Ok(()),
+        };
+        Ok(match started {
+            Ok(()) => Progress::Used(used),
+            // KeyboardInterrupt, SystemExit: the loop may go on.
+            Err(error) => Progress::Failed(used, error),
+        })
     }
 
     /// The application's turn.

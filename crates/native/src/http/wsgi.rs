@@ -305,7 +305,7 @@ impl WsgiCall {
             Answer::Complete => {
                 Err(PyAssertionError::new_err("the response is complete: nothing can follow"))
             }
-            Answer::Started | Answer::Streaming => {
+            Answer::Started | Answer::Streaming | Answer::Trailing => {
                 let framed = exchange.frame(py, data.as_bytes(), more)?;
                 Self::put(slf, framed, data)
             }
