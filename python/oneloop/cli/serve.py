@@ -25,7 +25,6 @@ LEFT_OUT = {
     "--ws": True,
     "--ws-max-queue": True,
     "--h11-max-incomplete-event-size": True,
-    "--timeout-worker-healthcheck": True,
     "--http2": False,
     "--reset-contextvars": False,
 }
@@ -104,6 +103,12 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--limit-max-requests-jitter", int, "NUMBER", "add up to so many, at random"),
         ("--limit-memory", _bytes, "BYTES", "replace a worker that uses more memory"),
         ("--timeout-graceful-shutdown", float, "SECONDS", "how long requests may take to end [no limit]"),
+        (
+            "--timeout-worker-healthcheck",
+            float,
+            "SECONDS",
+            "replace a worker whose loop is stuck so long. 0: never",
+        ),
         ("--reload", None, "", "start again when files change"),
         ("--reload-dir", str, "DIR", "folder to watch [the current one]; may be repeated"),
         ("--reload-include", str, "GLOB", "names to watch beside *.py; may be repeated"),

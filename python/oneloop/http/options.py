@@ -51,6 +51,7 @@ _AT_LEAST = {
     "timeout_header": 0,
     "timeout_body": 0,
     "timeout_graceful_shutdown": 0,
+    "timeout_worker_healthcheck": 0,
     "ws_ping_interval": 0,
     "ws_ping_timeout": 0,
     "reload_delay": 0,
@@ -111,6 +112,7 @@ class Given(TypedDict, total=False):
     timeout_body: float
     timeout_keep_alive: float
     timeout_graceful_shutdown: float | None
+    timeout_worker_healthcheck: float
     ws_max_size: int
     ws_ping_interval: float | None
     ws_ping_timeout: float | None
@@ -174,6 +176,7 @@ class Options:
     timeout_body: float = 60.0
     timeout_keep_alive: float = 5.0
     timeout_graceful_shutdown: float | None = None
+    timeout_worker_healthcheck: float = 30.0
     ws_max_size: int = 16 * 1024 * 1024
     ws_ping_interval: float | None = 20.0
     ws_ping_timeout: float | None = 20.0
