@@ -135,6 +135,18 @@ def test_a_worker_that_is_stuck_while_it_ends_does_not_hold_up_the_end(tmp_path:
     assert "is stuck" in service.log.text
 
 
+def test_deadlines_may_be_far_away(tmp_path: Path) -> None:
+    far = ("--timeout-graceful-shutdown", "inf", "--timeout-worker-healthcheck", "1e300")
+    with Service(tmp_path, "--workers", "2", *far) as service:
+        waiting = service.ask_later("/wait")
+        service.wait_for_file("waiting")
+        service.send(signal.SIGTERM)
+        service.log.wait_for("Received SIGTERM, exiting")
+        (tmp_path / "go").touch()
+        assert read_all(waiting).startswith(b"HTTP/1.1 200 OK")
+        assert service.wait() == 0
+
+
 def test_what_dies_again_and_again_is_replaced_later_each_time(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "1", "--limit-max-requests", "1000000") as service:
         for delay in ("at once", "in 0.2 s", "in 0.4 s"):

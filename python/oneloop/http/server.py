@@ -178,7 +178,7 @@ class Server:
         settings: dict[str, Any] = {
             "root_path": options.root_path,
             "headers": fields,
-            "date_header": options.date_header,
+            "date_header": options.date_header and not any(name == b"date" for name, _ in fields),
             "keep_alive_timeout_s": max(options.timeout_keep_alive, SHORTEST_S),
             "header_timeout_s": options.timeout_header or None,
             "body_timeout_s": options.timeout_body or None,

@@ -41,6 +41,7 @@ MOST_FAILURES = 5
 GRACE_S = 30.0
 # And what it has when it is to end at once.
 FORCED_GRACE_S = 1.0
+LONGEST_WAIT_S = 3600.0
 
 
 @dataclass(eq=False, slots=True)
@@ -208,7 +209,8 @@ class Parent:
         deadlines += [place.start_at_s for place in self._places if place.start_at_s is not None]
         if self._notifier.watchdog_s is not None:
             deadlines.append(self._next_alive_s)
-        return max(min(deadlines) - time.monotonic(), 0) if deadlines else None
+        # Deadlines may be as far away as the user likes; those of select(2) and its kin may not.
+        return min(max(min(deadlines) - time.monotonic(), 0), LONGEST_WAIT_S) if deadlines else None
 
     def _on_signal(self, number: int) -> None:
         if number in (signal.SIGINT, signal.SIGTERM):
