@@ -395,6 +395,23 @@ async def test_the_end_of_the_server_finishes_what_is_under_way() -> None:
             assert await wire.rest() == b""
 
 
+async def test_a_request_that_was_on_its_way_to_a_server_that_ends_is_answered() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, await body_of(receive))
+
+    async with serving(app) as site:
+        idle, kept = [await site.connect() for _ in range(2)]
+        for wire in (idle, kept):
+            await wire.send(GET)
+            assert not (await wire.answer()).closes
+        await kept.send(GET)
+        site.http.shut_down()
+        answer = await kept.answer()
+        assert (answer.status, answer.closes) == (200, True)
+        assert await kept.rest() == b""
+        assert await idle.rest() == b""
+
+
 async def test_too_many_at_once() -> None:
     goes_on = asyncio.Event()
 
