@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,27 @@ def test_a_lifespan_that_never_ends_does_not_hold_up_a_second_signal(tmp_path: P
         assert service.end(signal.SIGINT) == 0
     assert f"the application's {step} is cut off" in service.log.text
     assert "cleaned up" in service.out.text
+
+
+def test_signals_that_come_again_do_not_change_the_status(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        service.send(signal.SIGINT)
+        service.log.wait_for("Finished server process")
+        while service.process.poll() is None:
+            service.send(signal.SIGINT)
+        assert service.wait() == 0
+    assert "Traceback" not in service.log.text
+
+
+def test_a_program_has_its_signals_again(tmp_path: Path) -> None:
+    program = """
+    import signal
+    import oneloop.http
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    oneloop.http.run("apps:app", port=0)
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    """
+    (tmp_path / "program.py").write_text(textwrap.dedent(program))
+    with Service(tmp_path, command=("program.py",), port=None) as service:
+        assert service.end() == 0

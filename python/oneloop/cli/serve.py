@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -231,6 +234,14 @@ def main(arguments: list[str]) -> NoReturn:
     try:
         if left_out:
             print(f"oneloop serve: without meaning here, and left out: {', '.join(left_out)}", file=sys.stderr)
-        raise SystemExit(run_with(app, given))
+        status = run_with(app, given)
     except OptionError as error:
         reader.error(str(error))
+    except KeyboardInterrupt:
+        # One more SIGINT, when all is over but the end of the interpreter.
+        status = 0
+    # What else comes does not change how it has ended; threads of the application's may hold up the end for ever.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda *_: os._exit(status))
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    raise SystemExit(status)

@@ -102,8 +102,14 @@ class Process:
             return STARTUP_FAILURE
         if app.is_from_factory:
             log.warning("The application is made by a factory: give --factory, so that it need not be found out.")
-        with asyncio.Runner(loop_factory=Loop) as runner:
-            return runner.run(self._serve(app))
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            with asyncio.Runner(loop_factory=Loop) as runner:
+                return runner.run(self._serve(app))
+        finally:
+            if self._channel is None:
+                # It is the program's again, which may go on.
+                signal.signal(signal.SIGTERM, before)
 
     async def _serve(self, app: object) -> int:
         loop = asyncio.get_running_loop()
@@ -140,7 +146,7 @@ class Process:
         finally:
             for number in handlers:
                 loop.remove_signal_handler(number)
-            # Until the process ends, signals that come again are not to cut it short.
+            # Until the loop is closed, and in a worker for ever, signals that come again are not to cut it short.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             if self._channel is not None:
                 loop.remove_reader(self._channel.fileno())
