@@ -178,6 +178,11 @@ impl HttpServer {
         Self::sweep_in(slf, slf.get().sweep_interval_s())
     }
 
+    /// Looks when connections without a request have had their last moment.
+    pub fn sweep_after_idling(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::sweep_in(slf, IDLE_NS as f64 / 1e9)
+    }
+
     /// The next look at the connections, in place of one that was planned.
     fn sweep_in(slf: &Bound<'_, Self>, time_s: f64) -> PyResult<()> {
         let py = slf.py();
@@ -250,7 +255,7 @@ impl HttpServer {
         this.serving.with(py, |s| s.is_shutting_down = true);
         let shut = |connection: &Py<HttpConnection>| HttpConnection::shut_down(connection.bind(py));
         let outcome = this.open(py).iter().map(shut).fold(Ok(()), PyResult::and);
-        outcome.and(Self::sweep_in(slf, IDLE_NS as f64 / 1e9))
+        outcome.and(Self::sweep_after_idling(slf))
     }
 
     /// Closes all connections at once, and cancels what works for them.
