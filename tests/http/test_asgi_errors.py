@@ -72,6 +72,7 @@ def head(*fields: tuple[Any, ...], **others: Any) -> Steps:
 # Whatever the application does here, its peer gets a 500 and the end of the connection.
 BEFORE: dict[str, Steps] = {
     "raises": raises(ValueError("secret")),
+    "raises-system-exit": raises(SystemExit("secret")),
     "raises-after-start": raises(ValueError("secret"), START),
     "raises-a-timeout": raises(TimeoutError("secret")),
     "raises-an-os-error": raises(ConnectionResetError("secret")),

@@ -429,6 +429,47 @@ async def test_the_end_of_the_server_finishes_what_is_under_way() -> None:
             assert await wire.rest() == b""
 
 
+async def test_a_request_that_was_on_its_way_to_a_server_that_ends_is_answered() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, await body_of(receive))
+
+    async with serving(app) as site:
+        idle, kept = [await site.connect() for _ in range(2)]
+        for wire in (idle, kept):
+            await wire.send(GET)
+            assert not (await wire.answer()).closes
+        await kept.send(GET)
+        site.http.shut_down()
+        answer = await kept.answer()
+        assert (answer.status, answer.closes) == (200, True)
+        assert await kept.rest() == b""
+        assert await idle.rest() == b""
+
+
+async def test_who_was_not_told_of_the_servers_end_may_ask_once_more() -> None:
+    goes_on = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        await goes_on.wait()
+        await send({"type": "http.response.body", "body": b"b"})
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        # The second one comes after the answer has begun, and is answered with the word that no more are.
+        await wire.send(GET)
+        while not (await wire.reader.readline()).startswith(b"content-length"):
+            pass
+        site.http.shut_down()
+        goes_on.set()
+        await wire.send(GET)
+        assert (await wire.reader.readexactly(4)) == b"\r\nab"
+        answer = await wire.answer()
+        assert (answer.status, answer.body, answer.closes) == (200, b"ab", True)
+        assert await wire.rest() == b""
+
+
 async def test_too_many_at_once() -> None:
     goes_on = asyncio.Event()
 

@@ -8,7 +8,7 @@ use crate::ffi::awaitable::{self, Step, Steps};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call};
 use crate::imports;
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PySystemExit};
+use pyo3::exceptions::{PyException, PySystemExit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -74,12 +74,8 @@ fn make_task<'py>(
 /// What has ended the application is told, and the peer gets what is due to it.
 fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
     let py = exchange.py();
-    if error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py) {
-        ended(exchange, None)?;
-        return Err(error);
-    }
-    if !error.is_instance_of::<PyException>(py) {
-        // It was cancelled.
+    if !is_of_application(py, &error) {
+        // It was cancelled, or somebody interrupts the program.
         ended(exchange, None)?;
         return Err(error);
     }
@@ -89,6 +85,11 @@ fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
         journal::log(py, "Exception in ASGI application\n", Some(&error))?;
     }
     ended(exchange, None)
+}
+
+/// Whether an exception is the matter of one request. SystemExit is: no view may end the requests of others.
+pub fn is_of_application(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyException>(py) || error.is_instance_of::<PySystemExit>(py)
 }
 
 /// The application has ended. `complaint`: what is wrong if its answer is not complete.

@@ -116,6 +116,8 @@ pub struct HttpConnection {
 
 /// How long a connection has for its first request when the server ends: it was accepted, and nothing was refused.
 const FRESH_NS: u64 = 1_000_000_000;
+/// How long one that was kept has for a next request then: a client that saw no end may have sent one already.
+pub const IDLE_NS: u64 = 100_000_000;
 /// How long the peer's end is waited for once the last answer is out.
 const LINGER_NS: u64 = 2_000_000_000;
 
@@ -293,13 +295,14 @@ impl HttpConnection {
             return websocket.go_away(&exchange);
         }
         let now_ns = this.http.get().owner.get().now_ns(py);
-        let is_idle = this.state.with(py, |s| {
-            if s.is_fresh && s.buffer.is_empty() {
-                s.deadline_ns = s.deadline_ns.min(now_ns + FRESH_NS);
+        this.state.with(py, |s| {
+            let awaits_request = matches!(s.input, Input::Head | Input::Proxy);
+            if awaits_request && s.buffer.is_empty() && s.exchange.is_none() {
+                let time_ns = if s.is_fresh { FRESH_NS } else { IDLE_NS };
+                s.deadline_ns = s.deadline_ns.min(now_ns + time_ns);
             }
-            !s.is_fresh && s.exchange.is_none() && s.buffer.is_empty()
         });
-        if is_idle { this.close(py) } else { Ok(()) }
+        Ok(())
     }
 
     pub fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {

@@ -6,6 +6,7 @@ use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
 use super::file_answer;
 use super::options::Interface;
+use super::server::HttpServer;
 use super::static_files::{self, Taken};
 use super::websocket::{self, WebSocket};
 use super::{environ, scope, wsgi};
@@ -507,8 +508,13 @@ impl HttpConnection {
         }
         let old = this.state.with(py, |s| s.exchange.take());
         drop(old);
-        let is_last = this.state.with(py, |s| s.is_ending() || s.is_lost);
-        if !keeps_alive || is_last || (left > 0 && expects_continue) || left > UNWANTED_BODY_BYTES {
+        let (is_over, is_last) = this.state.with(py, |s| {
+            let is_closed = s.is_lost || matches!(s.input, Input::Closed | Input::Lingering);
+            // The peer was not told that its request is the last one, where the head left before that was known.
+            let is_untold = s.is_last && left == 0 && !s.has_eof && !is_closed;
+            (is_closed || (s.is_ending() && !is_untold), s.is_last)
+        });
+        if !keeps_alive || is_over || (left > 0 && expects_continue) || left > UNWANTED_BODY_BYTES {
             return if left > 0 { this.linger(py) } else { this.close(py) };
         }
         if left > 0 {
@@ -517,6 +523,10 @@ impl HttpConnection {
             return this.resume_reading(py);
         }
         this.await_request(py);
+        if is_last {
+            Self::shut_down(slf)?;
+            HttpServer::sweep_after_idling(this.http.bind(py))?;
+        }
         Self::feed_soon(slf)
     }
 }
