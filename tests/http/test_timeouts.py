@@ -9,11 +9,12 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 
 from oneloop import testing
-from tests.http.frames import PING, TEXT, frame, handshake
+from tests.http.frames import PING, PONG, TEXT, frame, handshake, opened
 from tests.http.site import GET, Echo, Receive, Scope, Send, Wire, body_of, reply, serving
 from tests.loops import LoopFactory
 
@@ -150,6 +151,100 @@ async def test_a_refused_peer_that_does_not_end_is_cut_off() -> None:
         while site.http.connections and now_s() < began_s + 10:
             await asyncio.sleep(0.5)
         assert now_s() - began_s <= 5
+
+
+@virtual
+async def test_a_fresh_connection_does_not_hold_up_the_end() -> None:
+    async with serving(Echo(), keep_alive_timeout_s=100, header_timeout_s=100) as site:
+        wire = await site.connect()
+        while not site.http.connections:
+            await asyncio.sleep(0)
+        site.http.shut_down()
+        assert await wire.rest() == b""
+        assert now_s() <= 4
+
+
+@virtual
+async def test_a_dropped_body_that_does_not_come() -> None:
+    """It was paused when the application answered: from then on the client has its time."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(100)
+        await reply(send)
+
+    async with serving(app, body_timeout_s=30) as site:
+        wire = await site.connect()
+        await wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n" + bytes(100_000))
+        assert not (await wire.answer()).closes
+        assert await wire.rest() == b""
+        assert 130 <= now_s() <= 135
+
+
+@virtual
+async def test_half_a_body_is_told_while_the_answer_waits_for_its_client() -> None:
+    told: list[tuple[str, float]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": bytes(20_000_000), "more_body": True})
+        while not told or told[-1][0] == "http.request":
+            message = await receive()
+            told.append((message["type"], now_s()))
+
+    async with serving(app) as site:
+        wire = await small_client(site.port)
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
+        while not told:
+            await asyncio.sleep(0)
+        wire.end()
+        await site.until_idle()
+        wire.reset()
+        await wire.close()
+    assert [kind for kind, _ in told] == ["http.request", "http.disconnect"]
+    assert told[-1][1] - told[0][1] < 1
+
+
+@virtual
+async def test_a_last_answer_that_nobody_takes() -> None:
+    """It is short enough for the transport to keep, which never asked anybody to wait."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, bytes(60_000))
+
+    async with serving(app) as site:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(cast("Callable[[], asyncio.Protocol]", site.http), "127.0.0.1", 0)
+        server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        wire = await small_client(server.sockets[0].getsockname()[1])
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await wire.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        while not site.http.total_requests:
+            await asyncio.sleep(0)
+        while site.http.connections and now_s() < 300:
+            await asyncio.sleep(1)
+        assert site.http.connections == 0
+        server.close()
+        wire.reset()
+        await wire.close()
+
+
+@virtual
+async def test_a_websocket_is_pinged_also_after_its_peer_was_slow() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "bytes": bytes(8_000_000)})
+        await receive()
+
+    async with serving(app, ws_ping_interval_s=20, ws_ping_timeout_s=20) as site:
+        websocket = await opened(site)
+        assert len((await websocket.frame()).payload) == 8_000_000
+        for _ in range(3):
+            ping = await websocket.frame()
+            assert ping.opcode == PING
+            await websocket.send(frame(PONG, ping.payload))
+        assert now_s() <= 70
 
 
 async def small_client(port: int) -> Wire:
