@@ -55,6 +55,7 @@ OTHERS = {
     SUBJECT_GREEN: Launcher("oneloop_http", _WSGI, ("oneloop.http", "greenlet"), "green"),
     "granian": Launcher("granian_server", _ASGI | _WSGI | {"websocket", "static"}, ("granian",)),
     "gunicorn-gthread": Launcher("gunicorn_server", _WSGI, ("gunicorn",), "gthread"),
+    "gunicorn-sync": Launcher("gunicorn_server", _WSGI, ("gunicorn",), "sync"),
     "gunicorn-gevent": Launcher("gunicorn_server", _WSGI, ("gunicorn", "gevent"), "gevent"),
     "pywsgi": Launcher("pywsgi_server", _WSGI, ("gevent",)),
     NGINX: Launcher("nginx_server", frozenset({"static"})),

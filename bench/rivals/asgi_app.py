@@ -3,6 +3,7 @@
 ```text
 GET /N           N bytes
 GET /after/N     N bytes; the application then computes
+GET /before/N    a head; the application then computes, and sends N bytes
 GET /parts/N     N bytes in parts of 64 KiB, each sent by itself
 POST             the request's body
 WebSocket        each message comes back
@@ -62,6 +63,11 @@ async def answer(path: str, send: Send) -> None:
     kind, _, size = path.partition("/")
     if kind == "parts":
         await send_parts(send, int(size))
+        return
+    if kind == "before":
+        await start(send, int(size))
+        compute_for(AFTER_ANSWER_S)
+        await send({"type": "http.response.body", "body": b"x" * int(size)})
         return
     await respond(send, b"x" * int(size))
     if kind == "after":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-#: What a handler computes after its answer, where the row asks when that answer arrives.
+#: What a handler computes after its answer, or between its head and its body, where the row asks when that arrives.
 AFTER_ANSWER_S = 0.010
 
 

@@ -1,4 +1,4 @@
-"""gunicorn with one worker, `--program` gthread (of 8 threads) or gevent, as its command starts it."""
+"""gunicorn with one worker, `--program` gthread (of 8 threads), gevent or sync, as its command starts it."""
 
 from __future__ import annotations
 

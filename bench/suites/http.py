@@ -15,7 +15,7 @@ from bench.catalogue import FLOOR, SUBJECT, Serve
 from bench.http_servers import NGINX, SUBJECT_GREEN, SUBJECT_THREADS, start
 from bench.model import Case, Sample, Settings
 from bench.served import Load, measure_server
-from bench.suites import http_patience
+from bench.suites import http_first_byte, http_patience
 from bench.suites.options import LOOP_RIVALS, Options, size_text
 
 UVICORN = "uvicorn on uvloop"
@@ -123,6 +123,16 @@ FASTAPI = Row(
     beside=("granian",),
 )
 FLASK = Row("Flask hello", Serve("flask"), WSGI_RIVALS, "", baseline="granian", beside=("gunicorn-gthread",))
+# gunicorn's sync worker keeps no connection.
+FLASK_CLOSING = Row(
+    "Flask hello, a connection for each request",
+    Serve("flask"),
+    (*WSGI_RIVALS, "gunicorn-sync"),
+    "",
+    baseline="granian",
+    beside=("gunicorn-sync", "gunicorn-gthread"),
+    unit="CPU per connection with its request",
+)
 
 
 def _static_case(options: Options, size: int, connections: int) -> Case:
@@ -178,6 +188,7 @@ def _others(options: Options) -> list[Case]:
     hello = (
         (FASTAPI, Load("http", 17, 10, target="/hello", expect='{"hello":"world"}')),
         (FLASK, Load("http", 12, 10, target="/hello", expect="hello, world")),
+        (FLASK_CLOSING, Load("once", 12, 10, target="/hello", expect="hello, world")),
     )
     return [
         *_wsgi(options),
@@ -192,6 +203,7 @@ def _others(options: Options) -> list[Case]:
         *_messages(options, CLOSING, "once", KIB),
         *(row.case(options, load, f"{row.what}, {load.connections} connections") for row, load in hello),
         *http_patience.cases(options),
+        *http_first_byte.cases(options),
     ]
 
 

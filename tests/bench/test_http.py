@@ -8,6 +8,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from wsgiref.util import setup_testing_defaults
@@ -24,9 +25,10 @@ from bench.report import terminal
 from bench.report.columns import ratio_cells, ratio_heads
 from bench.report.document import case_data
 from bench.rivals import worker
+from bench.rivals.cpu_work import AFTER_ANSWER_S
 from bench.rivals.http_apps import APPS
 from bench.served import Load, measure_server
-from bench.suites import http, http_patience
+from bench.suites import http, http_first_byte, http_patience
 from bench.suites.idle import measure_idle
 from bench.suites.options import Options
 from tests.bench.sample_run import sample, unmeasured
@@ -76,7 +78,11 @@ def test_the_floor_answers_every_kind_of_request(load: Load, short: Settings) ->
     ("rival", "form"), [(rival, form) for rival in SERVERS for form in sorted(launcher_of(rival).forms - {"static"})]
 )
 def test_every_server_answers_in_every_form(rival: str, form: str, short: Settings) -> None:
-    assert measured(rival, Serve(form), LOADS[form][0], short).metrics["throughput"] > 0
+    load = LOADS[form][0]
+    if rival == "gunicorn-sync":
+        # Which keeps no connection.
+        load = replace(load, mode="once")
+    assert measured(rival, Serve(form), load, short).metrics["throughput"] > 0
 
 
 @pytest.mark.parametrize("load", [*LOADS["http"][1:], *LOADS["post"]], ids=str)
@@ -145,6 +151,17 @@ def test_an_answer_before_a_computation_is_seen_in_time(name: str) -> None:
     except RivalMissingError as missing:
         pytest.skip(str(missing))
     assert 0 < found["first_ns"] <= found["p50_ns"]
+
+
+@pytest.mark.parametrize("rival", ["oneloop", "uvicorn on asyncio"])
+def test_the_first_byte_of_an_answer_is_timed(rival: str) -> None:
+    (case,) = http_first_byte.cases(Options())
+    try:
+        found = case.measure(rival, Settings(duration_s=0.1, warmup_s=0.02)).metrics
+    except RivalMissingError as missing:
+        pytest.skip(str(missing))
+    assert 0 < found["first_ns"] <= found["p50_ns"]
+    assert found["p50_ns"] > AFTER_ANSWER_S * 1e9
 
 
 def test_every_row_of_oneloop_has_a_baseline_beside_it() -> None:

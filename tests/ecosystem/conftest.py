@@ -37,13 +37,15 @@ def accepts(address: str | tuple[str, int]) -> bool:
 
 
 @contextmanager
-def running(command: list[str], log: Path, is_ready: Callable[[], bool], **options: object) -> Iterator[None]:
+def running(
+    command: list[str], log: Path, is_ready: Callable[[], bool], **options: object
+) -> Iterator[subprocess.Popen[bytes]]:
     """A server for the time of a `with` block, ended by its process id."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **options)  # type: ignore[call-overload]
         try:
             wait_until(is_ready, process, log)
-            yield
+            yield process
         finally:
             process.terminate()
             try:

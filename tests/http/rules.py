@@ -56,6 +56,8 @@ def _accepted() -> list[Accepted]:
         return {"path": path, "query_string": query, "raw_path": path.encode() if raw is None else raw}
 
     te = b"Transfer-Encoding: chunked"
+    inner = get(line=b"GET /inner HTTP/1.1")
+    inner_length = b"Content-Length: %d" % len(inner)
     return [
         Accepted("plain", "9112 2", get(), scope=path("/")),
         Accepted("empty-lines-before", "9112 2.2", b"\r\n\r\n" + get()),
@@ -70,6 +72,11 @@ def _accepted() -> list[Accepted]:
         ),
         Accepted("query", "9112 3.2.1", target(b"/a?b=c?d"), scope=path("/a", b"b=c?d")),
         Accepted("percent", "9110 4.2.3", target(b"/%7Ea%20b"), scope=path("/~a b", raw=b"/%7Ea%20b")),
+        Accepted("percent-crlf", "9112 2.2", target(b"/a%0d%0aX:y"), scope=path("/a\r\nX:y", raw=b"/a%0d%0aX:y")),
+        Accepted("percent-nul", "9110 4.2.3", target(b"/a%00"), scope=path("/a\0", raw=b"/a%00")),
+        Accepted("percent-overlong", "3629 3", target(b"/%c0%af"), scope=path("/\ufffd\ufffd", raw=b"/%c0%af")),
+        Accepted("backslash", "9112 3", target(b"/a\\b"), scope=path("/a\\b")),
+        Accepted("line-of-8000-bytes", "9112 3", target(b"/" + b"a" * 7980), scope=path("/" + "a" * 7980)),
         Accepted("dots-are-the-applications", "9112 3.2", target(b"/a/../b"), scope=path("/a/../b")),
         Accepted("absolute-form", "9112 3.2.2", target(b"http://a/b?c"), scope=path("/b", b"c")),
         Accepted("absolute-form-https", "9112 3.2.2", target(b"HTTPS://A/b"), scope=path("/b")),
@@ -79,15 +86,51 @@ def _accepted() -> list[Accepted]:
         Accepted("method-is-case-sensitive", "9110 9.1", target(b"/", b"get"), scope={"method": "get"}),
         Accepted("head", "9110 9.3.2", target(b"/", b"HEAD"), method="HEAD"),
         Accepted("trace-is-the-applications", "9110 9.3.8", target(b"/", b"TRACE")),
+        *(
+            Accepted(
+                f"{method.lower()}-with-body",
+                "9110 9.3",
+                post(b"abc", b"Content-Length: 3", line=method.encode() + b" / HTTP/1.1"),
+                b"abc",
+                method=method,
+            )
+            for method in ("HEAD", "OPTIONS", "TRACE", "DELETE")
+        ),
+        *(
+            Accepted(
+                f"{method.lower()}-with-a-request-as-body",
+                "9112 6.3",
+                post(inner, inner_length, line=method.encode() + b" / HTTP/1.1"),
+                inner,
+                method=method,
+            )
+            for method in ("GET", "HEAD", "OPTIONS", "POST")
+        ),
         Accepted("host-with-port", "9110 7.2", get(host=b"Host: a.b-c:80\r\n")),
         Accepted("host-v6", "9110 7.2", get(host=b"Host: [::1]:80\r\n")),
         Accepted("get-with-body", "9110 9.3.1", post(b"abc", b"Content-Length: 3", line=b"GET / HTTP/1.1"), b"abc"),
         Accepted("body", "9112 6.2", post(b"abc", b"Content-Length: 3"), b"abc"),
         Accepted("body-of-zero", "9112 6.2", post(b"", b"Content-Length: 0")),
         Accepted("length-with-zeros", "9110 8.6", post(b"abc", b"Content-Length: 0003"), b"abc"),
+        Accepted("length-is-never-octal", "9110 8.6", post(b"0123456789", b"Content-Length: 010"), b"0123456789"),
+        Accepted("length-of-zeros", "9110 8.6", post(b"", b"Content-Length: 00")),
+        Accepted("length-with-white-space", "9110 5.5", post(b"abc", b"Content-Length: \t3 \t"), b"abc"),
+        Accepted(
+            "length-with-underscore", "9110 5.1", post(b"abc", b"Content-Length: 3", b"Content_Length: 9"), b"abc"
+        ),
+        Accepted(
+            "coding-with-underscore",
+            "9110 5.1",
+            post(b"abc", b"Content-Length: 3", b"Transfer_Encoding: chunked"),
+            b"abc",
+        ),
         Accepted("post-without-framing", "9112 6.3", post(b"")),
         Accepted("chunked", "9112 7.1", CHUNKED + b"3\r\nabc\r\n0\r\n\r\n", b"abc"),
         Accepted("chunked-case", "9112 7", post(b"1\r\na\r\n0\r\n\r\n", b"Transfer-Encoding: Chunked"), b"a"),
+        Accepted("coding-of-name-case", "9110 5.1", post(b"1\r\na\r\n0\r\n\r\n", b"TRANSFER-ENCODING: chunked"), b"a"),
+        Accepted(
+            "coding-with-white-space", "9110 5.5", post(b"1\r\na\r\n0\r\n\r\n", b"Transfer-Encoding:\tchunked "), b"a"
+        ),
         Accepted(
             "chunks",
             "9112 7.1",
@@ -100,6 +143,13 @@ def _accepted() -> list[Accepted]:
         Accepted("extension-quoted", "9112 7.1.1", CHUNKED + b'1;a="\\";b"\r\nx\r\n0\r\n\r\n', b"x"),
         Accepted("extension-spaces", "9112 7.1.1", CHUNKED + b"1 ; a = b\r\nx\r\n0\r\n\r\n", b"x"),
         Accepted("trailers", "9112 7.1.2", CHUNKED + b"1\r\nx\r\n0\r\nX-Sum: 1\r\nY: 2\r\n\r\n", b"x"),
+        Accepted(
+            "trailers-are-no-fields",
+            "9110 6.5.1",
+            CHUNKED + b"1\r\nx\r\n0\r\nAuthorization: x\r\nContent-Type: a/b\r\n\r\n",
+            b"x",
+            scope={"headers": [(b"host", b"a"), (b"transfer-encoding", b"chunked")]},
+        ),
         Accepted("close", "9112 9.6", get(b"Connection: close"), closes=True),
         Accepted("close-case", "9110 7.6.1", get(b"Connection: CLOSE"), closes=True),
         Accepted("close-in-list", "9110 7.6.1", get(b"Connection: x,\t Close ,"), closes=True),
@@ -143,6 +193,7 @@ def _accepted() -> list[Accepted]:
             b"abc",
         ),
         Accepted("upgrade-without-connection", "9110 7.8", get(b"Upgrade: websocket")),
+        Accepted("upgrade-unknown", "9110 7.8", get(b"Connection: upgrade", b"Upgrade: made-up/1.0")),
         Accepted("expect-without-body", "9110 10.1.1", get(b"Expect: 100-continue")),
         Accepted(
             "expect-http10",
@@ -153,6 +204,7 @@ def _accepted() -> list[Accepted]:
         ),
         Accepted("many-fields", "9110 5.4", get(*(b"x%d: y" % number for number in range(99)))),
         Accepted("fields-kept-apart", "9110 5.3", get(b"X: a", b"Y: b"), fields=((b"x", b"a"), (b"y", b"b"))),
+        Accepted("cookie-without-sense", "6265 5.2", get(b"Cookie: ===;;;"), fields=((b"cookie", b"===;;;"),)),
         Accepted("te", "9110 10.1.4", get(b"TE: trailers, gzip;q=0.5")),
     ]
 
@@ -166,6 +218,9 @@ def _lines() -> list[Refused]:
         Refused("version-9.9", "9112 2.3", get(line=b"GET / HTTP/9.9"), (505,)),
         Refused("version-lower-case", "9112 2.3", get(line=b"GET / http/1.1")),
         Refused("version-no-dot", "9112 2.3", get(line=b"GET / HTTP/11")),
+        Refused("version-no-minor", "9112 2.3", get(line=b"GET / HTTP/1")),
+        Refused("version-zeros", "9112 2.3", get(line=b"GET / HTTP/01.01")),
+        Refused("version-empty", "9112 2.3", get(line=b"GET / ")),
         Refused("version-digits", "9112 2.3", get(line=b"GET / HTTP/1.10")),
         Refused("version-name", "9112 2.3", get(line=b"GET / ICE/1.1")),
         Refused("version-space", "9112 2.3", get(line=b"GET / HTTP/ 1.1")),
@@ -175,16 +230,20 @@ def _lines() -> list[Refused]:
         Refused("two-spaces-before-version", "9112 3", get(line=b"GET /  HTTP/1.1")),
         Refused("tab-for-space", "9112 3", get(line=b"GET\t/\tHTTP/1.1")),
         Refused("space-at-end", "9112 3", get(line=b"GET / HTTP/1.1 ")),
+        Refused("spaces-alone", "9112 3", b"   \r\n\r\n"),
+        Refused("text-before-method", "9112 3", get(line=b"Some textGET / HTTP/1.1")),
         Refused("space-before-method", "9112 3", get(line=b" GET / HTTP/1.1")),
         Refused("space-in-target", "9112 3.2", get(line=b"GET /a b HTTP/1.1")),
         Refused("no-target", "9112 3", get(line=b"GET HTTP/1.1"), (400, 505)),
         Refused("method-characters", "9110 9.1", get(line=b"G(T / HTTP/1.1")),
         Refused("method-nul", "9110 9.1", get(line=b"G\0T / HTTP/1.1")),
         Refused("method-long", "9112 3", get(line=b"A" * 100 + b" / HTTP/1.1"), (501,)),
+        Refused("method-endless", "9112 3", get(line=b"A" * 100_000 + b" / HTTP/1.1"), (414,)),
         Refused("target-nul", "9112 3.2", target(b"/\0")),
         Refused("target-control", "9112 3.2", target(b"/\x01")),
         Refused("target-delete", "9112 3.2", target(b"/\x7f")),
         Refused("target-not-ascii", "9112 3.2", target(b"/\xc3\xa4")),
+        Refused("target-overlong", "3629 3", target(b"/\xc0\xaf")),
         Refused("target-fragment", "9112 3.2", target(b"/a#b")),
         Refused("target-relative", "9112 3.2", target(b"a/b")),
         Refused("target-other-scheme", "9112 3.2.2", target(b"ftp://a/")),
@@ -194,6 +253,8 @@ def _lines() -> list[Refused]:
         Refused("target-empty-host", "9110 4.2.1", target(b"http:///a")),
         Refused("absolute-other-host", "9112 3.2.2", target(b"http://b/")),
         Refused("connect-path", "9112 3.2.3", target(b"/", b"CONNECT")),
+        Refused("connect", "9110 9.3.6", get(line=b"CONNECT a:80 HTTP/1.1", host=b"Host: a:80\r\n"), (501,)),
+        Refused("connect-empty-port", "9112 3.2.3", target(b"a:", b"CONNECT")),
         Refused("connect-no-port", "9112 3.2.3", target(b"a", b"CONNECT")),
         Refused("line-long", "9112 3", target(b"/" + b"a" * 9000), (414,)),
         Refused("line-endless", "9112 3", b"GET /" + b"a" * 9000, (414,), is_cut=True),
@@ -205,6 +266,7 @@ def _lines() -> list[Refused]:
         Refused("bare-lf-before", "9112 2.2", b"\n" + get()),
         Refused("bare-cr-of-line", "9112 2.2", b"GET / HTTP/1.1\rHost: a\r\n\r\n"),
         Refused("bare-cr-in-value", "9112 2.2", get(b"X: a\rb")),
+        Refused("bare-cr-before-field", "9112 2.2", get(b"\rX: a")),
         Refused("bare-crs", "9112 2.2", b"GET / HTTP/1.1\rHost: a\r\r", is_cut=True),
         Refused("double-cr", "9112 2.2", b"GET / HTTP/1.1\r\r\nHost: a\r\n\r\n"),
     ]
@@ -219,6 +281,7 @@ def _fields() -> list[Refused]:
         Refused("obs-fold", "9112 5.2", get(b"X: a", b" b")),
         Refused("obs-fold-tab", "9112 5.2", get(b"X: a", b"\tb")),
         Refused("fold-of-first", "9112 2.2", b"GET / HTTP/1.1\r\n Host: a\r\n\r\n"),
+        Refused("spaces-before-first", "9112 2.2", b"GET / HTTP/1.1\r\n \r\nHost: a\r\n\r\n"),
         Refused("fold-of-framing", "9112 5.2", post(b"", b"Transfer-Encoding:", b" chunked")),
         Refused("empty-line-of-spaces", "9112 5.2", get(b" ")),
         Refused("no-colon", "9112 5", get(b"X")),
@@ -228,6 +291,8 @@ def _fields() -> list[Refused]:
         Refused("name-not-ascii", "9110 5.1", get(b"X\xe4: y")),
         Refused("name-quoted", "9110 5.1", get(b'"X": y')),
         Refused("name-brackets", "9110 5.1", get(b"X[]: y")),
+        Refused("name-tab", "9110 5.1", get(b"Content\tLength: 3")),
+        Refused("name-long", "9110 5.4", get(b"A" * 100_000 + b": y"), (431,)),
         Refused("value-nul", "9110 5.5", get(b"X: a\0b")),
         Refused("value-control", "9110 5.5", get(b"X: a\x01b")),
         Refused("value-delete", "9110 5.5", get(b"X: a\x7fb")),
@@ -251,6 +316,7 @@ def _fields() -> list[Refused]:
         Refused("head-limit", "9110 5.4", get(b"X: " + b"a" * 200), (431,), options={"max_header_bytes": 200}),
         Refused("fields-limit", "9110 5.4", get(b"X: y", b"Y: z"), (431,), options={"max_headers": 2}),
         Refused("expectation", "9110 10.1.1", post(b"abc", b"Expect: more", b"Content-Length: 3"), (417,)),
+        Refused("expectation-without-body", "9110 10.1.1", get(b"Expect: 200-ok"), (417,)),
     ]
 
 
@@ -258,15 +324,16 @@ def _framing() -> list[Refused]:
     te, length = b"Transfer-Encoding: chunked", b"Content-Length: 3"
     chunks = b"3\r\nabc\r\n0\r\n\r\n"
     lengths = {
-        "plus": b"+3", "minus": b"-3", "list": b"3, 3", "list-other": b"3, 4", "hex": b"0x3", "text": b"abc",
-        "empty": b"", "space": b"3 3", "dot": b"3.0", "underscore": b"1_0", "overflow": b"18446744073709551619",
-        "huge": b"9" * 40, "vertical-tab": b"\x0b3", "unicode": "\u0663".encode(), "quoted": b'"3"',
+        "plus": b"+3", "minus": b"-3", "minus-zero": b"-0", "list": b"3, 3", "list-other": b"3, 4",
+        "list-of-three": b"3, 3, 3", "hex": b"0x3", "octal": b"0o3", "text": b"abc", "empty": b"", "space": b"3 3",
+        "dot": b"3.0", "underscore": b"1_0", "overflow": b"18446744073709551619", "huge": b"9" * 40,
+        "vertical-tab": b"\x0b3", "unicode": "\u0663".encode(), "quoted": b'"3"',
     }  # fmt: skip
     codings = {
         "identity": (400, 501), "gzip": (400, 501), "x": (400, 501), "chunked, chunked": (400,),
         "chunked, identity": (400,), "gzip, chunked": (501,), "xchunked": (400, 501), "chunkedx": (400, 501),
         "chunked;a=b": (400,), "\x0bchunked": (400,), '"chunked"': (400, 501), "chunk": (400, 501), "": (400,),
-        "chunked,": (400,), ", chunked": (400,), "chunked\x00": (400,),
+        "\x0cchunked": (400,), "chunked, gzip": (400,), "chunked,": (400,), ", chunked": (400,), "chunked\x00": (400,),
     }  # fmt: skip
     return [
         *(Refused(f"length-{name}", "9110 8.6", post(b"abc", b"Content-Length: " + value))
@@ -317,6 +384,7 @@ def _chunks() -> list[Refused]:
         "extension-cr": b"3;a\rb\r\nabc\r\n0\r\n\r\n",
         "extension-nul": b"3;a=\0\r\nabc\r\n0\r\n\r\n",
         "extension-empty": b"3;\r\nabc\r\n0\r\n\r\n",
+        "extension-characters": b"3;a[=b\r\nabc\r\n0\r\n\r\n",
         "extension-open-quote": b'3;a="b\r\nabc\r\n0\r\n\r\n',
         "extension-long": b"3;" + b"a" * 5000 + b"\r\nabc\r\n0\r\n\r\n",
         "last-lf": b"3\r\nabc\r\n0\n\r\n",

@@ -221,6 +221,27 @@ async def test_conditions(folder: Path) -> None:
         assert answer.status == 200
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        # RFC 9110 section 13.1.2: compared weakly, and before If-Modified-Since.
+        ({"if_none_match": "W/{etag}"}, 304),
+        ({"if_none_match": '"x", {etag}'}, 304),
+        ({"if_none_match": "{etag}", "if_modified_since": formatdate(0, usegmt=True)}, 304),
+        ({"if_none_match": '"x"', "if_modified_since": DATE}, 200),
+        ({"if_none_match": "{bare}"}, 200),
+        # Section 13.1.3: what is no date is not there; a date to come is later than the file's.
+        ({"if_modified_since": "yesterday"}, 200),
+        ({"if_modified_since": "Thu, 01 Jan 2099 00:00:00 GMT"}, 304),
+    ],
+)
+async def test_conditions_at_the_edge(folder: Path, headers: dict[str, str], status: int) -> None:
+    async with serving(("/static", folder)) as served:
+        etag = (await served.get("/static/data.bin")).headers["etag"]
+        asked = {name: text.format(etag=etag, bare=etag.strip('"')) for name, text in headers.items()}
+        assert (await served.get("/static/data.bin", **asked)).status == status
+
+
 async def test_a_changed_file_is_seen_at_once(folder: Path) -> None:
     async with serving(("/static", folder)) as served, served.client() as client:
         for number in range(50):

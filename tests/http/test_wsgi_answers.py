@@ -83,6 +83,10 @@ def test_statuses_keep_their_reason(server: Served) -> None:
     data = server.exchange(head("/body_with_204"), head("/hello", "Connection: close"))
     assert [answer.body for answer in taken_apart(data)] == [b"", b"hello"]
     assert b"a body" not in data
+    # RFC 9110 section 8.6: a 204 has no length, whatever the application says.
+    top = data.partition(b"\r\n\r\n")[0].lower()
+    assert b"x-one: 1" in top
+    assert b"content-length" not in top
 
 
 def test_write_is_not_buffered(server: Served) -> None:

@@ -218,7 +218,7 @@ def status(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
 
 @route
 def body_with_204(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    start_response("204 No Content", [])
+    start_response("204 No Content", [("Content-Length", "6"), ("X-One", "1")])
     return [b"a body"]
 
 

@@ -11,7 +11,7 @@ from django.http import FileResponse, HttpRequest, HttpResponse, JsonResponse, S
 from django.shortcuts import redirect as to
 from django.urls import path
 
-from tests.ecosystem.frameworks.starlette_site import folder
+from tests.ecosystem.frameworks.files import folder
 
 if not settings.configured:
     settings.configure(

@@ -13,7 +13,7 @@ from litestar.params import Body
 from litestar.response import Redirect, Response, ServerSentEvent, Stream
 from litestar.static_files import create_static_files_router
 
-from tests.ecosystem.frameworks.starlette_site import folder
+from tests.ecosystem.frameworks.files import folder
 
 
 @get("/text", media_type=MediaType.TEXT)

@@ -7,7 +7,7 @@ from typing import Any
 
 from quart import Quart, Response, redirect, request, websocket
 
-from tests.ecosystem.frameworks.starlette_site import folder
+from tests.ecosystem.frameworks.files import folder
 
 app = Quart(__name__, static_folder=folder, static_url_path="/static")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
@@ -16,8 +14,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
-folder = tempfile.mkdtemp()
-Path(folder, "file.txt").write_bytes(b"static " * 1000)
+from tests.ecosystem.frameworks.files import folder
 
 
 async def text(request: Request) -> Response:

@@ -3,6 +3,7 @@
 use super::answer::Framing;
 use super::exchange::Answer;
 use super::fields::{Found, add_field};
+use super::writing::leave_out;
 use super::wsgi::{WsgiCall, data_of};
 use crate::ffi::method::{self, Arguments, FastMethod};
 use pyo3::exceptions::{PyAssertionError, PyTypeError, PyValueError};
@@ -70,6 +71,10 @@ impl WsgiCall {
             },
             |head, found| headers.iter().try_for_each(|field| write_field(head, &field, found)),
         )?;
+        if status.code == 204 && found.length.is_some() {
+            // RFC 9110 section 8.6: it has none.
+            leave_out(&mut head, b"content-length:");
+        }
         exchange.state.with(py, |s| {
             s.status = status.code;
             s.framing = if exchange.is_head || status.code == 204 || status.code == 304 {

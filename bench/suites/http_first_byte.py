@@ -1,0 +1,89 @@
+"""http, where an application says its head and computes before its body: when the first byte of the answer arrives.
+
+oneloop sends head and body in one call: the head waits for the first part of the body, at most until the application
+waits for anything. This row shows what that costs where the application computes in between without waiting.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.catalogue import SUBJECT, Serve
+from bench.http_servers import start
+from bench.model import Case, RivalFailedError, Sample, Settings
+from bench.rivals.cpu_work import AFTER_ANSWER_S
+from bench.served import running_server
+from bench.suites.options import Options
+
+UVICORN = "uvicorn on uvloop"
+RIVALS = (SUBJECT, UVICORN, "uvicorn on asyncio", f"uvicorn on {SUBJECT}", "granian", "hypercorn on uvloop")
+LENGTH = 1024
+REQUEST = f"GET /before/{LENGTH} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+REQUESTS = 50
+PATIENCE_S = 10.0
+
+
+@contextmanager
+def on_cpu(cpu: int | None) -> Iterator[None]:
+    """This thread beside the server, as the generator is in other rows."""
+    before = os.sched_getaffinity(0)
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def ask(client: socket.socket) -> tuple[int, int]:
+    """Nanoseconds to the first byte and to the last one of an answer. Raises RivalFailedError."""
+    asked_ns = time.perf_counter_ns()
+    client.sendall(REQUEST)
+    data = client.recv(65_536)
+    first_ns = time.perf_counter_ns() - asked_ns
+    # With its length or in chunks: `x` is in none of what frames it.
+    while (body := data.partition(b"\r\n\r\n")[2]).count(b"x") < LENGTH or not body.endswith((b"x", b"0\r\n\r\n")):
+        more = client.recv(65_536)
+        if not more:
+            raise RivalFailedError("closed the connection before its answer was whole")
+        data += more
+    last_ns = time.perf_counter_ns() - asked_ns
+    if not data.startswith(b"HTTP/1.1 200 "):
+        raise RivalFailedError(f"wrong answer: {data[:60]!r}")
+    return first_ns, last_ns
+
+
+def measure(rival: str, settings: Settings) -> Sample:
+    count = settings.scaled(REQUESTS)
+    with running_server(rival, Serve("http"), settings, start) as (_, address):
+        port = int(address[address.index("--port") + 1])
+        with on_cpu(settings.generator_cpu), socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # The first answer meets what is made once.
+            found = [ask(client) for _ in range(count + 1)][1:]
+    first, last = zip(*found, strict=True)
+    return Sample({"first_ns": statistics.median(first), "p50_ns": statistics.median(last)})
+
+
+def cases(options: Options) -> list[Case]:
+    work = f"{AFTER_ANSWER_S * 1000:.0f} ms"
+    return [
+        Case(
+            suite="http",
+            name=f"ASGI, head said before {work} of computing, body after it",
+            params={"form": "http", "size": LENGTH},
+            metric="first_ns",
+            unit="time from the request to the first byte of its answer",
+            rivals=options.pick_rivals(RIVALS),
+            measure=measure,
+            remark=f"oneloop's head waits for the body: it comes {work} later than a head that is sent by itself; "
+            "the whole answer (p50) does not",
+            baseline=UVICORN,
+            beside=("granian",),
+        )
+    ]
