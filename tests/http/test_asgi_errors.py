@@ -217,7 +217,7 @@ async def test_after_an_answer(name: str, caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_request_is_served_once() -> None:
-    """The loop may go on after SystemExit."""
+    """The loop may go on after KeyboardInterrupt."""
     loop = oneloop.new_event_loop()
     paths: list[str] = []
 
@@ -225,7 +225,7 @@ def test_a_request_is_served_once() -> None:
         paths.append(scope["path"])
         await reply(send, scope["path"].encode())
         if scope["path"] == "/1":
-            raise SystemExit
+            raise KeyboardInterrupt
 
     async def ask(wire: Wire, path: bytes) -> bytes:
         return (await wire.ask(GET.replace(b"/", path, 1))).body
@@ -237,7 +237,7 @@ def test_a_request_is_served_once() -> None:
                 assert await ask(wire, path) == path
 
     work = loop.create_task(steps())
-    with pytest.raises(SystemExit):
+    with pytest.raises(KeyboardInterrupt):
         loop.run_until_complete(work)
     loop.run_until_complete(work)
     loop.close()
