@@ -10,7 +10,7 @@ __all__ = ["ERRORS", "BadLine", "ErrorClass", "Hop", "Result", "Target"]
 ErrorClass: TypeAlias = Literal[
     "dns", "connect", "tls", "timeout", "too_many_redirects", "blocked", "protocol", "invalid_url"
 ]
-"""Why a URL has no status. `protocol`: no valid HTTP answer, or one that was cut; `invalid_url`: also a redirect to one."""
+"""Why a URL has no status. `protocol`: no valid HTTP answer, or a cut one. `invalid_url`: also of a redirect."""
 
 ERRORS: tuple[ErrorClass, ...] = (
     "dns",

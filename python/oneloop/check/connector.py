@@ -1,0 +1,96 @@
+"""`Connector`: aiohttp's, which tells how long its parts took and connects to no address that is blocked."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import aiohttp
+
+from oneloop.check.addresses import address_of, is_public
+from oneloop.check.phases import current
+
+if TYPE_CHECKING:
+    from oneloop.check.options import Options
+    from oneloop.check.resolver import Resolver
+
+__all__ = ["Connector"]
+
+_FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
+KEEP_ALIVE_S = 15.0
+
+
+class Connector(aiohttp.TCPConnector):
+    """Limits are the schedule's: this one has none."""
+
+    def __init__(self, options: Options, resolver: Resolver) -> None:
+        context = ssl.create_default_context()
+        if options.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        super().__init__(
+            resolver=resolver,
+            use_dns_cache=False,
+            ssl=context,
+            family=_FAMILIES[options.family],
+            limit=0,
+            keepalive_timeout=KEEP_ALIVE_S,
+            socket_factory=_public_socket if options.block_private else None,
+        )
+        self._certificate_ends: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> aiohttp.connector.Connection:
+        """A request begins: it gets a connection."""
+        phases = current.get()
+        phases.reset()
+        connection = await super().connect(req, traces, timeout)
+        phases.certificate_end = self._certificate_ends.get(connection.protocol)
+        phases.ready()
+        return connection
+
+    async def _wrap_create_connection(self, *args: Any, **options: Any) -> Any:
+        # The protocol is made between the connection and its TLS handshake: asyncio's create_connection. The name is
+        # aiohttp's own; tests/check/test_phases.py fails where it means something else.
+        phases = current.get()
+        began = time.monotonic()
+        phases.begin("connect")
+        is_tls = options.get("ssl") is not None
+
+        def connected() -> Any:
+            phases.connect_s = time.monotonic() - began
+            if is_tls:
+                phases.begin("tls")
+            return args[0]()
+
+        transport, protocol = await super()._wrap_create_connection(connected, *args[1:], **options)
+        if is_tls:
+            if phases.connect_s is not None:
+                phases.tls_s = time.monotonic() - began - phases.connect_s
+            end = _certificate_end(transport)
+            if end is not None:
+                self._certificate_ends[protocol] = end
+        return transport, protocol
+
+
+def _certificate_end(transport: Any) -> str | None:
+    certificate = transport.get_extra_info("peercert")
+    if not certificate or "notAfter" not in certificate:
+        return None
+    end_s = ssl.cert_time_to_seconds(certificate["notAfter"])
+    return datetime.fromtimestamp(end_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _public_socket(info: Any) -> socket.socket:
+    """The last word before connect(2): whatever a name was resolved to, and however an address was written."""
+    family, kind, protocol, _, address = info
+    found = address_of(address[0])
+    if found is None or not is_public(found):
+        current.get().blocked = str(found or address[0])
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    return socket.socket(family, kind, protocol)

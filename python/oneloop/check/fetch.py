@@ -1,0 +1,187 @@
+"""`Fetcher`: one attempt at one URL, and what its errors are called."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Self
+
+import aiohttp
+from yarl import URL
+
+from oneloop.check.connector import Connector
+from oneloop.check.phases import Phases, current
+from oneloop.check.resolver import NameNotFoundError, Resolver
+from oneloop.check.result import ErrorClass, Hop, Result
+
+if TYPE_CHECKING:
+    from oneloop.check.options import Options
+    from oneloop.check.result import Target
+
+__all__ = ["Attempt", "Fetcher"]
+
+_NO_LIMITS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
+_TEXT_LIMIT = 300
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What came of it. `retry_after_s`: the server's wish. `is_final`: another attempt would come to the same."""
+
+    result: Result
+    retry_after_s: float | None = None
+    is_final: bool = False
+
+
+class Fetcher:
+    """A client for many URLs. To be used within `async with`."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._resolver = Resolver(options)
+        headers = [("User-Agent", options.user_agent), ("Accept", "*/*"), *options.headers]
+        self._session = aiohttp.ClientSession(
+            connector=Connector(options, self._resolver),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+            timeout=_NO_LIMITS,
+            auto_decompress=False,
+        )
+        self._auth = aiohttp.BasicAuth(*options.auth, encoding="utf-8") if options.auth is not None else None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._session.close()
+        await self._resolver.close()
+
+    async def fetch(self, target: Target, keeps: bool) -> Attempt:
+        """Requests a URL, and those that it redirects to. `keeps`: the connection may serve another request."""
+        attempt = Attempt(Result(target.number, target.url, final_url=target.url))
+        began = time.monotonic()
+        phases = None
+        try:
+            async with asyncio.timeout(self._options.timeout_s) as timer:
+                phases = Phases(self._options, timer)
+                current.set(phases)
+                url = URL(target.url)
+                if url.scheme not in ("http", "https") or not url.host:
+                    raise aiohttp.InvalidURL(target.url, "not an http or https URL with a host")
+                method = self._options.method
+                status = await self._ask(method, url, attempt, phases, keeps)
+                if method == "HEAD" and status in (405, 501):
+                    attempt.result.redirects = ()
+                    await self._ask("GET", url, attempt, phases, keeps)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            result = attempt.result
+            result.status = None
+            result.error = self._class_of(error, phases)
+            result.error_text = _text_of(error, phases)
+            attempt.is_final = isinstance(error.__cause__, NameNotFoundError)
+        if phases is not None:
+            _note(attempt.result, phases)
+        attempt.result.total_s = time.monotonic() - began
+        return attempt
+
+    async def _ask(self, method: str, url: URL, attempt: Attempt, phases: Phases, keeps: bool) -> int:
+        options, result = self._options, attempt.result
+        try:
+            response = await self._session.request(
+                method,
+                url,
+                allow_redirects=options.follow,
+                max_redirects=options.max_redirects + 1,
+                auth=self._auth,
+                proxy=options.proxy,
+            )
+        except aiohttp.TooManyRedirects as error:
+            result.redirects = _hops(error.history)
+            raise
+        try:
+            phases.answered()
+            result.redirects = _hops(response.history)
+            result.final_url = str(response.url)
+            attempt.retry_after_s = _seconds(response.headers.get("Retry-After"))
+            if method != "HEAD":
+                await self._read(response, result)
+            result.status = response.status
+            return response.status
+        finally:
+            if keeps:
+                response.release()
+            else:
+                response.close()
+
+    async def _read(self, response: aiohttp.ClientResponse, result: Result) -> None:
+        left = self._options.body_limit_bytes
+        async for piece in response.content.iter_any():
+            left -= len(piece)
+            if left < 0:
+                result.body_bytes = self._options.body_limit_bytes
+                response.close()
+                return
+            result.body_bytes += len(piece)
+
+    def _class_of(self, error: Exception, phases: Phases | None) -> ErrorClass:
+        """Which class an error is of."""
+        if phases is not None and phases.blocked is not None:
+            return "blocked"
+        if isinstance(error, aiohttp.InvalidURL):
+            # aiohttp refuses addresses in unusual forms itself.
+            is_address = self._options.block_private and "canonical IPv4" in str(error)
+            return "blocked" if is_address else "invalid_url"
+        for kind, name in _CLASSES:
+            if isinstance(error, kind):
+                return name
+        is_tls = phases is not None and phases.phase == "tls"
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError):
+            return "tls" if is_tls else "connect"
+        if isinstance(error.__cause__, ssl.SSLError) or is_tls:
+            return "tls"
+        return "invalid_url" if type(error) is ValueError else "protocol"
+
+
+_CLASSES: tuple[tuple[type[Exception], ErrorClass], ...] = (
+    (aiohttp.TooManyRedirects, "too_many_redirects"),
+    (TimeoutError, "timeout"),
+    (aiohttp.ClientConnectorDNSError, "dns"),
+    (aiohttp.ClientSSLError, "tls"),
+    (ssl.SSLError, "tls"),
+)
+
+
+def _note(result: Result, phases: Phases) -> None:
+    result.dns_s = phases.dns_s
+    result.connect_s = phases.connect_s
+    result.tls_s = phases.tls_s
+    result.first_byte_s = phases.first_byte_s
+    result.certificate_end = phases.certificate_end
+
+
+def _hops(history: Any) -> tuple[Hop, ...]:
+    return tuple([Hop(answer.status, str(answer.url)) for answer in history]) if history else ()
+
+
+def _text_of(error: Exception, phases: Phases | None) -> str:
+    if phases is not None and phases.blocked is not None:
+        return f"{phases.blocked} is not a public address"
+    if isinstance(error, TimeoutError) and phases is not None:
+        return phases.said()
+    text = str(error) or type(error).__name__
+    return " ".join(text.split())[:_TEXT_LIMIT]
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Retry-After: seconds, or a date (RFC 9110 section 10.2.3)."""
+    if retry_after is None:
+        return None
+    if retry_after.isascii() and retry_after.isdecimal():
+        return float(retry_after[:9])
+    with suppress(ValueError, OverflowError):
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    return None

@@ -1,0 +1,104 @@
+"""`Resolver`: names and their addresses, each kept for as long as its name server says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import aiodns
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from oneloop.check.addresses import address_of
+from oneloop.check.phases import current
+
+if TYPE_CHECKING:
+    from oneloop.check.options import Options
+
+__all__ = ["NameNotFoundError", "Resolver"]
+
+_MOST_NAMES = 65536
+_FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
+
+Addresses = tuple[tuple[socket.AddressFamily, str], ...]
+
+
+class NameNotFoundError(OSError):
+    """The name servers say that there is no such name, or that it has no address."""
+
+
+class Resolver(AbstractResolver):
+    """Aiohttp's interface on c-ares. One lookup at a time for a name; those who want it too wait for the same."""
+
+    def __init__(self, options: Options) -> None:
+        self._family = _FAMILIES[options.family]
+        servers = list(options.dns_servers) or None
+        self._resolver = aiodns.DNSResolver(nameservers=servers, loop=asyncio.get_running_loop())
+        # Name: its addresses, and when they are no longer its own.
+        self._known: dict[str, tuple[Addresses, float]] = {}
+        self._lookups: dict[str, asyncio.Task[Addresses]] = {}
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of a name; OSError without an errno if there are none."""
+        phases = current.get()
+        began = time.monotonic()
+        phases.begin("dns")
+        known = self._known.get(host)
+        if known is None or known[1] <= began:
+            addresses = await self._look_up(host)
+            phases.dns_s = time.monotonic() - began
+        else:
+            addresses = known[0]
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=kind, proto=0, flags=socket.AI_NUMERICHOST)
+            for kind, address in addresses
+        ]
+
+    async def _look_up(self, host: str) -> Addresses:
+        lookup = self._lookups.get(host)
+        if lookup is None:
+            lookup = self._lookups[host] = asyncio.create_task(self._ask(host))
+            lookup.add_done_callback(lambda done: self._end(host, done))
+        # Whoever gives up leaves the others their answer.
+        return await asyncio.shield(lookup)
+
+    def _end(self, host: str, lookup: asyncio.Task[Addresses]) -> None:
+        del self._lookups[host]
+        if not lookup.cancelled():
+            # All who waited may have given up.
+            lookup.exception()
+
+    async def _ask(self, host: str) -> Addresses:
+        literal = address_of(host)
+        if literal is not None:
+            return ((socket.AF_INET if literal.version == 4 else socket.AF_INET6, str(literal)),)
+        try:
+            answer = await self._resolver.getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
+        except aiodns.error.DNSError as error:
+            text = error.args[1] if len(error.args) > 1 else str(error)
+            is_known = error.args[0] in (aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA)
+            raise (NameNotFoundError if is_known else OSError)(None, f"{host}: {text}") from error
+        found = tuple(
+            (socket.AddressFamily(node.family), node.addr[0].decode() if type(node.addr[0]) is bytes else node.addr[0])
+            for node in answer.nodes
+        )
+        if not found:
+            raise NameNotFoundError(None, f"{host}: no address")
+        least_ttl_s = min([node.ttl for node in answer.nodes] + [alias.ttl for alias in answer.cnames])
+        if least_ttl_s > 0:
+            if len(self._known) >= _MOST_NAMES:
+                del self._known[next(iter(self._known))]
+            self._known.pop(host, None)
+            self._known[host] = (found, time.monotonic() + least_ttl_s)
+        return found
+
+    async def close(self) -> None:
+        """Give up all lookups."""
+        lookups = list(self._lookups.values())
+        for lookup in lookups:
+            lookup.cancel()
+        await asyncio.gather(*lookups, return_exceptions=True)
+        await self._resolver.close()

@@ -1,0 +1,241 @@
+"""`Schedule`: which URL is checked next, and when: limits of each host, of the whole, and of the rate.
+
+It knows no HTTP and has no clock of its own: the loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from oneloop.check.options import Options
+    from oneloop.check.result import Target
+
+__all__ = ["Job", "Schedule", "host_of"]
+
+KEPT_HOSTS = 1000
+"""So many hosts without work are remembered; connections to others are not kept open."""
+
+
+def host_of(url: str) -> str:
+    """Host and port of a URL as far as they tell hosts apart; anything of a URL that is none."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2].lower()
+    except ValueError:
+        return ""
+
+
+@dataclass(slots=True)
+class Job:
+    """A target on its way."""
+
+    target: Target
+    host: Host
+    attempts: int = 0
+
+
+@dataclass(slots=True)
+class Host:
+    """A server by its name and port."""
+
+    name: str
+    waiting: deque[Job] = field(default_factory=deque)
+    under_way: int = 0
+    not_before: float = 0.0
+    """On the loop's clock."""
+    is_due: bool = False
+    """It stands among those that may begin, or among those that will."""
+
+
+class Schedule:
+    """Jobs come in by `add`, go out by `take`, and come back by `done` or `again`."""
+
+    def __init__(self, options: Options) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._options = options
+        self._hosts: dict[str, Host] = {}
+        self._due: deque[Host] = deque()
+        # When, a number that makes it unique, and whose time it is.
+        self._later: list[tuple[float, int, Host | Job]] = []
+        self._count = 0
+        self._pending = 0
+        self._is_closed = False
+        self._next_begin = 0.0
+        self._takers: deque[asyncio.Future[None]] = deque()
+        self._adders: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._window = max(4 * options.concurrency, 1000)
+
+    async def add(self, target: Target) -> None:
+        """One more; waits while enough are known."""
+        while self._pending >= self._window:
+            await self._wait(self._adders)
+        name = host_of(target.url)
+        host = self._hosts.get(name)
+        if host is None:
+            self._forget_hosts()
+            host = self._hosts[name] = Host(name)
+        self._pending += 1
+        host.waiting.append(Job(target, host))
+        self._consider(host)
+
+    def close(self) -> None:
+        """There are no more."""
+        self._is_closed = True
+        if self._pending == 0:
+            self._wake_all()
+
+    async def take(self) -> Job | None:
+        """The next one whose time has come; None once all are done."""
+        while True:
+            job = self._pop()
+            if job is not None:
+                job.attempts += 1
+                return job
+            if self._is_closed and self._pending == 0:
+                return None
+            await self._wait(self._takers)
+
+    def done(self, job: Job) -> None:
+        """The job has its result."""
+        self._pending -= 1
+        self._left(job.host)
+        if self._adders:
+            _wake(self._adders)
+        if self._is_closed and self._pending == 0:
+            self._wake_all()
+
+    def again(self, job: Job, delay_s: float) -> None:
+        """The job is tried again after a while."""
+        self._left(job.host)
+        self._set_later(self._loop.time() + delay_s, job)
+
+    def hold(self, host: Host, delay_s: float) -> None:
+        """No request to the host for a while."""
+        host.not_before = max(host.not_before, self._loop.time() + delay_s)
+
+    def keeps(self, host: Host) -> bool:
+        """Whether an open connection to the host is worth its descriptor."""
+        return bool(host.waiting) or len(self._hosts) <= KEPT_HOSTS
+
+    def holds(self) -> dict[str, float]:
+        """Hosts that are waited for, and for how many seconds more."""
+        now = self._loop.time()
+        return {host.name: host.not_before - now for host in self._hosts.values() if host.not_before > now}
+
+    def _left(self, host: Host) -> None:
+        host.under_way -= 1
+        self._consider(host)
+
+    def _consider(self, host: Host) -> None:
+        """Puts a host that has work in its place."""
+        if host.is_due or not host.waiting or host.under_way >= self._options.per_host:
+            return
+        host.is_due = True
+        if host.not_before > self._loop.time():
+            self._set_later(host.not_before, host)
+        else:
+            self._due.append(host)
+            _wake(self._takers)
+
+    def _pop(self) -> Job | None:
+        if self._later:
+            self._bring()
+        if not self._due:
+            return None
+        options = self._options
+        if options.rate is not None:
+            now = self._loop.time()
+            if self._next_begin > now:
+                self._set_timer(self._next_begin)
+                return None
+            # Time that nobody used is not made up for by a burst.
+            self._next_begin = max(self._next_begin, now - 1 / options.rate) + 1 / options.rate
+        while self._due:
+            host = self._due.popleft()
+            host.is_due = False
+            if host.not_before > self._loop.time():
+                # A Retry-After has come meanwhile.
+                self._consider(host)
+                continue
+            job = host.waiting.popleft()
+            host.under_way += 1
+            if options.per_host_delay_s:
+                host.not_before = self._loop.time() + options.per_host_delay_s
+            self._consider(host)
+            if self._due:
+                _wake(self._takers)
+            return job
+        return None
+
+    def _bring(self) -> None:
+        """Those whose time has come."""
+        now = self._loop.time()
+        while self._later and self._later[0][0] <= now:
+            _, _, item = heappop(self._later)
+            if isinstance(item, Host):
+                item.is_due = False
+                self._consider(item)
+            else:
+                item.host.waiting.append(item)
+                self._consider(item.host)
+        if self._later:
+            self._set_timer(self._later[0][0])
+
+    def _set_later(self, when: float, item: Host | Job) -> None:
+        self._count += 1
+        heappush(self._later, (when, self._count, item))
+        self._set_timer(self._later[0][0])
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._bring()
+        _wake(self._takers)
+
+    def _forget_hosts(self) -> None:
+        if len(self._hosts) < 2 * KEPT_HOSTS:
+            return
+        now = self._loop.time()
+        idle = [
+            h.name for h in self._hosts.values() if not (h.waiting or h.under_way or h.is_due or h.not_before > now)
+        ]
+        for name in idle[: len(self._hosts) - KEPT_HOSTS]:
+            del self._hosts[name]
+
+    async def _wait(self, waiters: deque[asyncio.Future[None]]) -> None:
+        waiter = self._loop.create_future()
+        waiters.append(waiter)
+        try:
+            await waiter
+        except BaseException:
+            if waiter in waiters:
+                waiters.remove(waiter)
+            elif not waiter.cancelled():
+                # It was woken and does not act on it: another may.
+                _wake(waiters)
+            raise
+
+    def _wake_all(self) -> None:
+        while self._takers:
+            _wake(self._takers)
+
+
+def _wake(waiters: deque[asyncio.Future[None]]) -> None:
+    """Wakes one of them."""
+    while waiters:
+        waiter = waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+            return
