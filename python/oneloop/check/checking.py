@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections import deque
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from oneloop.check.crew import Crew
 from oneloop.check.fetch import Attempt, Fetcher
 from oneloop.check.options import Options
 from oneloop.check.result import Result, Target
 from oneloop.check.schedule import Job, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 
-__all__ = ["check"]
+__all__ = ["Run", "check"]
+
+Urls: TypeAlias = "Iterable[str | Target] | AsyncIterable[str | Target]"
 
 _WORTH_A_RETRY = {"429", "502", "503", "504", "dns", "connect", "timeout", "protocol"}
 _HELD_BACK = {429, 503}
 
 
-async def check(
-    urls: Iterable[str | Target] | AsyncIterable[str | Target], options: Options | None = None, **given: Any
-) -> AsyncIterator[Result]:
+async def check(urls: Urls, options: Options | None = None, **given: Any) -> AsyncGenerator[Result]:
     """Check URLs; results come in the order in which they are known.
 
     Runs on the running loop, whichever it is. At most `concurrency` URLs are under way, and of `urls` no more is read
@@ -44,62 +43,46 @@ async def check(
     if given and options is not None:
         raise TypeError("options are given as a whole or by name, not both")
     options = Options(**given) if options is None else options
-    async with Fetcher(options) as fetcher, _Run(options, fetcher) as run:
+    async with Fetcher(options) as fetcher, Run(options, fetcher) as run:
         async with aclosing(run.results(urls)) as results:
             async for result in results:
                 yield result
 
 
-class _Run:
-    """Workers, and those who feed and empty them."""
+class Run:
+    """Workers, and those who feed them. Used within `async with`.
 
-    def __init__(self, options: Options, fetcher: Fetcher) -> None:
+    Args:
+        options: how to check.
+        fetcher: the client.
+        holds: hosts that are to be left alone at first, and for how many seconds.
+    """
+
+    def __init__(self, options: Options, fetcher: Fetcher, holds: dict[str, float] | None = None) -> None:
         self._options = options
         self._fetcher = fetcher
-        self._schedule = Schedule(options)
-        self._results: deque[Result] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._failure: BaseException | None = None
-        self._most_results = 4 * options.concurrency + 1000
+        self._schedule = Schedule(options, holds or {})
+        self._crew: Crew[Result] = Crew()
+        self._most_found = 4 * options.concurrency + 1000
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._crew.__aexit__(*exception)
 
-    def _start(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._end)
+    def holds(self) -> dict[str, float]:
+        """Hosts that are to be left alone, and for how many seconds."""
+        return self._schedule.holds()
 
-    def _end(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
-            self._failure = error
-        self._news.set()
-
-    async def results(self, urls: Iterable[str | Target] | AsyncIterable[str | Target]) -> AsyncGenerator[Result]:
-        self._start(self._feed(urls))
+    def results(self, urls: Urls) -> AsyncGenerator[Result]:
+        """What becomes of the URLs, as it is known."""
+        self._crew.start(self._feed(urls))
         for _ in range(self._options.concurrency):
-            self._start(self._work())
-        while True:
-            while self._results:
-                yield self._results.popleft()
-            self._room.set()
-            if self._failure is not None:
-                raise self._failure
-            if not self._tasks:
-                return
-            self._news.clear()
-            await self._news.wait()
+            self._crew.start(self._work())
+        return self._crew.all()
 
-    async def _feed(self, urls: Iterable[str | Target] | AsyncIterable[str | Target]) -> None:
+    async def _feed(self, urls: Urls) -> None:
         number = 0
         if hasattr(urls, "__aiter__"):
             async for url in urls:
@@ -119,11 +102,9 @@ class _Run:
                 continue
             schedule.done(job)
             attempt.result.attempts = job.attempts
-            self._results.append(attempt.result)
-            self._news.set()
-            if len(self._results) >= self._most_results:
-                self._room.clear()
-                await self._room.wait()
+            self._crew.add(attempt.result)
+            if len(self._crew.found) >= self._most_found:
+                await self._crew.wait_for_room()
 
     def _is_tried_again(self, job: Job, attempt: Attempt) -> bool:
         """Holds its host back if the server asks for it, and puts the job back if it is worth it."""

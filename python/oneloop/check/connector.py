@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -30,14 +31,10 @@ class Connector(aiohttp.TCPConnector):
     """Limits are the schedule's: this one has none."""
 
     def __init__(self, options: Options, resolver: Resolver) -> None:
-        context = ssl.create_default_context()
-        if options.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
         super().__init__(
             resolver=resolver,
             use_dns_cache=False,
-            ssl=context,
+            ssl=_context(options.insecure),
             family=_FAMILIES[options.family],
             limit=0,
             keepalive_timeout=KEEP_ALIVE_S,
@@ -76,6 +73,15 @@ class Connector(aiohttp.TCPConnector):
             if end is not None:
                 self._certificate_ends[protocol] = end
         return transport, protocol
+
+
+@cache
+def _context(insecure: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _certificate_end(transport: Any) -> str | None:

@@ -46,6 +46,8 @@ class Host:
     name: str
     waiting: deque[Job] = field(default_factory=deque)
     under_way: int = 0
+    resting: int = 0
+    """Jobs that are tried again later."""
     not_before: float = 0.0
     """On the loop's clock."""
     is_due: bool = False
@@ -55,7 +57,7 @@ class Host:
 class Schedule:
     """Jobs come in by `add`, go out by `take`, and come back by `done` or `again`."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, holds: dict[str, float]) -> None:
         self._loop = asyncio.get_running_loop()
         self._options = options
         self._hosts: dict[str, Host] = {}
@@ -69,7 +71,10 @@ class Schedule:
         self._takers: deque[asyncio.Future[None]] = deque()
         self._adders: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._forget_at = 2 * KEPT_HOSTS
         self._window = max(4 * options.concurrency, 1000)
+        for name, delay_s in holds.items():
+            self._hosts[name] = Host(name, not_before=self._loop.time() + delay_s)
 
     async def add(self, target: Target) -> None:
         """One more; waits while enough are known."""
@@ -112,6 +117,7 @@ class Schedule:
 
     def again(self, job: Job, delay_s: float) -> None:
         """The job is tried again after a while."""
+        job.host.resting += 1
         self._left(job.host)
         self._set_later(self._loop.time() + delay_s, job)
 
@@ -182,6 +188,7 @@ class Schedule:
                 item.is_due = False
                 self._consider(item)
             else:
+                item.host.resting -= 1
                 item.host.waiting.append(item)
                 self._consider(item.host)
         if self._later:
@@ -205,14 +212,17 @@ class Schedule:
         _wake(self._takers)
 
     def _forget_hosts(self) -> None:
-        if len(self._hosts) < 2 * KEPT_HOSTS:
+        if len(self._hosts) < self._forget_at:
             return
         now = self._loop.time()
         idle = [
-            h.name for h in self._hosts.values() if not (h.waiting or h.under_way or h.is_due or h.not_before > now)
+            host.name
+            for host in self._hosts.values()
+            if not (host.waiting or host.under_way or host.resting or host.is_due or host.not_before > now)
         ]
         for name in idle[: len(self._hosts) - KEPT_HOSTS]:
             del self._hosts[name]
+        self._forget_at = 2 * max(len(self._hosts), KEPT_HOSTS)
 
     async def _wait(self, waiters: deque[asyncio.Future[None]]) -> None:
         waiter = self._loop.create_future()
