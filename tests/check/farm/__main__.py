@@ -38,7 +38,7 @@ async def serve(options: argparse.Namespace) -> None:
     }
     ports["dns_control"] = await listeners.listen(resolver.control, ["127.0.0.1"])
     if options.certificates:
-        ports |= await listeners.listen_tls(lambda name: Serving(name, counts), hosts[:1], options.certificates)
+        ports |= await listeners.listen_tls(lambda name: Serving(name, counts), hosts, options.certificates)
     print(json.dumps(ports), flush=True)
     ended = asyncio.Event()
     # Nobody writes to stdin: it is readable when its other end has gone.

@@ -13,7 +13,7 @@
 | /bytes/N, /short/N | a body of N bytes; one that promises a byte more than it has |
 | /redirect/N, loop, to/URL, none, empty | N hops, `?status=` of each; to itself; there; without Location |
 | /busy/STATUS/KEY?after=TEXT&times=N | STATUS with Retry-After, N times for each KEY; then 200. `after=date:S` |
-| /head/STATUS | STATUS for HEAD, 200 for all others; /head/close ends the stream for HEAD |
+| /head/STATUS | STATUS for HEAD, 200 for all others; /head/close ends the stream, /head/body sends a body for it |
 | /auth | wants the user `user` with the password `secret` |
 | /echo/… | 200; the farm keeps the request's headers |
 | /gzip/MIB | so many MiB of zeros, gzipped |
@@ -36,7 +36,7 @@ DRIP_S = 0.02
 AUTHORIZATION = "Basic " + base64.b64encode(b"user:secret").decode()
 CHUNK = b"x" * 65_536
 CUT_HEAD = b"HTTP/1.1 200 OK\r\nContent-Le"
-CUT_BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc"
+CUT_BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
 GARBAGE = {
     "bytes": bytes(range(128, 256)) * 4 + b"\r\n\r\n",
     "text": b"220 mail.example ESMTP\r\n",
@@ -86,20 +86,27 @@ async def slow(request: Request, answer: Answer) -> None:
         await _drip(answer, itertools.cycle([b"X-Drip: 1\r\n"]))
     else:
         await answer.head("Transfer-Encoding: chunked")
-        await _drip(answer, itertools.cycle([b"1\r\nx\r\n"]))
+        if answer.method != "HEAD":
+            await _drip(answer, itertools.cycle([b"1\r\nx\r\n"]))
+
+
+async def _begin(where: str, answer: Answer) -> None:
+    """What comes before the end of the stream; no body for HEAD."""
+    if where == "head":
+        await answer.raw(CUT_HEAD)
+    elif where == "body":
+        await answer.raw(CUT_BODY if answer.method == "HEAD" else CUT_BODY + b"abc")
 
 
 async def close(request: Request, answer: Answer) -> None:
     where = request.parts[1]
     answer.end()
-    if where != "first":
-        await answer.raw(CUT_HEAD if where == "head" else CUT_BODY)
+    await _begin(where, answer)
 
 
 async def reset(request: Request, answer: Answer) -> None:
     where = request.parts[1]
-    if where != "first":
-        await answer.raw(CUT_HEAD if where == "head" else CUT_BODY)
+    await _begin(where, answer)
     answer.reset()
 
 
@@ -121,6 +128,8 @@ async def endless(request: Request, answer: Answer) -> None:
         await answer.head("Connection: close")
     elif kind == "chunks":
         await answer.head("Transfer-Encoding: chunked")
+    if answer.method == "HEAD" and kind in ("body", "chunks"):
+        return
     part = {"chunks": b"10000\r\n" + CHUNK + b"\r\n", "interim": b"HTTP/1.1 102 Processing\r\n\r\n"}.get(kind, CHUNK)
     while True:
         await answer.raw(part)
@@ -184,6 +193,9 @@ async def head(request: Request, answer: Answer) -> None:
         await answer.good()
     elif request.parts[1] == "close":
         answer.end()
+    elif request.parts[1] == "body":
+        # A mistake that servers make: the body comes although it was not asked for.
+        await answer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n")
     else:
         await answer.good(request.number(1))
 

@@ -18,10 +18,12 @@ async def read_request(reader: asyncio.StreamReader) -> Request | None:
 
     Raises ValueError for what is no request.
     """
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.IncompleteReadError:
+    first_byte = await reader.read(1)
+    if not first_byte:
         return None
+    if not first_byte.isalpha():
+        raise ValueError("no request: a TLS hello, for one")
+    head = first_byte + await reader.readuntil(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")[:-2]
     method, target, _version = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -40,8 +42,10 @@ class Serving:
         self.counts.connections[self.name] += 1
         try:
             await self.serve(reader, writer)
-        except (ConnectionError, ValueError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
-            # Clients that go, and what is no request: a TLS hello on the port without TLS.
+        except ValueError:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        except (ConnectionError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
+            # Clients that go.
             pass
         except Exception:
             # stderr is looked at when the farm ends: the tests fail.

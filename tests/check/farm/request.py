@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote
 
-WITHOUT_BODY = {204, 205, 304}
+WITHOUT_BODY = {204, 304}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,26 @@
+"""Fixtures of the tests of `oneloop check`: the farm, which all of them share, and what it is checked with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.check.farm import process
+from tests.check.farm.process import Farm
+
+
+@pytest.fixture(scope="session")
+def shared_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """One process for the whole session."""
+    pytest.importorskip("trustme")
+    with process.start(tmp_path_factory.mktemp("farm")) as farm:
+        yield farm
+
+
+@pytest.fixture
+def farm(shared_farm: Farm, monkeypatch: pytest.MonkeyPatch) -> Farm:
+    """The shared farm, which has forgotten what it saw. Its authority is trusted, and no other."""
+    shared_farm.clear()
+    monkeypatch.setenv("SSL_CERT_FILE", str(shared_farm.authority))
+    return shared_farm
