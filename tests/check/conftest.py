@@ -14,6 +14,8 @@ from tests.check.farm.process import Farm
 def shared_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
     """One process for the whole session."""
     pytest.importorskip("trustme")
+    # The thread in which pycares ends its channels lives as long as the process: it is no test's.
+    pytest.importorskip("pycares").Channel().close()
     with process.start(tmp_path_factory.mktemp("farm")) as farm:
         yield farm
 

@@ -13,7 +13,7 @@ from tests.check.farm.process import Farm
 pytest.importorskip("aiohttp")
 pytest.importorskip("aiodns")
 
-pytestmark = pytest.mark.usefixtures("loop")
+pytestmark = [pytest.mark.usefixtures("loop"), pytest.mark.allows_open_fds("c-ares closes its own a moment later")]
 METHODS = pytest.mark.parametrize("method", ["GET", "HEAD"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import aiohttp
 from yarl import URL
 
+from oneloop.check.addresses import address_of
 from oneloop.check.connector import Connector
 from oneloop.check.phases import Phases, current
 from oneloop.check.resolver import NameNotFoundError, Resolver
@@ -69,12 +71,8 @@ class Fetcher:
             async with asyncio.timeout(self._options.timeout_s) as timer:
                 phases = Phases(self._options, timer)
                 current.set(phases)
-                url = URL(target.url)
-                if url.scheme not in ("http", "https") or not url.host:
-                    raise aiohttp.InvalidURL(target.url, "not an http or https URL with a host")
-                method = self._options.method
-                status = await self._ask(method, url, attempt, phases, keeps)
-                if method == "HEAD" and status in (405, 501):
+                url = _parsed(target.url)
+                if self._options.method == "GET" or not await self._is_known_by_head(url, attempt, phases, keeps):
                     attempt.result.redirects = ()
                     await self._ask("GET", url, attempt, phases, keeps)
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -87,6 +85,15 @@ class Fetcher:
             _note(attempt.result, phases)
         attempt.result.total_s = time.monotonic() - began
         return attempt
+
+    async def _is_known_by_head(self, url: URL, attempt: Attempt, phases: Phases, keeps: bool) -> bool:
+        """Servers that do not know HEAD say so, say nothing valid, or send a body all the same."""
+        try:
+            return await self._ask("HEAD", url, attempt, phases, keeps) not in (405, 501)
+        except aiohttp.ClientError as error:
+            if self._class_of(error, phases) == "protocol":
+                return False
+            raise
 
     async def _ask(self, method: str, url: URL, attempt: Attempt, phases: Phases, keeps: bool) -> int:
         options, result = self._options, attempt.result
@@ -147,12 +154,31 @@ class Fetcher:
 
 
 _CLASSES: tuple[tuple[type[Exception], ErrorClass], ...] = (
+    (aiohttp.NonHttpUrlClientError, "invalid_url"),
     (aiohttp.TooManyRedirects, "too_many_redirects"),
     (TimeoutError, "timeout"),
     (aiohttp.ClientConnectorDNSError, "dns"),
     (aiohttp.ClientSSLError, "tls"),
     (ssl.SSLError, "tls"),
 )
+
+
+_HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=-]+")
+
+
+def _parsed(text: str) -> URL:
+    """The URL. Raises aiohttp.InvalidURL."""
+    try:
+        url = URL(text)
+        host = url.host and url.raw_host
+    except ValueError as error:
+        raise aiohttp.InvalidURL(text, str(error)) from error
+    if url.scheme not in ("http", "https") or not host:
+        raise aiohttp.InvalidURL(text, "not an http or https URL with a host")
+    # What yarl lets through: spaces, percent signs, brackets around what is no address.
+    if _HOST.fullmatch(host) is None and address_of(host) is None:
+        raise aiohttp.InvalidURL(text, f"no host: {host!r}")
+    return url
 
 
 def _note(result: Result, phases: Phases) -> None:

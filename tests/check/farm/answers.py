@@ -130,7 +130,9 @@ async def endless(request: Request, answer: Answer) -> None:
         await answer.head("Transfer-Encoding: chunked")
     if answer.method == "HEAD" and kind in ("body", "chunks"):
         return
-    part = {"chunks": b"10000\r\n" + CHUNK + b"\r\n", "interim": b"HTTP/1.1 102 Processing\r\n\r\n"}.get(kind, CHUNK)
+    part = {"chunks": b"10000\r\n" + CHUNK + b"\r\n", "interim": b"HTTP/1.1 102 Processing\r\n\r\n" * 500}.get(
+        kind, CHUNK
+    )
     while True:
         await answer.raw(part)
 

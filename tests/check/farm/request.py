@@ -48,6 +48,8 @@ class Answer:
     async def raw(self, data: bytes) -> None:
         self.writer.write(data)
         await self.writer.drain()
+        # Without this, a client that keeps up would have the whole farm for itself.
+        await asyncio.sleep(0)
         if self.writer.is_closing():
             raise ConnectionResetError("the client has gone")
 
