@@ -20,7 +20,6 @@ __all__ = ["Run", "check"]
 Urls: TypeAlias = "Iterable[str | Target] | AsyncIterable[str | Target]"
 
 _WORTH_A_RETRY = {"429", "502", "503", "504", "dns", "connect", "timeout", "protocol"}
-_HELD_BACK = {429, 503}
 
 
 async def check(urls: Urls, options: Options | None = None, **given: Any) -> AsyncGenerator[Result]:
@@ -109,9 +108,11 @@ class Run:
     def _is_tried_again(self, job: Job, attempt: Attempt) -> bool:
         """Holds its host back if the server asks for it, and puts the job back if it is worth it."""
         result, options = attempt.result, self._options
-        asked_s = attempt.retry_after_s if result.status in _HELD_BACK else None
+        asked_s = attempt.retry_after_s
         if asked_s is not None:
             self._schedule.hold(job.host, min(asked_s, options.retry_after_s))
+        if result.status == 200:
+            return False
         is_worth_it = result.outcome in _WORTH_A_RETRY and not attempt.is_final and job.attempts <= options.retries
         if not is_worth_it or (asked_s is not None and asked_s > options.retry_after_s):
             return False

@@ -34,12 +34,12 @@ class Connector(aiohttp.TCPConnector):
         super().__init__(
             resolver=resolver,
             use_dns_cache=False,
-            ssl=_context(options.insecure),
             family=_FAMILIES[options.family],
             limit=0,
             keepalive_timeout=KEEP_ALIVE_S,
             socket_factory=_public_socket if options.block_private else None,
         )
+        self._is_insecure = options.insecure
         self._certificate_ends: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> aiohttp.connector.Connection:
@@ -47,13 +47,18 @@ class Connector(aiohttp.TCPConnector):
         phases = current.get()
         phases.reset()
         connection = await super().connect(req, traces, timeout)
-        phases.certificate_end = self._certificate_ends.get(connection.protocol)
+        if req.is_ssl():
+            phases.certificate_end = self._certificate_ends.get(connection.protocol)
         phases.ready()
         return connection
 
+    # The names of the following two are aiohttp's own; tests/check/test_phases.py fails where they mean something else.
+
+    def _get_ssl_context(self, req: Any) -> ssl.SSLContext | None:
+        return _context(self._is_insecure) if req.is_ssl() else None
+
     async def _wrap_create_connection(self, *args: Any, **options: Any) -> Any:
-        # The protocol is made between the connection and its TLS handshake: asyncio's create_connection. The name is
-        # aiohttp's own; tests/check/test_phases.py fails where it means something else.
+        # The protocol is made between the connection and its TLS handshake: asyncio's create_connection.
         phases = current.get()
         began = time.monotonic()
         phases.begin("connect")
@@ -75,12 +80,18 @@ class Connector(aiohttp.TCPConnector):
         return transport, protocol
 
 
-@cache
 def _context(insecure: bool) -> ssl.SSLContext:
+    # To read all authorities takes 20 ms and more: only once, and only where it is needed.
+    return _made_context(insecure, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@cache
+def _made_context(insecure: bool, *_authorities: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["http/1.1"])
     return context
 
 

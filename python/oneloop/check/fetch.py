@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import ssl
 import time
@@ -16,11 +17,13 @@ from yarl import URL
 
 from oneloop.check.addresses import address_of
 from oneloop.check.connector import Connector
-from oneloop.check.phases import Phases, current
+from oneloop.check.phases import Phases, current, limits_of
 from oneloop.check.resolver import NameNotFoundError, Resolver
 from oneloop.check.result import ErrorClass, Hop, Result
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from oneloop.check.options import Options
     from oneloop.check.result import Target
 
@@ -28,6 +31,9 @@ __all__ = ["Attempt", "Fetcher"]
 
 _NO_LIMITS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 _TEXT_LIMIT = 300
+_AT_ONCE_BYTES = 1 << 16
+_HELD_BACK = (429, 503)
+"""Statuses whose Retry-After is heard."""
 
 
 @dataclass(slots=True)
@@ -44,6 +50,7 @@ class Fetcher:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._limits = limits_of(options)
         self._resolver = Resolver(options)
         headers = [("User-Agent", options.user_agent), ("Accept", "*/*"), *options.headers]
         self._session = aiohttp.ClientSession(
@@ -69,7 +76,7 @@ class Fetcher:
         phases = None
         try:
             async with asyncio.timeout(self._options.timeout_s) as timer:
-                phases = Phases(self._options, timer)
+                phases = Phases(self._limits, timer)
                 current.set(phases)
                 url = _parsed(target.url)
                 if self._options.method == "GET" or not await self._is_known_by_head(url, attempt, phases, keeps):
@@ -95,6 +102,24 @@ class Fetcher:
                 return False
             raise
 
+    async def body(self, url: str) -> AsyncGenerator[bytes]:
+        """The body of what a URL names, as it comes.
+
+        Raises:
+            OSError: there is none, or only a part of it.
+        """
+        try:
+            async with asyncio.timeout(self._options.timeout_s) as timer:
+                current.set(Phases(self._limits, timer))
+                response = await self._session.get(url, auth=self._auth, proxy=self._options.proxy)
+            async with response:
+                if response.status != 200:
+                    raise OSError(errno.EIO, f"status {response.status}", url)
+                async for piece in response.content.iter_any():
+                    yield piece
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise OSError(errno.EIO, _text_of(error, current.get()), url) from error
+
     async def _ask(self, method: str, url: URL, attempt: Attempt, phases: Phases, keeps: bool) -> int:
         options, result = self._options, attempt.result
         try:
@@ -111,9 +136,11 @@ class Fetcher:
             raise
         try:
             phases.answered()
-            result.redirects = _hops(response.history)
-            result.final_url = str(response.url)
-            attempt.retry_after_s = _seconds(response.headers.get("Retry-After"))
+            if response.history:
+                result.redirects = _hops(response.history)
+                result.final_url = str(response.url)
+            if response.status in _HELD_BACK:
+                attempt.retry_after_s = _seconds(response.headers.get("Retry-After"))
             if method != "HEAD":
                 await self._read(response, result)
             result.status = response.status
@@ -126,6 +153,10 @@ class Fetcher:
 
     async def _read(self, response: aiohttp.ClientResponse, result: Result) -> None:
         left = self._options.body_limit_bytes
+        len_bytes = response.content_length
+        if len_bytes is not None and len_bytes <= min(left, _AT_ONCE_BYTES):
+            result.body_bytes = len(await response.read())
+            return
         async for piece in response.content.iter_any():
             left -= len(piece)
             if left < 0:

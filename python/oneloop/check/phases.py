@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from oneloop.check.options import Options
 
-__all__ = ["Phase", "Phases", "current"]
+__all__ = ["Phase", "Phases", "current", "limits_of"]
 
 Phase: TypeAlias = Literal["dns", "connect", "tls", "first_byte", "body"]
 
@@ -23,6 +23,20 @@ _SAID: dict[Phase, str] = {
 }
 
 
+Limits: TypeAlias = "dict[Phase, float]"
+
+
+def limits_of(options: Options) -> Limits:
+    """Seconds for each phase that has a limit of its own."""
+    limits: dict[Phase, float | None] = {
+        "dns": options.dns_timeout_s,
+        "connect": options.connect_timeout_s,
+        "tls": options.tls_timeout_s,
+        "first_byte": options.first_byte_timeout_s,
+    }
+    return {phase: limit_s for phase, limit_s in limits.items() if limit_s is not None}
+
+
 class Phases:
     """Of one attempt; each request of it, which redirects make more, begins anew. One timer serves all limits."""
 
@@ -31,14 +45,8 @@ class Phases:
         "sent_at", "timer", "tls_s",
     )  # fmt: skip
 
-    def __init__(self, options: Options, timer: asyncio.Timeout) -> None:
-        self.limits: dict[Phase, float | None] = {
-            "dns": options.dns_timeout_s,
-            "connect": options.connect_timeout_s,
-            "tls": options.tls_timeout_s,
-            "first_byte": options.first_byte_timeout_s,
-            "body": None,
-        }
+    def __init__(self, limits: Limits, timer: asyncio.Timeout) -> None:
+        self.limits = limits
         self.timer = timer
         self.deadline = timer.when()
         self.phase: Phase = "dns"
@@ -60,9 +68,8 @@ class Phases:
 
     def begin(self, phase: Phase) -> None:
         """The next phase begins: its limit holds from now on, and that of the whole."""
-        limit_s = self.limits[phase]
-        if limit_s is not None or self.limits[self.phase] is not None:
-            self._set_timer(limit_s)
+        if self.limits:
+            self._set_timer(self.limits.get(phase))
         self.phase = phase
 
     def _set_timer(self, limit_s: float | None) -> None:

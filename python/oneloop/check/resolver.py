@@ -33,8 +33,9 @@ class Resolver(AbstractResolver):
 
     def __init__(self, options: Options) -> None:
         self._family = _FAMILIES[options.family]
-        servers = list(options.dns_servers) or None
-        self._resolver = aiodns.DNSResolver(nameservers=servers, loop=asyncio.get_running_loop())
+        self._servers = list(options.dns_servers) or None
+        # Made for the first name: it has a thread of its own.
+        self._made: aiodns.DNSResolver | None = None
         # Name: its addresses, and when they are no longer its own.
         self._known: dict[str, tuple[Addresses, float]] = {}
         self._lookups: dict[str, asyncio.Task[Addresses]] = {}
@@ -75,8 +76,10 @@ class Resolver(AbstractResolver):
         literal = address_of(host)
         if literal is not None:
             return ((socket.AF_INET if literal.version == 4 else socket.AF_INET6, str(literal)),)
+        if self._made is None:
+            self._made = aiodns.DNSResolver(nameservers=self._servers, loop=asyncio.get_running_loop())
         try:
-            answer = await self._resolver.getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
+            answer = await self._made.getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
         except aiodns.error.DNSError as error:
             text = error.args[1] if len(error.args) > 1 else str(error)
             is_known = error.args[0] in (aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA)
@@ -101,4 +104,5 @@ class Resolver(AbstractResolver):
         for lookup in lookups:
             lookup.cancel()
         await asyncio.gather(*lookups, return_exceptions=True)
-        await self._resolver.close()
+        if self._made is not None:
+            await self._made.close()

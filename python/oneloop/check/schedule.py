@@ -10,7 +10,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from oneloop.check.options import Options
@@ -23,11 +22,11 @@ KEPT_HOSTS = 1000
 
 
 def host_of(url: str) -> str:
-    """Host and port of a URL as far as they tell hosts apart; anything of a URL that is none."""
-    try:
-        return urlsplit(url).netloc.rpartition("@")[2].lower()
-    except ValueError:
-        return ""
+    """Host and port of a URL as far as they tell hosts apart; "" or anything else of what is no URL."""
+    rest = url.partition("://")[2]
+    for end in "/?#":
+        rest = rest.partition(end)[0]
+    return rest.rpartition("@")[2].lower()
 
 
 @dataclass(slots=True)

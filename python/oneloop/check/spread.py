@@ -89,7 +89,8 @@ class Processes:
             # What is under way is not wanted any more.
             for process in list((pool._processes or {}).values()):
                 process.terminate()
-            pool.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools:
+            await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, float]) -> Answer:
         """Check a chunk in the process of a shard."""
@@ -99,7 +100,7 @@ class Processes:
                     self._pools[shard], check_chunk, chunk, options, holds
                 )
             except BrokenProcessPool:
-                self._pools[shard].shutdown(wait=False)
+                await asyncio.to_thread(self._pools[shard].shutdown)
                 self._pools[shard] = self._pool()
         raise WorkerLostError(f"{_MOST_TRIES} processes ended one after the other while checking {_named(chunk)}")
 

@@ -21,8 +21,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="oneloop", description=_ONELOOP)
     parser.add_argument("--version", action="version", version=f"oneloop {oneloop.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    # Its own parser reads what follows; here it is a line of the help.
+    # Their own parsers read what follows; here they are lines of the help.
     commands.add_parser("serve", help="serve an ASGI or WSGI application", add_help=False)
+    commands.add_parser("check", help="request each URL of a list and count the answers", add_help=False)
     run = commands.add_parser(
         "run",
         help="run a Python program on oneloop",
@@ -81,6 +82,10 @@ def main(arguments: list[str] | None = None) -> None:
         arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
         _serve(arguments[1:])
+    if arguments[:1] == ["check"]:
+        from oneloop.cli import check
+
+        check.main(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     is_module = options.module is not None

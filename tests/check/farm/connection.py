@@ -40,6 +40,7 @@ class Serving:
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves a connection to its end. A client that goes is no error of ours."""
         self.counts.connections[self.name] += 1
+        self.counts.addresses[writer.get_extra_info("sockname")[0]] += 1
         try:
             await self.serve(reader, writer)
         except ValueError:

@@ -19,6 +19,7 @@ class Counts:
 
     def clear(self) -> None:
         self.connections: Counter[str] = Counter()
+        self.addresses: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
         self.targets: Counter[str] = Counter()
         self.hosts: dict[str, list[int]] = {}
@@ -49,6 +50,7 @@ class Counts:
     def as_json(self) -> dict[str, Any]:
         return {
             "connections": self.connections,
+            "addresses": self.addresses,
             "requests": self.requests,
             "targets": self.targets,
             "hosts": {host: {"requests": found[0], "at_once": found[2]} for host, found in self.hosts.items()},

@@ -37,7 +37,9 @@ class Resolver(LookupResolver):
     def addresses(self, name: str, family: int) -> tuple[str, list[str]]:
         """See `LookupResolver.addresses`."""
         found = _asked(
-            lambda told: self.channel.getaddrinfo(name, None, family=family, type=_stock.SOCK_STREAM, callback=told)
+            lambda told: self.channel.getaddrinfo(
+                name, None, family=_stock.AddressFamily(family), type=_stock.SOCK_STREAM, callback=told
+            )
         )
         nodes = [node.addr[0] for node in found.nodes] if found is not None else []
         if not nodes:
@@ -69,4 +71,6 @@ def _asked(ask: Callable[[Callable[[Any, int | None], None]], object]) -> Any:
         return result
     if error in _NO_SUCH_NAME:
         return None
-    raise _stock.gaierror(_stock.EAI_AGAIN, f"Temporary failure in name resolution: {pycares.errno.strerror(error)}")
+    reason = pycares.errno.strerror(error)
+    shown = reason.decode() if isinstance(reason, bytes) else reason
+    raise _stock.gaierror(_stock.EAI_AGAIN, f"Temporary failure in name resolution: {shown}")

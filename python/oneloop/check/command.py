@@ -1,0 +1,260 @@
+"""`run`: the job of `oneloop check`, from its input to its JSON object."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import oneloop
+from oneloop.check.checking import check
+from oneloop.check.counts import Counts, Rules
+from oneloop.check.fetch import Fetcher
+from oneloop.check.inputs import Form, Source, form_of, read
+from oneloop.check.journal import Journal
+from oneloop.check.options import OptionError, Options
+from oneloop.check.outputs import Csv, Html, JsonLines
+from oneloop.check.progress import Progress
+from oneloop.check.result import BadLine, Result, Target
+from oneloop.check.spread import DaskWorkers, Processes, check_spread
+from oneloop.check.styles import Style, check_in_style
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+
+__all__ = ["Task", "run"]
+
+_BLOCKED_FORMS: tuple[Form, ...] = ("jsonl", "sitemap")
+"""Somebody else has written them, more often than not."""
+_SAID_BAD_LINES = 20
+_FLUSH_S = 1.0
+# Beside connections: files, name servers, what Python has open.
+_OTHER_DESCRIPTORS = 64
+_OUTPUTS = {"jsonl": JsonLines, "csv": Csv, "html": Html}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """All that a command line says."""
+
+    source: Source
+    options: Options
+    outputs: tuple[tuple[str, str], ...] = ()
+    """Kind and path."""
+    journal: str | None = None
+    fail_on: Rules | None = None
+    progress: bool | None = None
+    processes: int | None = None
+    dask: str | None = None
+    style: Style = "coroutines"
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Task:
+        """Make it of what the command line's parser has found.
+
+        Raises:
+            ValueError: in words for the user.
+        """
+        source = Source(**{field.name: given[field.name] for field in fields(Source) if field.name in given})
+        known = {field.name for field in fields(Options)}
+        named: dict[str, Any] = {name: value for name, value in given.items() if name in known}
+        if "headers" in named:
+            named["headers"] = tuple(named["headers"])
+        if "block_private" not in named and form_of(source) in _BLOCKED_FORMS:
+            if "proxy" in named:
+                raise OptionError(
+                    "a proxy cannot block private addresses: say --no-block-private, or leave out --proxy"
+                )
+            named["block_private"] = "style" not in given or given["style"] == "coroutines"
+        rest = {name: given[name] for name in ("journal", "progress", "processes", "dask", "style") if name in given}
+        made = cls(
+            source=source,
+            options=Options(**named),
+            outputs=tuple((kind, given[kind]) for kind in _OUTPUTS if kind in given),
+            fail_on=Rules.parse(given["fail_on"]) if "fail_on" in given else None,
+            **rest,
+        )
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        ways = [self.processes is not None, self.dask is not None, self.style != "coroutines"]
+        if sum(ways) > 1:
+            raise OptionError("--processes, --dask and --style exclude each other")
+        if self.processes is not None and self.processes < 1:
+            raise OptionError(f"--processes must be at least 1: {self.processes}")
+        paths = [path for _, path in self.outputs]
+        if len(set(paths)) < len(paths):
+            raise OptionError("two outputs cannot have the same file")
+
+
+def run(task: Task) -> int:
+    """Check the URLs of a list; counts go to stdout, all else to stderr.
+
+    Returns:
+        The exit status: 0, or 1 if `fail_on` says so, 130 after SIGINT, 143 after SIGTERM.
+
+    Raises:
+        OSError: the input cannot be read, or an output cannot be written.
+        ValueError: the options do not fit the input, or the journal is another list's.
+    """
+    job = _Job(task)
+    began_s = time.monotonic()
+    status = 0
+    try:
+        with job:
+            if task.style == "coroutines":
+                oneloop.run(job.work())
+            else:
+                job.work_in_style()
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        # The latter is SIGTERM's.
+        status = 128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
+        print("oneloop check: interrupted; this is what is known so far", file=sys.stderr)
+    print(job.counts, flush=True)
+    for line in job.said(time.monotonic() - began_s):
+        print(line, file=sys.stderr)
+    if status == 0 and task.fail_on is not None and job.counts.fails(task.fail_on):
+        status = 1
+    return status
+
+
+class _Job:
+    """What the ways of checking share: results are counted, written, kept and shown."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.counts = Counts()
+        self._known = 0
+        self._open = ExitStack()
+        self._outputs: list[JsonLines | Csv | Html] = []
+        self._journal: Journal | None = None
+        self._progress = Progress(self.counts, is_shown=task.progress)
+
+    def __enter__(self) -> None:
+        with ExitStack() as opened:
+            known: Iterable[Result] = ()
+            if self.task.journal is not None:
+                self._journal = opened.enter_context(closing(Journal(self.task.journal, self.task.source.location)))
+                known = self._journal.open()
+            for kind, path in self.task.outputs:
+                self._outputs.append(opened.enter_context(closing(_OUTPUTS[kind](path))))
+            for result in known:
+                self._known += 1
+                self._count(result)
+            opened.enter_context(self._progress)
+            self._open = opened.pop_all()
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+
+    def said(self, time_s: float) -> list[str]:
+        """The last words, for people."""
+        counts = self.counts
+        checked = counts.total - counts.bad_lines - self._known
+        lines = [f"{checked} URLs in {time_s:.2f} s" + (f", {self._known} known before" if self._known else "")]
+        if counts.bad_lines:
+            said = "line of the input was no URL" if counts.bad_lines == 1 else "lines of the input were no URLs"
+            lines.append(f"{counts.bad_lines} {said}")
+        return lines
+
+    def _count(self, result: Result) -> None:
+        self.counts.add(result)
+        for output in self._outputs:
+            output.write(result)
+
+    def _take(self, result: Result) -> None:
+        self._count(result)
+        if self._journal is not None:
+            self._journal.add(result)
+        self._progress.update()
+
+    async def _flush_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(_FLUSH_S)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._journal is not None:
+            self._journal.flush()
+        for output in self._outputs:
+            output.flush()
+
+    async def work(self) -> None:
+        """Check all of it on the running loop."""
+        loop, this = asyncio.get_running_loop(), asyncio.current_task()
+        if this is not None:
+            loop.add_signal_handler(signal.SIGTERM, this.cancel)
+        task = self.task
+        workers: Processes | DaskWorkers | None = None
+        if task.processes is not None:
+            workers = Processes(task.processes)
+        elif task.dask is not None:
+            workers = DaskWorkers(task.dask)
+        else:
+            _raise_limit(task.options)
+        async with AsyncExitStack() as stack:
+            flusher = asyncio.create_task(self._flush_now_and_then())
+            stack.callback(flusher.cancel)
+            targets = await stack.enter_async_context(aclosing(self._targets()))
+            if workers is None:
+                found = check(targets, task.options)
+            else:
+                found = check_spread(targets, task.options, await stack.enter_async_context(workers))
+            async for result in await stack.enter_async_context(aclosing(found)):
+                if flusher.done():
+                    # An output cannot be written.
+                    flusher.result()
+                self._take(result)
+
+    def work_in_style(self) -> None:
+        """Check all of it as a program without a loop would: the list is read first."""
+
+        async def read_all() -> list[Target]:
+            return [target async for target in self._targets()]
+
+        for result in check_in_style(asyncio.run(read_all()), self.task.options, self.task.style):
+            self._take(result)
+
+    async def _targets(self) -> AsyncGenerator[Target]:
+        async with aclosing(read(self.task.source, fetch=self._fetch)) as entries:
+            async for entry in entries:
+                if isinstance(entry, BadLine):
+                    self._tell(entry)
+                elif self._journal is None or not self._journal.is_done(entry):
+                    yield entry
+
+    def _tell(self, bad: BadLine) -> None:
+        self.counts.add(bad)
+        if self.counts.bad_lines <= _SAID_BAD_LINES:
+            print(f"{self.task.source.location}:{bad.line}: {bad.reason}: {bad.text}", file=sys.stderr)
+        elif self.counts.bad_lines == _SAID_BAD_LINES + 1:
+            print("further bad lines are only counted", file=sys.stderr)
+
+    async def _fetch(self, url: str) -> AsyncIterator[bytes]:
+        """A sitemap's body, under the same rules as all requests."""
+        options = replace(self.task.options, method="GET")
+        async with Fetcher(options) as fetcher, aclosing(fetcher.body(url)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+def _raise_limit(options: Options) -> None:
+    """As many descriptors as connections may need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * options.concurrency + _OTHER_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else needed, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft != resource.RLIM_INFINITY and soft < options.concurrency + _OTHER_DESCRIPTORS:
+        raise OptionError(
+            f"a concurrency of {options.concurrency} needs as many descriptors, and this process may have {soft}: "
+            "lower --concurrency, or raise the limit with ulimit -n"
+        )

@@ -1,0 +1,101 @@
+"""How many URLs had which outcome, and whether that is a failure; keeps no results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oneloop.check.result import ERRORS
+
+if TYPE_CHECKING:
+    from oneloop.check.result import BadLine, Result
+
+__all__ = ["BAD_LINE", "Counts", "Rules"]
+
+BAD_LINE = "bad_line"
+"""What bad lines are called among the outcomes."""
+
+_CLASSES = (*ERRORS, BAD_LINE)
+_STATUS = re.compile(r"[1-9]([0-9]{2}|xx)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which outcomes are failures: statuses (`404`), their classes (`5xx`), error classes, `bad_line`."""
+
+    names: frozenset[str]
+
+    @classmethod
+    def parse(cls, text: str) -> Rules:
+        """The rules of a list with commas: `5xx,404,dns`.
+
+        Raises:
+            ValueError: there is no such rule; says which there are.
+        """
+        names = [name.strip().lower() for name in text.split(",")]
+        for name in names:
+            if name not in _CLASSES and not _STATUS.fullmatch(name):
+                known = ", ".join(_CLASSES)
+                raise ValueError(f"no rule {name!r}: there are statuses (404), their classes (5xx) and {known}")
+        return cls(frozenset(names))
+
+    def match(self, outcome: str) -> bool:
+        """Whether an outcome is a failure."""
+        return outcome in self.names or (outcome.isdigit() and len(outcome) == 3 and f"{outcome[0]}xx" in self.names)
+
+
+class Counts:
+    """Outcomes and how often each came. `str()` is one line of JSON: `{"200": 31}`."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self._of: dict[str, int] = dict(counts or {})
+
+    @property
+    def bad_lines(self) -> int:
+        """How many lines had no URL."""
+        return self._of.get(BAD_LINE, 0)
+
+    @property
+    def total(self) -> int:
+        """All entries, bad lines too."""
+        return sum(self._of.values())
+
+    def add(self, result: Result | BadLine) -> None:
+        """Count a result, or a bad line."""
+        outcome = getattr(result, "outcome", BAD_LINE)
+        self._of[outcome] = self._of.get(outcome, 0) + 1
+
+    def merge(self, other: Counts | Mapping[str, int]) -> None:
+        """Add what somebody else has counted."""
+        for outcome, count in (other._of if isinstance(other, Counts) else other).items():
+            self._of[outcome] = self._of.get(outcome, 0) + count
+
+    def as_dict(self) -> dict[str, int]:
+        """What came at all: statuses by number, then error classes, then `bad_line`."""
+        return {outcome: self._of[outcome] for outcome in sorted(self._of, key=_place)}
+
+    def fails(self, rules: Rules) -> bool:
+        """Whether an outcome came that is a failure."""
+        return any(map(rules.match, self._of))
+
+    def __str__(self) -> str:
+        return json.dumps(self.as_dict())
+
+    def __repr__(self) -> str:
+        return f"Counts({self.as_dict()})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._of == other._of if isinstance(other, Counts) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _place(outcome: str) -> tuple[int, int, str]:
+    if outcome.isdigit():
+        return (0, int(outcome), "")
+    return (1, _CLASSES.index(outcome) if outcome in _CLASSES else len(_CLASSES), outcome)

@@ -1,0 +1,386 @@
+"""What is to be checked: URLs out of text, CSV, JSON lines and sitemaps, read as they come.
+
+Memory does not grow with the input. What is no URL becomes a BadLine and ends nothing; what cannot be opened raises.
+The forms: `lines` (text), `tables` (CSV), `sitemaps`; `blocks` brings the bytes, `urls` says what a URL is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+from urllib.parse import urljoin, urlsplit
+
+from oneloop.check.blocks import DamagedError, blocks_of, unpacked
+from oneloop.check.lines import LINE_BYTES, TooLong, lines_of
+from oneloop.check.result import BadLine, Target
+from oneloop.check.sitemaps import Sitemap, SitemapError
+from oneloop.check.tables import NoRow, Rows
+from oneloop.check.urls import SCHEMES, shown, url_of
+
+__all__ = ["FORMS", "Fetch", "Form", "Source", "form_of", "read"]
+
+Form: TypeAlias = Literal["text", "csv", "jsonl", "sitemap"]
+FORMS: tuple[Form, ...] = ("text", "csv", "jsonl", "sitemap")
+
+Fetch: TypeAlias = "Callable[[str], AsyncIterator[bytes]]"
+"""The body of what a URL names, as it comes; OSError if there is none."""
+
+Entries: TypeAlias = "AsyncGenerator[Target | BadLine, None]"
+
+_FORM_OF_NAME: dict[str, Form] = {
+    "csv": "csv",
+    "tsv": "csv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "xml": "sitemap",
+}
+
+# In text: a # behind whitespace. Any other begins a fragment.
+_COMMENT = re.compile(r"\s+#")
+
+DEPTH = 4
+"""An index of sitemaps may name further ones; so deep."""
+
+MEMBERS = 50_000
+"""An index names at most so many sitemaps (sitemaps.org)."""
+
+SITEMAPS = 250_000
+"""All indexes of a run together; each is remembered, so that none is read twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where URLs come from."""
+
+    location: str
+    """A path, `-` for standard input, or an http(s) URL, which needs `fetch`."""
+    form: Form | None = None
+    """None: by the name: `.csv`, `.tsv`, `.jsonl`, `.ndjson` or `.xml`, with `.gz` or not; a URL is a sitemap."""
+    column: str | int | None = None
+    """CSV: a column's name, or its number from 1; JSON lines: the name of a field. None: `url`."""
+    scheme: Literal["http", "https"] | None = None
+    """For URLs that have none. None: they are bad lines."""
+
+    def __post_init__(self) -> None:
+        if self.form is not None and self.form not in FORMS:
+            raise ValueError(f"form must be one of {', '.join(FORMS)}, not {self.form!r}")
+        if self.scheme is not None and self.scheme not in SCHEMES:
+            raise ValueError(f"scheme must be http or https, not {self.scheme!r}")
+        if isinstance(self.column, int) and self.column < 1:
+            raise ValueError(f"columns are numbered from 1, not {self.column}")
+
+
+def form_of(source: Source) -> Form:
+    """The form of a source: the one that it names, or that its name tells."""
+    if source.form is not None:
+        return source.form
+    if _is_url(source.location):
+        return "sitemap"
+    name = source.location.lower().removesuffix(".gz")
+    return _FORM_OF_NAME.get(name.rpartition(".")[2], "text") if "." in name else "text"
+
+
+def read(source: Source, *, fetch: Fetch | None = None) -> Entries:
+    """The entries of a source, in order; whatever is packed with gzip is unpacked.
+
+    Numbers of targets count bad lines too, so that mending one moves no other. A sitemap that an index names is had
+    by `fetch(url)` if that is given. If not, an index that is a file has its members beside it: the file of the same
+    name in the same folder, and never one elsewhere. Each is read once, however many indexes name it.
+
+    Args:
+        source: where they come from.
+        fetch: gives the body of a URL as an async iterator of bytes, packed or not, and raises OSError where it
+            cannot. Of a member of an index, that is a bad line.
+
+    Raises:
+        OSError: the location cannot be opened or read, as `open()` raises it; from `fetch`, whatever it raises.
+        ValueError: a URL is to be read without `fetch`; CSV has no column of that name.
+    """
+    if fetch is None and _is_url(source.location):
+        raise ValueError(f"{shown(source.location)} is a URL: give its content by fetch")
+    form = form_of(source)
+    if form == "sitemap":
+        return _Sitemaps(source, fetch).read()
+    blocks = fetch(source.location) if fetch is not None and _is_url(source.location) else blocks_of(source.location)
+    readers = {"text": _read_text, "csv": _read_csv, "jsonl": _read_json}
+    return readers[form](source, blocks)
+
+
+def _is_url(location: str) -> bool:
+    return location[:8].lower().startswith(("http://", "https://"))
+
+
+def _entry(number: int, line: int, text: str, scheme: str | None, where: str = "") -> Target | BadLine:
+    try:
+        return Target(number, url_of(text, scheme))
+    except ValueError as error:
+        return BadLine(line, shown(text), f"{error}{where}")
+
+
+def _no_lines(line: int, page: TooLong | DamagedError) -> BadLine:
+    if isinstance(page, DamagedError):
+        return BadLine(line, "", str(page))
+    return BadLine(line, shown(page.text), f"a line of more than {LINE_BYTES} bytes")
+
+
+async def _lines(blocks: AsyncIterator[bytes]) -> AsyncGenerator[list[str] | TooLong | DamagedError, None]:
+    """The lines, and in the end the damage, if there is any."""
+    try:
+        async with aclosing(_closing(blocks)) as source, aclosing(unpacked(source)) as plain:
+            async with aclosing(lines_of(plain)) as pages:
+                async for page in pages:
+                    yield page
+    except DamagedError as error:
+        yield error
+
+
+async def _closing(blocks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The blocks that are not empty; if they come from a generator, it is closed with this one."""
+    try:
+        async for block in blocks:
+            if block:
+                yield block
+    finally:
+        if isinstance(blocks, AsyncGenerator):
+            await blocks.aclose()
+
+
+async def _read_text(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
+    scheme = source.scheme
+    number = line = 0
+    async with aclosing(_lines(blocks)) as pages:
+        async for page in pages:
+            if not isinstance(page, list):
+                line += 1
+                number += 1
+                yield _no_lines(line, page)
+                continue
+            for text in page:
+                line += 1
+                text = text.strip()
+                if not text or text[0] == "#":
+                    continue
+                if "#" in text:
+                    text = _COMMENT.split(text, maxsplit=1)[0]
+                number += 1
+                yield _entry(number, line, text, scheme)
+
+
+async def _read_json(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
+    field = "url" if source.column is None else str(source.column)
+    number = line = 0
+    async with aclosing(_lines(blocks)) as pages:
+        async for page in pages:
+            if not isinstance(page, list):
+                line += 1
+                number += 1
+                yield _no_lines(line, page)
+                continue
+            for text in page:
+                line += 1
+                if text.isspace():
+                    continue
+                number += 1
+                try:
+                    url = _field(json.loads(text), field)
+                except (ValueError, RecursionError) as error:
+                    yield BadLine(line, shown(text.strip()), shown(str(error)))
+                else:
+                    yield _entry(number, line, url, source.scheme)
+
+
+def _field(value: object, field: str) -> str:
+    """The URL of a line: the line itself, or a field of it.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if isinstance(value, dict):
+        if field not in value:
+            raise ValueError(f"no field {field!r}")
+        value = value[field]
+        if not isinstance(value, str):
+            raise ValueError(f"field {field!r} is no string")
+    if not isinstance(value, str):
+        raise ValueError("neither an object nor a string")
+    return value
+
+
+async def _read_csv(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
+    column = _Column(source)
+    rows = Rows("," if column.index is not None and not source.location.lower().endswith((".tsv", ".tsv.gz")) else None)
+    number = 0
+    async with aclosing(_lines(blocks)) as pages:
+        async for page in pages:
+            if isinstance(page, list):
+                found = rows.feed(page)
+                bad = None
+            else:
+                found = rows.end()
+                bad = page
+            for line, row in found:
+                entry = column.entry(number + 1, line, row)
+                if entry is not None:
+                    number += 1
+                    yield entry
+            if bad is not None:
+                number += 1
+                yield _no_lines(rows.skip_line(), bad)
+    for line, row in rows.end():
+        entry = column.entry(number + 1, line, row)
+        if entry is not None:
+            number += 1
+            yield entry
+
+
+class _Column:
+    """Where in a row the URL stands."""
+
+    def __init__(self, source: Source) -> None:
+        column = "url" if source.column is None else source.column
+        self._name = str(column)
+        self._scheme = source.scheme
+        self._is_first = True
+        is_number = isinstance(column, int) or (column.isascii() and column.isdigit() and int(column) > 0)
+        self.index = int(column) - 1 if is_number else None
+
+    def entry(self, number: int, line: int, row: list[str] | NoRow) -> Target | BadLine | None:
+        """What a row says; None if it says nothing: empty, or the header.
+
+        Raises:
+            ValueError: the first row names no such column.
+        """
+        if isinstance(row, NoRow):
+            return BadLine(line, shown(row.text.strip()), row.reason)
+        if not row:
+            return None
+        if self._is_first:
+            self._is_first = False
+            if self._is_header(row):
+                return None
+        assert self.index is not None
+        if self.index >= len(row):
+            return BadLine(line, shown(",".join(row)), f"{len(row)} columns: there is no number {self.index + 1}")
+        return _entry(number, line, row[self.index], self._scheme)
+
+    def _is_header(self, row: list[str]) -> bool:
+        if self.index is not None:
+            # A name has nothing of a URL.
+            return self.index < len(row) and not any(mark in row[self.index] for mark in ".:/")
+        names = [name.strip() for name in row]
+        for known, wanted in ((names, self._name), ([name.lower() for name in names], self._name.lower())):
+            if wanted in known:
+                self.index = known.index(wanted)
+                return True
+        there = shown(", ".join(names))
+        raise ValueError(f"no column {self._name!r} in the first row ({there}): give a column's name, or its number")
+
+
+async def _next_addresses(sitemap: Sitemap, blocks: AsyncIterator[bytes]) -> tuple[list[tuple[int, str]], bool]:
+    """The addresses of a sitemap's next block, and whether it was the last one.
+
+    Raises:
+        SitemapError: it, or its compressed data, cannot be read further. `found()` has the addresses before that.
+    """
+    try:
+        block = await anext(blocks, b"")
+    except DamagedError as error:
+        sitemap.flush()
+        raise SitemapError(sitemap.line, str(error)) from error
+    return (sitemap.feed(block), False) if block else (sitemap.end(), True)
+
+
+class _Sitemaps:
+    """Sitemaps, and those that they name, one after the other."""
+
+    def __init__(self, source: Source, fetch: Fetch | None) -> None:
+        self._source = source
+        self._fetch = fetch
+        self._number = 0
+        self._seen = {source.location}
+
+    async def read(self) -> Entries:
+        # What is to be read, next one last: location, depth, where it is named.
+        waiting: list[tuple[str, int, tuple[int, str] | None]] = [(self._source.location, 0, None)]
+        while waiting:
+            location, depth, named = waiting.pop()
+            members: list[tuple[int, str]] = []
+            try:
+                async with aclosing(self._read_one(location, depth, members)) as entries:
+                    async for entry in entries:
+                        yield entry
+            except OSError as error:
+                if named is None:
+                    raise
+                line, where = named
+                yield self._bad(line, location, f"cannot be read: {shown(str(error))}", where)
+            below: list[tuple[str, int, tuple[int, str] | None]] = []
+            for line, address in members:
+                try:
+                    member = self._member(location, address)
+                except ValueError as error:
+                    yield self._bad(line, address, str(error), location)
+                else:
+                    below.append((member, depth + 1, (line, location)))
+            waiting += reversed(below)
+
+    async def _read_one(self, location: str, depth: int, members: list[tuple[int, str]]) -> Entries:
+        """The URLs of a sitemap; an index's go to `members`."""
+        where = "" if depth == 0 else f" (in {shown(location)})"
+        sitemap = Sitemap()
+        blocks = self._fetch(location) if self._fetch is not None and _is_url(location) else blocks_of(location)
+        has_ended = False
+        async with aclosing(_closing(blocks)) as source, aclosing(unpacked(source)) as plain:
+            while not has_ended:
+                bad: BadLine | None = None
+                try:
+                    found, has_ended = await _next_addresses(sitemap, plain)
+                except SitemapError as error:
+                    found, has_ended = sitemap.found(), True
+                    bad = BadLine(error.line, shown(location), str(error))
+                for line, address in found:
+                    if not sitemap.is_index:
+                        self._number += 1
+                        yield _entry(self._number, line, address, self._source.scheme, where)
+                    elif depth >= DEPTH:
+                        yield self._bad(line, address, f"an index more than {DEPTH} deep is not read", location)
+                    elif len(members) == MEMBERS:
+                        yield self._bad(line, address, f"an index names at most {MEMBERS} sitemaps", location)
+                        return
+                    else:
+                        members.append((line, address))
+                if bad is not None:
+                    self._number += 1
+                    yield bad
+
+    def _member(self, index: str, address: str) -> str:
+        """The location of what an index names.
+
+        Raises:
+            ValueError: it may not be read, or has been.
+        """
+        location = urljoin(index, address) if _is_url(index) else address
+        if self._fetch is None or not (_is_url(index) or _is_url(address)):
+            # Beside the index, and nowhere else: its author may not choose among the files here.
+            name = urlsplit(address).path.rpartition("/")[2]
+            if not name or name in {".", ".."} or "\0" in name or index == "-":
+                raise ValueError("names no file beside the index")
+            location = index[: index.rfind("/") + 1] + name
+        elif _is_url(location):
+            location = url_of(location)
+        else:
+            raise ValueError("an index that was fetched names what cannot be fetched")
+        if location in self._seen:
+            raise ValueError("this sitemap has been read, or is going to be")
+        if len(self._seen) >= SITEMAPS:
+            raise ValueError(f"more than {SITEMAPS} sitemaps")
+        self._seen.add(location)
+        return location
+
+    def _bad(self, line: int, text: str, reason: str, location: str) -> BadLine:
+        self._number += 1
+        return BadLine(line, shown(text), f"{reason} (in {shown(location)})")

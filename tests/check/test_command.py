@@ -1,0 +1,256 @@
+"""`oneloop check` as its users run it: what it prints, how it ends, and that nothing is counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("aiodns")
+
+from tests.check.site import Site, serving
+
+pytestmark = pytest.mark.time_limit(120)
+
+
+@pytest.fixture
+def loop_name() -> str:
+    return "oneloop"
+
+
+@dataclass
+class Done:
+    status: int | None
+    output: str
+    errors: str
+
+    @property
+    def counts(self) -> dict[str, int]:
+        found: dict[str, int] = json.loads(self.output.splitlines()[-1])
+        return found
+
+
+COMMAND = ("-m", "oneloop", "check")
+
+
+@asynccontextmanager
+async def checking(*arguments: object, program: tuple[str, ...] = COMMAND) -> AsyncIterator[asyncio.subprocess.Process]:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *program, *map(str, arguments), stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def run(*arguments: object, given: bytes = b"", program: tuple[str, ...] = COMMAND) -> Done:
+    async with checking(*arguments, program=program) as process:
+        output, errors = await process.communicate(given)
+        return Done(process.returncode, output.decode(), errors.decode())
+
+
+def listed(path: Path, site: Site, count: int, *others: str) -> Path:
+    lines = [f"http://127.0.0.{1 + number % 9}:{site.port}/{number}" for number in range(count)]
+    path.write_text("\n".join([*lines, *others, ""]))
+    return path
+
+
+async def test_one_json_object(tmp_path: Path) -> None:
+    async with serving() as site:
+        urls = listed(tmp_path / "urls.txt", site, 31, "# a comment", "", "nothing", "http://127.0.0.1:1/")
+        done = await run(urls)
+        assert done.status == 0, done.errors
+        assert done.output == '{"200": 31, "connect": 1, "bad_line": 1}\n'
+        first, *rest = done.errors.splitlines()
+        assert first == f"{urls}:34: no scheme: write https://nothing: nothing"
+        assert rest[0].startswith("32 URLs in ")
+        assert rest[1:] == ["1 line of the input was no URL"]
+        assert sum(site.asked.values()) == 31
+
+
+async def test_standard_input_and_outputs(tmp_path: Path) -> None:
+    async with serving() as site:
+        urls = "".join(f"http://127.0.0.1:{site.port}/{number}\n" for number in range(5))
+        files = {kind: tmp_path / f"found.{kind}" for kind in ("jsonl", "csv", "html")}
+        options = [part for kind, path in files.items() for part in (f"--{kind}", path)]
+        done = await run("-", *options, given=urls.encode())
+        assert done.counts == {"200": 5}
+        assert {json.loads(line)["status"] for line in files["jsonl"].read_text().splitlines()} == {200}
+        assert len(files["csv"].read_text().splitlines()) == 6
+        assert "<html" in files["html"].read_text()
+
+
+@pytest.mark.parametrize(
+    ("rules", "status"), [("connect", 1), ("2xx", 1), ("bad_line", 1), ("5xx,dns", 0), ("404", 0), ("nonsense", 2)]
+)
+async def test_fail_on(tmp_path: Path, rules: str, status: int) -> None:
+    async with serving() as site:
+        urls = listed(tmp_path / "urls.txt", site, 1, "nothing", "http://127.0.0.1:1/")
+        done = await run(urls, "--fail-on", rules, "--retries", 0)
+        assert done.status == status
+        if status == 2:
+            assert "nonsense" in done.errors
+            assert done.output == ""
+        else:
+            assert done.counts == {"200": 1, "connect": 1, "bad_line": 1}
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_interrupted(tmp_path: Path, number: signal.Signals, status: int) -> None:
+    """What is known so far is printed, and the outputs hold it."""
+    async with serving() as site:
+        urls = listed(tmp_path / "urls.txt", site, 100)
+        site.gate_after(40)
+        async with checking(urls, "--concurrency", 4, "--jsonl", tmp_path / "found") as process:
+            await site.gated.wait()
+            process.send_signal(number)
+            output, errors = await process.communicate()
+        done = Done(process.returncode, output.decode(), errors.decode())
+        assert done.status == status, done.errors
+        # Those at the gate are not known; nor may be the last that were answered.
+        assert 40 - 4 <= done.counts["200"] <= 40
+        assert set(done.counts) == {"200"}
+        assert len((tmp_path / "found").read_text().splitlines()) == done.counts["200"]
+        assert "interrupted" in done.errors
+        assert "Traceback" not in done.errors
+
+
+async def test_killed_at_random_and_counted_once(tmp_path: Path) -> None:
+    dice = random.Random(13)
+    count = 400
+    async with serving(delay_s=0.001) as site:
+        urls = listed(tmp_path / "urls.txt", site, count)
+        options = (urls, "--concurrency", 4, "--journal", tmp_path / "journal", "--csv", tmp_path / "found.csv")
+        kills = 0
+        while kills < 6:
+            site.gate_after(sum(site.asked.values()) + dice.randrange(1, 60))
+            async with checking(*options) as process:
+                await site.gated.wait()
+                process.kill()
+                await process.wait()
+            site.open_gate()
+            kills += 1
+        done = await run(*options)
+        assert done.status == 0, done.errors
+        assert done.counts == {"200": count}
+        assert len((tmp_path / "found.csv").read_text().splitlines()) == count + 1
+        # So far as it was known, nothing was asked for again.
+        assert sum(site.asked.values()) <= count + kills * 60
+        again = await run(*options)
+        assert again.counts == {"200": count}
+        assert "0 URLs in " in again.errors
+        assert f"{count} known before" in again.errors
+
+
+async def test_a_journal_of_another_list(tmp_path: Path) -> None:
+    async with serving() as site:
+        first, second = (listed(tmp_path / name, site, 2) for name in ("first", "second"))
+        assert (await run(first, "--journal", tmp_path / "journal")).status == 0
+        done = await run(second, "--journal", tmp_path / "journal")
+        assert done.status == 2
+        assert "journal" in done.errors
+        assert done.output == ""
+
+
+async def test_lists_of_others_cannot_reach_private_addresses(tmp_path: Path) -> None:
+    async with serving() as site:
+        url = f"http://127.0.0.1:{site.port}/"
+        lines = tmp_path / "urls.jsonl"
+        lines.write_text(json.dumps({"url": url}))
+        assert (await run(lines)).counts == {"blocked": 1}
+        assert not site.asked
+        assert (await run(lines, "--no-block-private")).counts == {"200": 1}
+        text = tmp_path / "urls.txt"
+        text.write_text(url)
+        assert (await run(text, "--block-private")).counts == {"blocked": 1}
+        proxied = await run(lines, "--proxy", "http://127.0.0.1:1")
+        assert proxied.status == 2
+        assert "--no-block-private" in proxied.errors
+
+
+@pytest.mark.parametrize("style", ["green", "threads", "processes"])
+async def test_styles(tmp_path: Path, style: str) -> None:
+    pytest.importorskip("requests")
+    async with serving() as site:
+        urls = listed(tmp_path / "urls.txt", site, 20, "http://127.0.0.1:1/", "http://nothing.invalid/")
+        done = await run(urls, "--style", style, "--concurrency", 5)
+        assert done.status == 0, done.errors
+        assert done.counts == {"200": 20, "dns": 1, "connect": 1}
+        refused = await run(urls, "--style", style, "--rate", 5)
+        assert refused.status == 2
+        assert "rate is an option of --style coroutines" in refused.errors
+
+
+async def test_processes(tmp_path: Path) -> None:
+    async with serving() as site:
+        urls = listed(tmp_path / "urls.txt", site, 200)
+        done = await run(urls, "--processes", 2)
+        assert done.counts == {"200": 200}, done.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "required: FILE"),
+        (("no-such-file",), "no-such-file: No such file or directory"),
+        (("-", "--concurrency", "0"), "concurrency must be at least 1"),
+        (("-", "--timeout", "soon"), "'soon' is not a number of seconds"),
+        (("-", "--header", "x"), "'x' is not Name:Value"),
+        (("-", "--method", "POST"), "method must be one of"),
+        (("-", "--processes", "2", "--style", "threads"), "exclude each other"),
+        (("-", "--jsonl", "a", "--csv", "a"), "same file"),
+        (("-", "--dns-servers", "localhost"), "a name server is an address"),
+        (("http://127.0.0.1:1/sitemap.xml", "--no-block-private"), "http://127.0.0.1:1/sitemap.xml: "),
+    ],
+)
+async def test_wrong_use(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = await run(*arguments)
+    assert done.status == 2
+    assert said in done.errors
+    assert "Traceback" not in done.errors
+    assert done.output == ""
+
+
+@pytest.mark.parametrize("missing", ["aiohttp", "aiodns"])
+async def test_what_it_needs_is_said(missing: str) -> None:
+    source = f"import sys; sys.modules[{missing!r}] = None; from oneloop.cli import main; main(['check', '-'])"
+    done = await run(program=("-c", source))
+    assert done.status == 2
+    assert "pip install 'oneloop[check]'" in done.errors
+
+
+async def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
+    pytest.importorskip("rich")
+    async with serving() as site:
+        urls = listed(tmp_path / "urls.txt", site, 10)
+        ours, theirs = pty.openpty()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "oneloop", "check", urls, stdout=asyncio.subprocess.PIPE, stderr=theirs
+            )
+            output, _ = await process.communicate()
+            assert json.loads(output) == {"200": 10}
+            shown = os.read(ours, 1 << 16).decode()
+            assert "200 10" in shown
+        finally:
+            os.close(ours)
+            os.close(theirs)

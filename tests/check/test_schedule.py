@@ -1,0 +1,263 @@
+"""Which URL is checked when: limits of each host, of the rate, pauses that servers ask for. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from oneloop import testing
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("aiodns")
+
+from oneloop.check import Options, Target
+from oneloop.check.schedule import KEPT_HOSTS, Job, Schedule, host_of
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    loop = testing.new_event_loop()
+    try:
+        loop.run_until_complete(work())
+    finally:
+        loop.close()
+
+
+def target(number: int, host: str = "a") -> Target:
+    return Target(number, f"http://{host}/{number}")
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def taken(schedule: Schedule) -> Job:
+    job = await schedule.take()
+    assert job is not None
+    return job
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://a/b", "a"),
+        ("http://A:80/b", "a:80"),
+        ("http://user:p@w@a/b", "a"),
+        ("https://[::1]:8/b", "[::1]:8"),
+        ("http://[::1/b", ""),
+        ("nothing", ""),
+    ],
+)
+def test_the_host_of_a_url(url: str, host: str) -> None:
+    assert host_of(url) == host
+
+
+def test_a_host_has_so_many_at_once() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(per_host=2), {})
+        for number in range(5):
+            await schedule.add(target(number))
+        first, second = await taken(schedule), await taken(schedule)
+        third = asyncio.create_task(taken(schedule))
+        await asyncio.sleep(100)
+        assert not third.done()
+        schedule.done(second)
+        assert [job.target.number for job in (first, second, await third)] == [0, 1, 2]
+
+    run(work)
+
+
+def test_hosts_take_turns() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(per_host=10), {})
+        for number, host in enumerate("aaabbbccc"):
+            await schedule.add(target(number, host))
+        hosts = [(await taken(schedule)).host.name for _ in range(9)]
+        assert hosts == list("abcabcabc")
+
+    run(work)
+
+
+def test_a_host_has_a_delay() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(per_host_delay_s=3), {})
+        for number in range(3):
+            await schedule.add(target(number))
+        begun_s = []
+        for _ in range(3):
+            job = await taken(schedule)
+            begun_s.append(now_s())
+            schedule.done(job)
+        assert [round(b - begun_s[0]) for b in begun_s] == [0, 3, 6]
+
+    run(work)
+
+
+def test_the_rate_holds_for_all_and_makes_up_for_nothing() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(rate=2, per_host=100), {})
+        began_s = now_s()
+        for number in range(6):
+            await schedule.add(target(number, f"h{number}"))
+        for number in range(4):
+            await taken(schedule)
+            assert now_s() - began_s >= (number - 1) / 2
+        assert now_s() - began_s >= 1
+        await asyncio.sleep(100)
+        begun_s = []
+        for _ in range(2):
+            await taken(schedule)
+            begun_s.append(now_s())
+        assert begun_s[1] - begun_s[0] <= 1
+
+    run(work)
+
+
+def test_a_host_that_is_held_leaves_others_alone() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {})
+        await schedule.add(target(1, "a"))
+        job = await taken(schedule)
+        schedule.hold(job.host, 50)
+        schedule.hold(job.host, 10)
+        await schedule.add(target(2, "a"))
+        await schedule.add(target(3, "b"))
+        assert (await taken(schedule)).target.number == 3
+        began_s = now_s()
+        assert (await taken(schedule)).target.number == 2
+        assert 49 <= now_s() - began_s <= 51
+
+    run(work)
+
+
+def test_a_hold_that_comes_while_others_are_due() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {})
+        await schedule.add(target(1))
+        await schedule.add(target(2))
+        job = await taken(schedule)
+        schedule.hold(job.host, 50)
+        began_s = now_s()
+        assert (await taken(schedule)).target.number == 2
+        assert now_s() - began_s >= 49
+
+    run(work)
+
+
+def test_holds_go_on_elsewhere() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {})
+        await schedule.add(target(1))
+        schedule.hold((await taken(schedule)).host, 50)
+        await asyncio.sleep(20)
+        (held,) = schedule.holds().items()
+        assert held[0] == "a"
+        assert 29 <= held[1] <= 31
+        other = Schedule(Options(), dict([held]))
+        await other.add(target(2))
+        began_s = now_s()
+        await taken(other)
+        assert now_s() - began_s >= 29
+
+    run(work)
+
+
+def test_a_job_comes_back() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(concurrency=1), {})
+        await schedule.add(target(1))
+        schedule.close()
+        job = await taken(schedule)
+        assert job.attempts == 1
+        others = [asyncio.create_task(schedule.take()) for _ in range(3)]
+        began_s = now_s()
+        schedule.again(job, 7)
+        again = await taken_of(others)
+        assert again is job
+        assert again.attempts == 2
+        assert 7 <= now_s() - began_s <= 8
+        schedule.done(job)
+        assert await schedule.take() is None
+        assert (await asyncio.gather(*others)).count(None) == 2
+
+    async def taken_of(takers: list[asyncio.Task[Job | None]]) -> Job:
+        done, _ = await asyncio.wait(takers, return_when=asyncio.FIRST_COMPLETED)
+        (taker,) = done
+        job = taker.result()
+        assert job is not None
+        # The others hear of the end.
+        return job
+
+    run(work)
+
+
+def test_the_end_without_any() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {})
+        takers = [asyncio.create_task(schedule.take()) for _ in range(3)]
+        await asyncio.sleep(0)
+        schedule.close()
+        assert await asyncio.gather(*takers) == [None] * 3
+
+    run(work)
+
+
+def test_no_more_is_read_than_is_needed() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(concurrency=1), {})
+        added = 0
+
+        async def add() -> None:
+            nonlocal added
+            while added < 5000:
+                await schedule.add(target(added))
+                added += 1
+
+        adding = asyncio.create_task(add())
+        await asyncio.sleep(1)
+        assert added == 1000
+        for _ in range(10):
+            schedule.done(await taken(schedule))
+        await asyncio.sleep(1)
+        assert added == 1010
+        adding.cancel()
+
+    run(work)
+
+
+def test_a_taker_that_is_cancelled_loses_no_job() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {})
+        first, second = (asyncio.create_task(schedule.take()) for _ in range(2))
+        await asyncio.sleep(0)
+        await schedule.add(target(1))
+        # Woken already.
+        first.cancel()
+        job = await second
+        assert job is not None
+        assert job.target.number == 1
+
+    run(work)
+
+
+def test_hosts_are_forgotten_but_none_that_is_needed() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {})
+        await schedule.add(target(0, "resting"))
+        resting = await taken(schedule)
+        schedule.again(resting, 10_000)
+        await schedule.add(target(0, "held"))
+        held = await taken(schedule)
+        schedule.hold(held.host, 10_000)
+        schedule.done(held)
+        for number in range(3 * KEPT_HOSTS):
+            await schedule.add(target(number, f"h{number}"))
+            schedule.done(await taken(schedule))
+        assert len(schedule._hosts) <= 2 * KEPT_HOSTS + 2
+        assert {"resting", "held"} <= set(schedule._hosts)
+        assert schedule._hosts["resting"] is resting.host
+        assert not schedule.keeps(held.host)
+
+    run(work)
