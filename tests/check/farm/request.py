@@ -61,7 +61,7 @@ class Answer:
             body = b""
         else:
             lines.append(f"Content-Length: {len(body)}")
-        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        head = "\r\n".join([*lines, "", ""]).encode()
         await self.raw(head if self.method == "HEAD" else head + body)
 
     async def head(self, *lines: str) -> None:
