@@ -1,8 +1,9 @@
-"""Fixtures of the tests of `oneloop check`: the farm, which all of them share, and what it is checked with."""
+"""Fixtures of the tests of `oneloop check`: the farm, which all of them share, and what c-ares keeps for the process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -10,12 +11,19 @@ from tests.check.farm import process
 from tests.check.farm.process import Farm
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _its_thread() -> None:
+    """The thread that ends name servers' channels begins with the first end of one: it is no test's."""
+    if find_spec("pycares") is not None:
+        import pycares
+
+        pycares.Channel().close()
+
+
 @pytest.fixture(scope="session")
 def shared_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
     """One process for the whole session."""
     pytest.importorskip("trustme")
-    # The thread in which pycares ends its channels lives as long as the process: it is no test's.
-    pytest.importorskip("pycares").Channel().close()
     with process.start(tmp_path_factory.mktemp("farm")) as farm:
         yield farm
 
