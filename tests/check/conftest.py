@@ -1,4 +1,4 @@
-"""Fixtures of the tests of `oneloop check`: the farm, which all of them share, and what c-ares keeps for the process."""
+"""Fixtures of the tests of `oneloop check`: the farm, which they share, and what c-ares keeps for the process."""
 
 from __future__ import annotations
 
