@@ -50,7 +50,7 @@ def in_threads(urls: list[str]) -> list[Answer]:
 def in_processes(urls: list[str]) -> list[Answer]:
     import multiprocessing
 
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+    with multiprocessing.Pool(PROCESSES) as pool:
         found = pool.map(ask, urls)
         pool.close()
         pool.join()
