@@ -13,6 +13,7 @@ import os
 import signal
 import ssl
 import sys
+import traceback
 from typing import TYPE_CHECKING
 
 from gunicorn.arbiter import Arbiter
@@ -27,6 +28,9 @@ from oneloop.http.server import Ending, Server
 from oneloop.loop import Loop
 
 if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
     from oneloop.http.application import Application
 
 __all__ = ["GreenWorker", "Worker"]
@@ -46,6 +50,15 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
         signal.signal(signal.SIGUSR1, self.handle_usr1)
         signal.siginterrupt(signal.SIGUSR1, False)
         signal.signal(signal.SIGABRT, self.handle_abort)
+
+    def handle_abort(self, sig: int, frame: FrameType | None) -> NoReturn:
+        """End at once, for the loop has not run within `--timeout`; SystemExit would be the application's."""
+        try:
+            super().handle_abort(sig, frame)
+        except SystemExit:
+            self.log.error("Worker %s was stuck here:\n%s", self.pid, "".join(traceback.format_stack(frame)))
+        finally:
+            os._exit(1)
 
     def run(self) -> None:
         """Serve until the arbiter asks for the end.
@@ -77,14 +90,15 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             "timeout_keep_alive": float(cfg.keepalive),
             "timeout_graceful_shutdown": float(cfg.graceful_timeout),
             "forwarded_allow_ips": cfg.forwarded_allow_ips,
-            "backlog": cfg.backlog,
+            "backlog": max(cfg.backlog, 1),
             "threads": max(cfg.threads, 1),
-            "max_headers": min(cfg.limit_request_fields, MOST_HEADERS),
+            # 0 is gunicorn's word for as many as can be.
+            "max_headers": min(cfg.limit_request_fields or MOST_HEADERS, MOST_HEADERS),
             "access_log": bool(self.log.access_log.handlers),
             "proxy_protocol": str(cfg.proxy_protocol) not in ("False", "off"),
         }
         if cfg.limit_request_line:
-            given["max_line_size"] = cfg.limit_request_line
+            given["max_line_size"] = max(cfg.limit_request_line, 16)
         if cfg.max_requests:
             given["limit_max_requests"] = self.max_requests
         if cfg.workers > 1:
@@ -117,13 +131,15 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             ticking.cancel()
 
     async def _tick(self, server: Server) -> None:
-        """Tell the arbiter that this worker lives; end if the arbiter does not."""
+        """Tell the arbiter that this worker lives; end if the arbiter does not, or if `--reload` has seen a change."""
         while True:
             self.notify()
             if self.ppid != os.getppid():
                 self.log.info("Parent changed, shutting down: %s", self)
                 server.end(Ending.LAST)
                 self.ppid: int = os.getppid()
+            if not self.alive:
+                server.end(Ending.FINISH)
             await asyncio.sleep(min(NOTIFY_S, self.timeout / 2) if self.timeout else NOTIFY_S)
 
     def _end(self, server: Server, ending: Ending) -> None:

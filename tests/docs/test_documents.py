@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import oneloop
+from oneloop.cli.check import parser as check_parser
 from oneloop.compat.gevent.modules import TARGETS
 from oneloop.green import config
 from tests.docs.examples import ROOT, documents
@@ -72,6 +73,13 @@ def test_every_option_and_name_of_tls_is_in_the_reference() -> None:
     for kind in (oneloop.tls.TlsContext, oneloop.tls.TlsObject):
         for name in vars(kind):
             assert name.startswith("_") or re.search(rf"`{name}\b", text), name
+
+
+def test_every_option_of_check_is_in_the_reference() -> None:
+    text = (ROOT / "docs/reference/check.md").read_text(encoding="utf-8")
+    for action in check_parser()._actions:
+        for flag in action.option_strings:
+            assert flag in ("-h", "--help") or re.search(rf"`{flag}[` ]", text), flag
 
 
 def test_every_invariant_is_in_safety() -> None:

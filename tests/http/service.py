@@ -33,6 +33,8 @@ async def app(scope, receive, send):
     if scope["type"] == "lifespan":
         for _ in range(2):
             kind = (await receive())["type"].partition(".")[2]
+            if kind == "shutdown" and KEPT == ["stuck"]:
+                threading.Event().wait()
             await send({"type": LIFESPAN[kind]})
         print("lifespan ended", flush=True)
         return
@@ -46,8 +48,12 @@ async def app(scope, receive, send):
         await asyncio.Event().wait()
     if path == "/die":
         os.kill(os.getpid(), signal.SIGKILL)
+    if path == "/stuck":
+        threading.Event().wait()
     if path == "/exit":
         os._exit(7)
+    if path == "/stuck_at_end":
+        KEPT.append("stuck")
     if path == "/grow":
         KEPT.append(os.urandom(64 << 20))
     body = ANSWERS.get(path, lambda scope: str(os.getpid()))(scope).encode()

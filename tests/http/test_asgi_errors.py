@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.http.site import GET, App, Message, Receive, Scope, Send, reply, serving
+import oneloop
+from tests.http.site import GET, App, Message, Receive, Scope, Send, Wire, reply, serving
 
 Steps = Callable[[Receive, Send], Awaitable[Any]]
 
@@ -71,6 +72,7 @@ def head(*fields: tuple[Any, ...], **others: Any) -> Steps:
 # Whatever the application does here, its peer gets a 500 and the end of the connection.
 BEFORE: dict[str, Steps] = {
     "raises": raises(ValueError("secret")),
+    "raises-system-exit": raises(SystemExit("secret")),
     "raises-after-start": raises(ValueError("secret"), START),
     "raises-a-timeout": raises(TimeoutError("secret")),
     "raises-an-os-error": raises(ConnectionResetError("secret")),
@@ -212,6 +214,34 @@ async def test_after_an_answer(name: str, caplog: pytest.LogCaptureFixture) -> N
             answer = await wire.ask()
             assert (answer.status, answer.body, answer.closes) == (200, b"", False)
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
+
+
+def test_a_request_is_served_once() -> None:
+    """The loop may go on after SystemExit."""
+    loop = oneloop.new_event_loop()
+    paths: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        paths.append(scope["path"])
+        await reply(send, scope["path"].encode())
+        if scope["path"] == "/1":
+            raise SystemExit
+
+    async def ask(wire: Wire, path: bytes) -> bytes:
+        return (await wire.ask(GET.replace(b"/", path, 1))).body
+
+    async def steps() -> None:
+        async with serving(app) as site:
+            wire = await site.connect()
+            for path in (b"/1", b"/2", b"/3"):
+                assert await ask(wire, path) == path
+
+    work = loop.create_task(steps())
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(work)
+    loop.run_until_complete(work)
+    loop.close()
+    assert paths == ["/1", "/2", "/3"]
 
 
 async def test_a_caught_error_can_be_mended() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import weakref
 from typing import Any
 
 import pytest
@@ -425,3 +426,23 @@ async def test_the_same_application_over_and_over() -> None:
             body = bytes(size)
             answer = await wire.ask(POST + b"Content-Length: %d\r\n\r\n" % size + body)
             assert answer.body == body
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_an_application_that_keeps_what_it_was_given_is_collected(waits: bool) -> None:
+    class Keeper:
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            self.kept = receive, send
+            if waits:
+                await asyncio.sleep(0)
+            await reply(send)
+
+    keeper = Keeper()
+    alive = weakref.ref(keeper)
+    async with serving(keeper, keep_alive_timeout_s=0.04) as site:
+        await site.ask()
+    del keeper, site
+    # The server's own timer knows it until then.
+    while alive() is not None:
+        await asyncio.sleep(0.01)
+        gc.collect()

@@ -129,6 +129,23 @@ def test_header_fields(tmp_path: Path) -> None:
         assert service.end() == 0
 
 
+def test_a_date_of_the_command_line_is_the_only_one(tmp_path: Path) -> None:
+    with Service(tmp_path, "--header", "Date: long ago") as service:
+        with service.ask_later("/") as sock:
+            head = sock.recv(65536)
+        assert head.lower().count(b"\r\ndate:") == 1
+        assert b"long ago" in head
+        assert service.end() == 0
+
+
+@pytest.mark.parametrize("host", ["x" * 300, "\udcff"])
+def test_a_host_that_is_no_name_is_told(tmp_path: Path, host: str) -> None:
+    with Service(tmp_path, "--host", host, is_ready=False) as service:
+        assert service.wait() == 3
+    assert "has no address" in service.log.text
+    assert "Traceback" not in service.log.text
+
+
 def test_without_the_server_field_and_the_access_log(tmp_path: Path) -> None:
     with Service(tmp_path, "--no-server-header", "--no-access-log") as service:
         assert "server" not in service.ask("GET", "/")[1]

@@ -331,6 +331,40 @@ async def test_early_hints_and_trailers() -> None:
             assert answer.trailers == [(b"x", b"1"), (b"y", b"2")]
 
 
+TRAILERS: Message = {"type": "http.response.trailers", "headers": [(b"x", b"1")]}
+LAST: Message = {"type": "http.response.body", "body": b"abc"}
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (0, TRAILERS),
+        (1, TRAILERS),
+        (2, LAST),
+        (2, {"type": "http.response.pathsend", "path": __file__}),
+        (2, {**TRAILERS, "headers": [(b"Content-Length", b"3")]}),
+        (3, TRAILERS),
+    ],
+)
+async def test_trailers_come_after_the_body(wrong: tuple[int, Message], has_length: bool) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"6")] if has_length else []
+        await send({"type": "http.response.start", "status": 200, "headers": headers, "trailers": True})
+        for at, message in enumerate([{**LAST, "more_body": True}, LAST, TRAILERS, None]):
+            if at == wrong[0]:
+                with pytest.raises(RuntimeError):
+                    await send(wrong[1])
+            if message is not None:
+                await send(message)
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        for _ in range(2):
+            answer = await wire.ask()
+            assert (answer.body, answer.trailers) == (b"abcabc", [] if has_length else [(b"x", b"1")])
+
+
 async def test_date_and_server_are_said_once() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         own = [(b"Date", b"now"), (b"Server", b"mine")] if scope["path"] == "/own" else []
@@ -395,6 +429,47 @@ async def test_the_end_of_the_server_finishes_what_is_under_way() -> None:
             assert await wire.rest() == b""
 
 
+async def test_a_request_that_was_on_its_way_to_a_server_that_ends_is_answered() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(send, await body_of(receive))
+
+    async with serving(app) as site:
+        idle, kept = [await site.connect() for _ in range(2)]
+        for wire in (idle, kept):
+            await wire.send(GET)
+            assert not (await wire.answer()).closes
+        await kept.send(GET)
+        site.http.shut_down()
+        answer = await kept.answer()
+        assert (answer.status, answer.closes) == (200, True)
+        assert await kept.rest() == b""
+        assert await idle.rest() == b""
+
+
+async def test_who_was_not_told_of_the_servers_end_may_ask_once_more() -> None:
+    goes_on = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        await goes_on.wait()
+        await send({"type": "http.response.body", "body": b"b"})
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        # The second one comes after the answer has begun, and is answered with the word that no more are.
+        await wire.send(GET)
+        while not (await wire.reader.readline()).startswith(b"content-length"):
+            pass
+        site.http.shut_down()
+        goes_on.set()
+        await wire.send(GET)
+        assert (await wire.reader.readexactly(4)) == b"\r\nab"
+        answer = await wire.answer()
+        assert (answer.status, answer.body, answer.closes) == (200, b"ab", True)
+        assert await wire.rest() == b""
+
+
 async def test_too_many_at_once() -> None:
     goes_on = asyncio.Event()
 
@@ -435,3 +510,26 @@ async def test_the_log_is_told_of_each_answer() -> None:
         ("GET", b"/%d" % number, "1.1", 200, 2) for number in range(3)
     ]
     assert totals == [1, 2, 3]
+
+
+@pytest.mark.parametrize("path", [b"/", b"/fails", b"/breaks"])
+async def test_a_log_that_fails_hinders_nobody(path: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/":
+            await reply(send)
+            return
+        if scope["path"] == "/breaks":
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        raise ValueError
+
+    def on_response(*response: Any) -> None:
+        raise OSError("no room")
+
+    async with serving(app, on_response=on_response) as site:
+        wire = await site.connect()
+        await wire.send(GET.replace(b"/", path, 1))
+        wire.end()
+        assert await wire.rest()
+    names = [record.exc_info[0].__name__ for record in caplog.records if record.exc_info and record.exc_info[0]]
+    assert names == (["OSError"] if path == b"/" else ["ValueError", "OSError"])

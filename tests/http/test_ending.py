@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -114,4 +115,59 @@ def test_sighup_without_workers_leaves_it_running(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         service.send(signal.SIGHUP)
         assert service.get("/") == str(service.process.pid)
+        assert service.end() == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("step", ["startup", "shutdown"])
+def test_a_lifespan_that_never_ends_does_not_hold_up_a_second_signal(tmp_path: Path, step: str, workers: str) -> None:
+    source = """
+    import asyncio
+
+    async def app(scope, receive, send):
+        try:
+            for step in ("startup", "shutdown"):
+                await receive()
+                if step == STEP:
+                    print("waits", flush=True)
+                    await asyncio.Event().wait()
+                await send({"type": f"lifespan.{step}.complete"})
+        finally:
+            print("cleaned up", flush=True)
+
+    STEP = "%s"
+    """
+    with Service(tmp_path, "--workers", workers, source=source % step, is_ready=step == "shutdown") as service:
+        if step == "startup":
+            service.out.wait_for("waits")
+        service.send(signal.SIGINT)
+        service.log.wait_for("Shutting down|Received SIGINT, exiting")
+        if step == "shutdown":
+            service.out.wait_for("waits")
+        assert service.end(signal.SIGINT) == 0
+    assert f"the application's {step} is cut off" in service.log.text
+    assert "cleaned up" in service.out.text
+
+
+def test_signals_that_come_again_do_not_change_the_status(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        service.send(signal.SIGINT)
+        service.log.wait_for("Finished server process")
+        while service.process.poll() is None:
+            service.send(signal.SIGINT)
+        assert service.wait() == 0
+    assert "Traceback" not in service.log.text
+
+
+def test_a_program_has_its_signals_again(tmp_path: Path) -> None:
+    program = """
+    import signal
+    import oneloop.http
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    oneloop.http.run("apps:app", port=0)
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    """
+    (tmp_path / "program.py").write_text(textwrap.dedent(program))
+    with Service(tmp_path, command=("program.py",), port=None) as service:
         assert service.end() == 0

@@ -69,3 +69,33 @@ def test_a_startup_that_fails_ends_gunicorn(tmp_path: Path) -> None:
     with Gunicorn(tmp_path, "Worker", app="apps:failing") as gunicorn:
         assert gunicorn.wait() == 3
     assert "the database is away" in gunicorn.log.text
+
+
+def test_changed_files_replace_the_workers(tmp_path: Path) -> None:
+    with Gunicorn(tmp_path, "Worker", "--reload", "--reload-engine", "poll") as gunicorn:
+        first = gunicorn.get("/")
+        gunicorn.log.wait_for("Application startup complete")
+        with (tmp_path / "apps.py").open("a") as source:
+            source.write("\n# changed\n")
+        gunicorn.log.wait_for("Worker reloading")
+        gunicorn.log.wait_for("Application startup complete")
+        assert gunicorn.get("/") != first
+        assert gunicorn.end() == 0
+
+
+def test_a_worker_that_is_stuck_says_where(tmp_path: Path) -> None:
+    with Gunicorn(tmp_path, "Worker", "--timeout", "2") as gunicorn:
+        first = gunicorn.get("/")
+        waiting = gunicorn.ask_later("/stuck")
+        gunicorn.log.wait_for(r"was stuck here:(\n.*)+/apps\.py")
+        assert read_all(waiting) == b""
+        assert gunicorn.get("/") != first
+        assert gunicorn.end() == 0
+
+
+@pytest.mark.parametrize("limit", ["--limit-request-fields=0", "--limit-request-line=10", "--backlog=0"])
+def test_limits_have_gunicorns_meanings(tmp_path: Path, limit: str) -> None:
+    with Gunicorn(tmp_path, "Worker", limit) as gunicorn:
+        with gunicorn.ask_later("/") as sock:
+            assert sock.recv(65536)
+        assert gunicorn.end() == 0

@@ -44,8 +44,10 @@ def test_uvicorns_command_lines_are_understood() -> None:
 
 def test_uvicorns_defaults_are_ours() -> None:
     config = pytest.importorskip("uvicorn").Config("x:app", log_config=None)
+    # A healthcheck of ours asks the loop, which some applications block for a while; uvicorn's does not.
+    own = ("log_config", "workers", "forwarded_allow_ips", "timeout_worker_healthcheck")
     for field in fields(Options):
-        if hasattr(config, field.name) and field.name not in ("log_config", "workers", "forwarded_allow_ips"):
+        if hasattr(config, field.name) and field.name not in own:
             theirs, ours = getattr(config, field.name), field.default
             assert (list(ours) if isinstance(ours, tuple) else ours) == theirs, field.name
 
@@ -58,6 +60,16 @@ def test_uvicorns_defaults_are_ours() -> None:
         ({"timeout_header": -1}, "--timeout-header is at least 0, not -1"),
         ({"timeout_body": float("nan")}, "--timeout-body is at least 0, not nan"),
         ({"max_headers": 257}, "--max-headers is at most 256, not 257"),
+        ({"max_body_size": 1 << 64}, "--max-body-size is at most 4611686018427387904, not 18446744073709551616"),
+        ({"backlog": 1 << 31}, "--backlog is at most 2147483647, not 2147483648"),
+        ({"fd": 1 << 31}, "--fd is at most 2147483647, not 2147483648"),
+        ({"threads": 1 << 64}, "--threads is at most 65536"),
+        ({"workers": 1 << 64}, "--workers is at most 1024"),
+        ({"uds": ""}, "--uds is the path of a unix socket; it is empty"),
+        ({"uds": "/x", "uds_mode": -1}, "--uds-mode is at least 0, not -1"),
+        ({"headers": [("a", "b\x01")]}, "--header is Name:Value"),
+        ({"headers": [("Content-Length", "5")]}, "--header Content-Length: the server says itself where"),
+        ({"headers": [("transfer-encoding", "chunked")]}, "--header transfer-encoding: the server says itself where"),
         ({"interface": "asgi"}, "--interface is one of auto, asgi3, asgi2, wsgi; not 'asgi'"),
         ({"uds": "/x", "fd": 3}, "--uds and --fd both name a socket: give one of them"),
         ({"uds": "/x", "reuse_port": True}, "--reuse-port is for a host and a port: leave it out with --uds and --fd"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from oneloop import testing
+from tests.http.frames import PING, TEXT, frame, handshake
 from tests.http.site import GET, Echo, Receive, Scope, Send, Wire, body_of, reply, serving
 from tests.loops import LoopFactory
 
@@ -185,6 +187,57 @@ async def test_a_peer_that_takes_nothing_is_cut_off(request_: bytes, parts: int)
         assert (site.http.connections, site.http.requests) == (0, 0)
         wire.reset()
         await wire.close()
+    assert len(ended) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "rest"), [(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n", b"0123456789"), (GET, GET)]
+)
+@virtual
+async def test_a_peer_that_sends_on_but_takes_nothing_is_cut_off(first: bytes, rest: bytes) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "GET":
+            await reply(send, bytes(20_000_000))
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(20_000_000), "more_body": True})
+        await send({"type": "http.response.body"})
+
+    async with serving(app, body_timeout_s=30, keep_alive_timeout_s=1000) as site:
+        wire = await small_client(site.port)
+        await wire.send(first)
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.sleep(5)
+        await wire.send(rest)
+        while (site.http.connections or site.http.requests) and now_s() < 300:
+            await asyncio.sleep(1)
+        assert (site.http.connections, site.http.requests) == (0, 0)
+        wire.reset()
+
+
+@pytest.mark.parametrize("sent", [frame(PING, b"x"), frame(TEXT, b"x")])
+@virtual
+async def test_a_websocket_that_sends_on_but_takes_nothing_is_cut_off(sent: bytes) -> None:
+    ended: list[object] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        try:
+            while True:
+                await send({"type": "websocket.send", "bytes": os.urandom(100_000)})
+        except OSError as error:
+            ended.append(error)
+
+    async with serving(app, body_timeout_s=30, ws_ping_interval_s=20, ws_ping_timeout_s=20) as site:
+        wire = await small_client(site.port)
+        await wire.send(handshake())
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        while (site.http.connections or site.http.requests) and now_s() < 300:
+            await asyncio.sleep(1)
+            wire.writer.write(sent)
+        assert (site.http.connections, site.http.requests) == (0, 0)
+        wire.reset()
     assert len(ended) == 1
 
 

@@ -59,6 +59,21 @@ def test_an_encrypted_key(tmp_path: Path) -> None:
     assert "The server cannot start: " in service.log.text
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ((), "is encrypted: give --ssl-keyfile-password"),
+        (("--ssl-keyfile-password", "wrong"), "no PEM, or not --ssl-keyfile-password"),
+        (("--ssl-ciphers", "nonsense"), "--ssl-ciphers nonsense: OpenSSL has no such ciphers"),
+    ],
+)
+def test_what_keeps_tls_from_starting_is_told(tmp_path: Path, options: tuple[str, ...], text: str) -> None:
+    files = ("--ssl-certfile", ONLYCERT, "--ssl-keyfile", ONLYKEY.replace("ssl_key", "ssl_key.passwd"))
+    with Service(tmp_path, *files, *options, is_ready=False) as service:
+        assert service.wait() == 3
+    assert text in service.log.text
+
+
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     (tmp_path / "issued").mkdir()

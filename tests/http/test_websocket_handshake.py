@@ -199,6 +199,43 @@ async def test_a_denial() -> None:
         assert answer.values(b"content-type") == [b"text/plain"]
 
 
+async def test_a_denial_while_the_server_ends_is_the_last_answer() -> None:
+    goes_on = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await goes_on.wait()
+        await send({"type": "websocket.http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+        await send({"type": "websocket.http.response.body"})
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        await wire.send(handshake())
+        while not site.http.requests:
+            await asyncio.sleep(0)
+        site.http.shut_down()
+        goes_on.set()
+        assert (await wire.answer()).closes
+        assert await wire.rest() == b""
+
+
+async def test_a_denial_has_one_body() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await reply(send, b"next")
+            return
+        await send({"type": "websocket.http.response.start", "status": 401, "trailers": True})
+        await send({"type": "websocket.http.response.body", "body": b"no"})
+        for kind in ("body", "start"):
+            with pytest.raises(RuntimeError, match="already completed"):
+                await send({"type": f"websocket.http.response.{kind}", "status": 200, "body": b"more"})
+
+    async with serving(app) as site:
+        wire = await site.connect()
+        answer = await wire.ask(handshake())
+        assert (answer.status, answer.body) == (401, b"no")
+        assert (await wire.ask()).body == b"next"
+
+
 @pytest.mark.parametrize("has_body", [True, False])
 @pytest.mark.parametrize("way", ["returns", "raises"])
 async def test_half_a_denial(has_body: bool, way: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -311,6 +311,27 @@ async def test_the_servers_end() -> None:
     assert [message["code"] for message in echo.told] == [1012, 1012]
 
 
+@pytest.mark.parametrize("kind", ["send", "close"])
+async def test_a_send_after_the_servers_end(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    goes_on = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await accepted(receive, send)
+        await goes_on.wait()
+        await send({"type": f"websocket.{kind}", "text": "a"})
+        # Nobody has told it of the end: its own messages are no mistakes.
+        await send({"type": "websocket.send", "text": "a"})
+
+    async with serving(app) as site:
+        socket = await opened(site)
+        site.http.shut_down()
+        goes_on.set()
+        await site.until_idle()
+        await socket.send(close(1012))
+        assert await socket.closing() == (1012, "")
+    assert not caplog.records
+
+
 async def test_pings_are_answered() -> None:
     async with serving(Echo()) as site:
         socket = await opened(site)

@@ -106,6 +106,47 @@ def test_what_dies_is_replaced_and_the_reason_told(tmp_path: Path, path: str, re
         assert service.end() == 0
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_worker_whose_loop_is_stuck_is_replaced(tmp_path: Path, is_stopped: bool) -> None:
+    with Service(tmp_path, "--workers", "2", "--timeout-worker-healthcheck", "1") as service:
+        before = pids(service)
+        if is_stopped:
+            stuck = min(before)
+            os.kill(int(stuck), signal.SIGSTOP)
+        else:
+            waiting = service.ask_later("/stuck")
+        told = service.log.wait_for(r"Worker \[(\d+)\] is stuck: its loop has not run for 1 s").group(1)
+        reason = "SIGKILL" if is_stopped else "SIGABRT"
+        service.log.wait_for(rf"Worker \[{told}\] was killed by {reason}.*; its successor starts at once")
+        service.log.wait_for("Application startup complete")
+        if is_stopped:
+            assert told == stuck
+        else:
+            assert read_all(waiting) == b""
+            assert 'apps.py", line' in service.log.text
+        assert len(pids(service) & before) == 1
+        assert service.end() == 0
+
+
+def test_a_worker_that_is_stuck_while_it_ends_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2", "--timeout-worker-healthcheck", "1") as service:
+        service.get("/stuck_at_end")
+        assert service.end() == 0
+    assert "is stuck" in service.log.text
+
+
+def test_deadlines_may_be_far_away(tmp_path: Path) -> None:
+    far = ("--timeout-graceful-shutdown", "inf", "--timeout-worker-healthcheck", "1e300")
+    with Service(tmp_path, "--workers", "2", *far) as service:
+        waiting = service.ask_later("/wait")
+        service.wait_for_file("waiting")
+        service.send(signal.SIGTERM)
+        service.log.wait_for("Received SIGTERM, exiting")
+        (tmp_path / "go").touch()
+        assert read_all(waiting).startswith(b"HTTP/1.1 200 OK")
+        assert service.wait() == 0
+
+
 def test_what_dies_again_and_again_is_replaced_later_each_time(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "1", "--limit-max-requests", "1000000") as service:
         for delay in ("at once", "in 0.2 s", "in 0.4 s"):

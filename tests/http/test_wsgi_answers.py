@@ -122,7 +122,16 @@ def test_start_response_again(server: Served) -> None:
     server.wait("raised again: a reason")
 
 
-BEFORE = ["/no_start", "/no_start_empty", "/wrong_type", "/returns_none", "/raises", "/raises_started", "/exits"]
+BEFORE = [
+    "/no_start",
+    "/no_start_empty",
+    "/wrong_type",
+    "/returns_none",
+    "/raises",
+    "/raises_started",
+    "/raises_exit",
+    "/exits",
+]
 
 
 @pytest.mark.parametrize("path", [*BEFORE, "/sized?5,abc", "/sized?2,abc", "/sized?5"])
@@ -212,6 +221,14 @@ def test_files(server: Served, size: int, start: int) -> None:
 
 def test_files_in_memory(server: Served) -> None:
     assert server.get("/file_in_memory").body == b"m" * 100_000
+
+
+def test_a_file_that_unpacks_another_one_is_read(server: Served) -> None:
+    assert server.get("/file_packed").body == b"p" * 100_000
+
+
+def test_a_file_that_says_no_size_is_read(server: Served) -> None:
+    assert server.get("/file_of_kernel").body == Path("/proc/version").read_bytes()
     server.wait("memory closed")
 
 

@@ -23,6 +23,8 @@ PATHS = [
     "/status?299+Own+Reason",
     "/echo",
     "/file_in_memory",
+    "/file_packed",
+    "/file_of_kernel",
     "/file?100000,5",
     "/twice",
 ]

@@ -21,6 +21,8 @@ PATHS = [
     "/status?304+Same",
     "/status?500+Bad",
     "/file_in_memory",
+    "/file_packed",
+    "/file_of_kernel",
     "/file?100000,10",
     "/reads?read(1);readline();readlines()",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -381,6 +382,11 @@ def raises_closing(environ: Environ, start_response: StartResponse) -> Iterable[
 
 
 @route
+def raises_exit(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    sys.exit("secret")
+
+
+@route
 def exits(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     from greenlet import GreenletExit
 
@@ -485,6 +491,29 @@ def file_in_memory(environ: Environ, start_response: StartResponse) -> Iterable[
 
     start_response("200 OK", TEXT)
     result: Iterable[bytes] = environ["wsgi.file_wrapper"](Closed(b"m" * 100_000))
+    return result
+
+
+@route
+def file_packed(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Its descriptor is that of what it unpacks."""
+    packed = tempfile.TemporaryFile()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=0) as new:
+        new.write(b"p" * 100_000)
+    packed.seek(0)
+    start_response("200 OK", TEXT)
+    unpacking: Any = gzip.GzipFile(fileobj=packed)
+    # It closes this one, too.
+    unpacking.myfileobj = packed
+    result: Iterable[bytes] = environ["wsgi.file_wrapper"](unpacking)
+    return result
+
+
+@route
+def file_of_kernel(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """A regular file that has no size."""
+    start_response("200 OK", TEXT)
+    result: Iterable[bytes] = environ["wsgi.file_wrapper"](open("/proc/version", "rb"))
     return result
 
 

@@ -6,17 +6,18 @@ import importlib
 import inspect
 import pkgutil
 import tomllib
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import oneloop
 from oneloop import _native
+from tests.package.needs import can_import
 
 PUBLIC = [
     "oneloop",
     "oneloop.aio",
+    "oneloop.check",
     "oneloop.compat",
     "oneloop.compat.gevent.modules",
     "oneloop.compat.httptools",
@@ -48,6 +49,8 @@ PUBLIC = [
 @pytest.mark.parametrize("module", PUBLIC)
 def test_all_names_exist_and_are_documented(module: str) -> None:
     public = importlib.import_module(module)
+    if module == "oneloop.check":
+        pytest.importorskip("aiohttp")
     assert len(set(public.__all__)) == len(public.__all__)
     for name in public.__all__:
         value = getattr(public, name)
@@ -57,10 +60,7 @@ def test_all_names_exist_and_are_documented(module: str) -> None:
 
 def test_every_module_has_a_head_comment() -> None:
     for found in pkgutil.walk_packages(oneloop.__path__, "oneloop."):
-        # The last ones need gunicorn, pycares and dnspython.
-        if found.name.endswith(("._native", ".__main__", ".gunicorn", ".ares", ".dnspython")):
-            continue
-        if found.name == "oneloop.green.gevent_loop" and find_spec("gevent") is None:
+        if found.name.endswith(("._native", ".__main__")) or not can_import(found.name):
             continue
         assert importlib.import_module(found.name).__doc__, f"{found.name} has no docstring"
 

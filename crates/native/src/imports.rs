@@ -45,6 +45,10 @@ imports! {
     client_of = "oneloop.http.proxies", "client_of";
     tls_of = "oneloop.http.secured", "tls_of";
     client_disconnected = "oneloop.http.errors", "DisconnectedError";
+    file_io = "io", "FileIO";
+    buffered_reader = "io", "BufferedReader";
+    buffered_random = "io", "BufferedRandom";
+    temporary_file = "tempfile", "_TemporaryFileWrapper";
     ssl_object = "ssl", "SSLObject";
     ssl_error = "ssl", "SSLError";
     ssl_want_read_error = "ssl", "SSLWantReadError";

@@ -6,13 +6,30 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-if find_spec("aiohttp") is None or find_spec("aiodns") is None:
-    raise ImportError("oneloop.check needs aiohttp and aiodns: pip install 'oneloop[check]'")
-
-from oneloop.check.checking import check
 from oneloop.check.options import OptionError, Options
 from oneloop.check.result import BadLine, ErrorClass, Hop, Result, Target
 
+if TYPE_CHECKING:
+    from oneloop.check.checking import check
+
 __all__ = ["BadLine", "ErrorClass", "Hop", "OptionError", "Options", "Result", "Target", "check"]
+
+if not TYPE_CHECKING:  # a type checker must not take any name for granted
+
+    def __getattr__(name):
+        if name != "check":
+            raise AttributeError(f"module 'oneloop.check' has no attribute {name!r}")
+        try:
+            from oneloop.check.checking import check
+        except ImportError as error:
+            if error.name not in ("aiohttp", "aiodns"):
+                raise
+            raise ImportError(f"oneloop.check needs {error.name}: pip install 'oneloop[check]'") from error
+        globals()["check"] = check
+        return check
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

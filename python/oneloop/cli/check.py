@@ -166,7 +166,7 @@ def main(arguments: list[str]) -> NoReturn:
 
         monkey.patch_all()
     try:
-        import oneloop.check as _  # noqa: F401
+        from oneloop.check import check as _  # noqa: F401
     except ImportError as error:
         print(f"oneloop check: {error}", file=sys.stderr)
         raise SystemExit(2) from None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,7 +28,6 @@ LEFT_OUT = {
     "--ws": True,
     "--ws-max-queue": True,
     "--h11-max-incomplete-event-size": True,
-    "--timeout-worker-healthcheck": True,
     "--http2": False,
     "--reset-contextvars": False,
 }
@@ -104,6 +106,12 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--limit-max-requests-jitter", int, "NUMBER", "add up to so many, at random"),
         ("--limit-memory", _bytes, "BYTES", "replace a worker that uses more memory"),
         ("--timeout-graceful-shutdown", float, "SECONDS", "how long requests may take to end [no limit]"),
+        (
+            "--timeout-worker-healthcheck",
+            float,
+            "SECONDS",
+            "replace a worker whose loop is stuck so long. 0: never",
+        ),
         ("--reload", None, "", "start again when files change"),
         ("--reload-dir", str, "DIR", "folder to watch [the current one]; may be repeated"),
         ("--reload-include", str, "GLOB", "names to watch beside *.py; may be repeated"),
@@ -226,6 +234,14 @@ def main(arguments: list[str]) -> NoReturn:
     try:
         if left_out:
             print(f"oneloop serve: without meaning here, and left out: {', '.join(left_out)}", file=sys.stderr)
-        raise SystemExit(run_with(app, given))
+        status = run_with(app, given)
     except OptionError as error:
         reader.error(str(error))
+    except KeyboardInterrupt:
+        # One more SIGINT, when all is over but the end of the interpreter.
+        status = 0
+    # What else comes does not change how it has ended; threads of the application's may hold up the end for ever.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda *_: os._exit(status))
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    raise SystemExit(status)

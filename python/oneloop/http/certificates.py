@@ -61,13 +61,19 @@ def _rustls(options: Options) -> TlsContext:
     from oneloop import tls
 
     assert options.ssl_certfile is not None
-    return tls.server_context(
-        options.ssl_certfile,
-        options.ssl_keyfile,
-        alpn=("http/1.1",),
-        client_ca=options.ssl_ca_certs if options.ssl_cert_reqs else None,
-        client_certificate="optional" if options.ssl_cert_reqs == int(ssl.CERT_OPTIONAL) else "required",
-    )
+    try:
+        return tls.server_context(
+            options.ssl_certfile,
+            options.ssl_keyfile,
+            alpn=("http/1.1",),
+            client_ca=options.ssl_ca_certs if options.ssl_cert_reqs else None,
+            client_certificate="optional" if options.ssl_cert_reqs == int(ssl.CERT_OPTIONAL) else "required",
+        )
+    except ssl.SSLError as error:
+        if error.reason != "ENCRYPTED_KEY":
+            raise
+        key = options.ssl_keyfile or options.ssl_certfile
+        raise ValueError(f"the private key in {key} is encrypted: give --ssl-keyfile-password") from error
 
 
 def _openssl(options: Options) -> ssl.SSLContext:
@@ -75,7 +81,10 @@ def _openssl(options: Options) -> ssl.SSLContext:
     context.verify_mode = ssl.VerifyMode(options.ssl_cert_reqs)
     context.set_alpn_protocols(["http/1.1"])
     if options.ssl_ciphers is not None:
-        context.set_ciphers(options.ssl_ciphers)
+        try:
+            context.set_ciphers(options.ssl_ciphers)
+        except ssl.SSLError as error:
+            raise ValueError(f"--ssl-ciphers {options.ssl_ciphers}: OpenSSL has no such ciphers") from error
     _load(context, options)
     return context
 
@@ -83,6 +92,13 @@ def _openssl(options: Options) -> ssl.SSLContext:
 def _load(context: ssl.SSLContext, options: Options) -> None:
     assert options.ssl_certfile is not None
     # Without a password, OpenSSL would ask the terminal for one, and the server would wait there.
-    context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile, options.ssl_keyfile_password or "")
+    try:
+        context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile, options.ssl_keyfile_password or "")
+    except ssl.SSLError as error:
+        if error.reason:
+            raise
+        # OpenSSL says "PEM lib" for what is no PEM and for a wrong password alike.
+        key = options.ssl_keyfile or options.ssl_certfile
+        raise ValueError(f"{options.ssl_certfile}, {key}: no PEM, or not --ssl-keyfile-password ({error})") from error
     if options.ssl_ca_certs is not None:
         context.load_verify_locations(options.ssl_ca_certs)

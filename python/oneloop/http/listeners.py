@@ -86,8 +86,9 @@ def _of_address(options: Options, groups: int, scheme: str) -> list[list[Listene
     made: list[list[Listener]] = [[] for _ in range(groups)]
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise ListenError(f"the host {host!r} has no address: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ListenError(f"the host {host!r} has no address: {reason}") from error
     try:
         with contextlib.ExitStack() as guards:
             for family, address in dict.fromkeys((one[0], one[4]) for one in found):

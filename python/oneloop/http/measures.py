@@ -40,7 +40,7 @@ _LOOP_FIELDS = [field.name for field in fields(Statistics) if field.type in ("in
 _LOOP_GAUGES = ("timers_pending", "open_transports", "longest_callback_s", "longest_tick_s", "loop_lag_s")
 WIDTH = LOOP + len(_LOOP_FIELDS)
 
-ROWS = 512
+ROWS = 2048
 """Workers at one time, those included that end while their successors serve already."""
 
 _PAGE_BYTES = mmap.PAGESIZE

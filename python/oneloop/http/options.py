@@ -33,9 +33,13 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 # RFC 9110, section 5.6.2: a token.
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_FORBIDDEN = re.compile(r"[\r\n\0]")
+# Section 5.5: control characters, other than a tab, are not valid in values.
+_FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# What says where a response ends is the connection's.
+_FRAMING = ("connection", "content-length", "keep-alive", "trailer", "transfer-encoding", "upgrade")
 _AT_LEAST = {
     "backlog": 1,
+    "uds_mode": 0,
     "workers": 1,
     "threads": 1,
     "limit_concurrency": 1,
@@ -51,11 +55,26 @@ _AT_LEAST = {
     "timeout_header": 0,
     "timeout_body": 0,
     "timeout_graceful_shutdown": 0,
+    "timeout_worker_healthcheck": 0,
     "ws_ping_interval": 0,
     "ws_ping_timeout": 0,
     "reload_delay": 0,
 }
 MOST_HEADERS = 256
+_LARGEST = 1 << 62
+_AT_MOST = {
+    "backlog": (1 << 31) - 1,
+    "fd": (1 << 31) - 1,
+    "workers": 1024,
+    "threads": 1 << 16,
+    "limit_concurrency": _LARGEST,
+    "max_line_size": _LARGEST,
+    "max_header_size": _LARGEST,
+    "max_headers": MOST_HEADERS,
+    "max_body_size": _LARGEST,
+    "ws_max_size": _LARGEST,
+    "uds_mode": 0o7777,
+}
 
 
 class OptionError(ValueError):
@@ -111,6 +130,7 @@ class Given(TypedDict, total=False):
     timeout_body: float
     timeout_keep_alive: float
     timeout_graceful_shutdown: float | None
+    timeout_worker_healthcheck: float
     ws_max_size: int
     ws_ping_interval: float | None
     ws_ping_timeout: float | None
@@ -174,6 +194,7 @@ class Options:
     timeout_body: float = 60.0
     timeout_keep_alive: float = 5.0
     timeout_graceful_shutdown: float | None = None
+    timeout_worker_healthcheck: float = 30.0
     ws_max_size: int = 16 * 1024 * 1024
     ws_ping_interval: float | None = 20.0
     ws_ping_timeout: float | None = 20.0
@@ -206,8 +227,10 @@ class Options:
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise OptionError(f"{flag(name)} is at least {least}, not {value}")
-        if self.max_headers > MOST_HEADERS:
-            raise OptionError(f"--max-headers is at most {MOST_HEADERS}, not {self.max_headers}")
+        for name, most in _AT_MOST.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise OptionError(f"{flag(name)} is at most {most}, not {value}")
         if not 0 <= self.port <= 65535:
             raise OptionError(f"--port is a number from 0 to 65535, not {self.port}")
         for name, known in CHOICES.items():
@@ -218,6 +241,8 @@ class Options:
             raise OptionError("--ssl-cert-reqs is 0 (none), 1 (optional) or 2 (required)")
 
     def _check_listening(self) -> None:
+        if self.uds == "":
+            raise OptionError("--uds is the path of a unix socket; it is empty")
         if self.uds is not None and self.fd is not None:
             raise OptionError("--uds and --fd both name a socket: give one of them")
         if self.reuse_port and (self.uds is not None or self.fd is not None):
@@ -230,6 +255,8 @@ class Options:
             if not _NAME.fullmatch(name) or _FORBIDDEN.search(value) or not _is_latin(value):
                 given = f"{name}:{value}"
                 raise OptionError(f"--header is Name:Value, with a name of letters and digits; not {given!r}")
+            if name.lower() in _FRAMING:
+                raise OptionError(f"--header {name}: the server says itself where a response ends; leave it out")
         if self.root_path and not self.root_path.startswith("/"):
             raise OptionError(f"--root-path begins with a slash; not {self.root_path!r}")
         if self.metrics is not None and not self.metrics.startswith("/"):
@@ -267,7 +294,7 @@ class Options:
         if self.workers is not None:
             return self.workers
         text = os.environ.get("WEB_CONCURRENCY", "1")
-        if not text.isdecimal() or int(text) < 1:
+        if not text.isdecimal() or not 1 <= int(text) <= _AT_MOST["workers"]:
             raise OptionError(f"the environment variable WEB_CONCURRENCY is a number of workers, not {text!r}")
         return int(text)
 

@@ -1,12 +1,14 @@
 """`Process`: what a process that serves does, alone or as a parent's worker: loads, serves, and heeds signals.
 
-Words between a worker and its parent: `ready`, and `replace` with a reason; `F`, `L` and `N` ask for an `Ending`.
+Words between a worker and its parent: `ready`, `replace` with a reason, and `over` once the loop is about to end;
+`F`, `L` and `N` ask for an `Ending`, and `P` for the answer `alive`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
@@ -80,6 +82,10 @@ class Process:
     def run(self) -> int:
         """Serve; returns the exit status."""
         options = self._options
+        if self._channel is not None and not faulthandler.is_enabled():
+            # For the stack of a worker that is stuck; without a stderr there is none.
+            with contextlib.suppress(OSError, ValueError, RuntimeError):
+                faulthandler.enable()
         try:
             if self._channel is not None and options.env_file is not None:
                 # It may have changed since the parent began.
@@ -96,8 +102,14 @@ class Process:
             return STARTUP_FAILURE
         if app.is_from_factory:
             log.warning("The application is made by a factory: give --factory, so that it need not be found out.")
-        with asyncio.Runner(loop_factory=Loop) as runner:
-            return runner.run(self._serve(app))
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            with asyncio.Runner(loop_factory=Loop) as runner:
+                return runner.run(self._serve(app))
+        finally:
+            if self._channel is None:
+                # It is the program's again, which may go on.
+                signal.signal(signal.SIGTERM, before)
 
     async def _serve(self, app: object) -> int:
         loop = asyncio.get_running_loop()
@@ -134,10 +146,11 @@ class Process:
         finally:
             for number in handlers:
                 loop.remove_signal_handler(number)
-            # Until the process ends, signals that come again are not to cut it short.
+            # Until the loop is closed, and in a worker for ever, signals that come again are not to cut it short.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             if self._channel is not None:
                 loop.remove_reader(self._channel.fileno())
+                self._say("over")
             elif self._notifier is not None:
                 self._notifier.stopping()
         if server.has_unfinished:
@@ -147,8 +160,7 @@ class Process:
 
     def _tell_ready(self) -> None:
         if self._channel is not None:
-            with contextlib.suppress(OSError):
-                self._channel.send(b"ready\n")
+            self._say("ready")
             return
         for listener in self._listeners:
             log.info("oneloop running on %s (Press CTRL+C to quit)", listener.shown)
@@ -162,9 +174,13 @@ class Process:
             asyncio.get_running_loop().call_later(notifier.watchdog_s, self._keep_alive, notifier)
 
     def _ask_for_successor(self, why: str) -> None:
+        self._say(f"replace {why}")
+
+    def _say(self, words: str) -> None:
         assert self._channel is not None
+        # A parent that has gone is noticed elsewhere.
         with contextlib.suppress(OSError):
-            self._channel.send(f"replace {why}\n".encode())
+            self._channel.send(f"{words}\n".encode())
 
     def _hear(self, server: Server) -> None:
         assert self._channel is not None
@@ -179,7 +195,11 @@ class Process:
             asyncio.get_running_loop().remove_reader(self._channel.fileno())
             server.end(Ending.LAST)
         for place in range(len(words)):
-            server.end(_ENDINGS[words[place : place + 1]])
+            word = words[place : place + 1]
+            if word == b"P":
+                self._say("alive")
+            else:
+                server.end(_ENDINGS[word])
 
     def _end_by_signal(self, server: Server) -> None:
         self._signals += 1

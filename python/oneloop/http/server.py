@@ -22,7 +22,7 @@ from oneloop.http.routes import with_routes
 from oneloop.http.static import settings as static_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from oneloop.http.application import Application
     from oneloop.http.listeners import Listener
@@ -124,7 +124,9 @@ class Server:
         try:
             if self._options.ssl_certfile is not None:
                 self._certificates = Certificates(self._options)
-            await self._lifespan.start()
+            if not await self._unless_forced(self._lifespan.start()):
+                log.warning("Ending at once: the application's startup is cut off.")
+                return
             try:
                 await self._listen()
                 on_ready()
@@ -176,7 +178,7 @@ class Server:
         settings: dict[str, Any] = {
             "root_path": options.root_path,
             "headers": fields,
-            "date_header": options.date_header,
+            "date_header": options.date_header and not any(name == b"date" for name, _ in fields),
             "keep_alive_timeout_s": max(options.timeout_keep_alive, SHORTEST_S),
             "header_timeout_s": options.timeout_header or None,
             "body_timeout_s": options.timeout_body or None,
@@ -287,11 +289,31 @@ class Server:
                 await self._loop.run_in_executor(None, lambda: [thread.join() for thread in threads])
             if self._measures is not None:
                 self._measures.publish(self._loop, 0, 0)
-        if self._ending is Ending.NOW:
-            self._lifespan.abandon()
-        await self._lifespan.stop()
+        await self._end_lifespan()
         if self._access is not None:
             self._access.flush()
+
+    async def _end_lifespan(self) -> None:
+        if self._ending is Ending.NOW:
+            self._lifespan.abandon()
+        elif not await self._unless_forced(self._lifespan.stop()):
+            log.warning("Ending at once: the application's shutdown is cut off.")
+        await self._lifespan.stop()
+
+    async def _unless_forced(self, step: Coroutine[Any, Any, None]) -> bool:
+        """Take a step of the application's lifespan; False if it was cut off, for some applications never get there."""
+        doing = self._loop.create_task(step)
+        forced = self._loop.create_task(self._forced.wait())
+        try:
+            await asyncio.wait([doing, forced], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            forced.cancel()
+            if is_cut_off := not doing.done():
+                doing.cancel()
+                self._lifespan.abandon()
+        if not is_cut_off:
+            doing.result()
+        return not is_cut_off
 
     async def _accept_waiting(self) -> None:
         """Take the connections that the kernel has accepted: closing the socket would reset them."""

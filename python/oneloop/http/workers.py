@@ -41,6 +41,7 @@ MOST_FAILURES = 5
 GRACE_S = 30.0
 # And what it has when it is to end at once.
 FORCED_GRACE_S = 1.0
+LONGEST_WAIT_S = 3600.0
 
 
 @dataclass(eq=False, slots=True)
@@ -54,6 +55,9 @@ class Worker:
     is_ending: bool = False
     kill_at_s: float | None = None
     heard: bytes = b""
+    # When to ask whether its loop runs; or, asked, when it counts as stuck. None: it is not to be asked.
+    check_at_s: float | None = None
+    is_asked: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -172,6 +176,8 @@ class Parent:
                 log.error("Worker [%d] has not ended in time and is killed.", worker.child.pid)
                 worker.kill_at_s = None
                 worker.child.kill(signal.SIGKILL)
+            if worker.check_at_s is not None and now_s >= worker.check_at_s:
+                self._check(worker, now_s)
         for place in self._places:
             if place.start_at_s is not None and now_s >= place.start_at_s:
                 place.start_at_s = None
@@ -180,12 +186,31 @@ class Parent:
             self._next_alive_s = now_s + self._notifier.watchdog_s
             self._notifier.alive()
 
+    def _check(self, worker: Worker, now_s: float) -> None:
+        """Ask a worker whether its loop runs; end one that has not answered."""
+        if not worker.is_asked:
+            worker.is_asked = True
+            worker.child.tell(b"P")
+            worker.check_at_s = now_s + self._options.timeout_worker_healthcheck
+            return
+        log.error(
+            "Worker [%d] is stuck: its loop has not run for %g s (--timeout-worker-healthcheck). It is ended.",
+            worker.child.pid,
+            self._options.timeout_worker_healthcheck,
+        )
+        worker.check_at_s = None
+        # By the signal that faulthandler answers with the stacks of all threads.
+        worker.child.kill(signal.SIGABRT)
+        worker.kill_at_s = now_s + FORCED_GRACE_S
+
     def _timeout_s(self) -> float | None:
         deadlines = [worker.kill_at_s for worker in self._workers if worker.kill_at_s is not None]
+        deadlines += [worker.check_at_s for worker in self._workers if worker.check_at_s is not None]
         deadlines += [place.start_at_s for place in self._places if place.start_at_s is not None]
         if self._notifier.watchdog_s is not None:
             deadlines.append(self._next_alive_s)
-        return max(min(deadlines) - time.monotonic(), 0) if deadlines else None
+        # Deadlines may be as far away as the user likes; those of select(2) and its kin may not.
+        return min(max(min(deadlines) - time.monotonic(), 0), LONGEST_WAIT_S) if deadlines else None
 
     def _on_signal(self, number: int) -> None:
         if number in (signal.SIGINT, signal.SIGTERM):
@@ -285,11 +310,25 @@ class Parent:
         place = self._place_of(worker)
         for line in lines:
             if line == b"ready":
+                self._plan_check(worker)
                 self._on_ready(worker, place)
+            elif line == b"alive":
+                self._plan_check(worker)
+            elif line == b"over":
+                # What is left to do for it needs no loop.
+                worker.check_at_s = None
             elif place is not None and worker is place.worker:
                 why = line.decode(errors="replace").removeprefix("replace ")
                 log.info("Worker [%d] is replaced: %s.", worker.child.pid, why)
                 self._fill(place)
+
+    def _plan_check(self, worker: Worker) -> None:
+        worker.is_asked = False
+        timeout_s = self._options.timeout_worker_healthcheck
+        # One that is being killed is not asked any more.
+        # Nor is one that is being developed, for a debugger may have stopped it.
+        if timeout_s and self._work.watch is None and (worker.check_at_s is not None or not worker.is_ready):
+            worker.check_at_s = time.monotonic() + timeout_s / 2
 
     def _on_ready(self, worker: Worker, place: Place | None) -> None:
         worker.is_ready = True

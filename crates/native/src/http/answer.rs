@@ -6,12 +6,12 @@
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange, State};
 use super::fields::{Found, check_field, write_fields, write_status_line, write_without};
-use super::journal::client_gone;
+use super::journal::{self, client_gone};
 use super::writing::leave_out;
 use crate::event_loop::LoopCore;
 use crate::ffi::{Object, buffer};
 use oneloop_http1::response;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyException, PyKeyError, PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -75,10 +75,8 @@ impl Exchange {
             return websocket.send(slf, message).map(|()| None);
         }
         let kind = item(message, intern!(py, "type"))?;
-        let (answer, is_disconnected, has_trailers, is_sending_file) = slf
-            .get()
-            .state
-            .with(py, |s| (s.answer, s.is_disconnected, s.has_trailers, s.is_sending_file));
+        let (answer, is_disconnected, is_sending_file) =
+            slf.get().state.with(py, |s| (s.answer, s.is_disconnected, s.is_sending_file));
         let is = |name: &Bound<'_, pyo3::types::PyString>| {
             kind.is(name) || kind.eq(name).unwrap_or(false)
         };
@@ -102,14 +100,15 @@ impl Exchange {
                 return Self::hint(slf, message).map(|()| None);
             }
             Answer::Awaited => "http.response.start",
+            Answer::Trailing if is(intern!(py, "http.response.trailers")) => {
+                return Self::trailers(slf, message).map(|()| None);
+            }
+            Answer::Trailing => "http.response.trailers",
             _ if is(intern!(py, "http.response.body")) => {
                 return Self::body(slf, message).map(|()| None);
             }
             _ if is(intern!(py, "http.response.pathsend")) => {
                 return super::pathsend::start(slf, message);
-            }
-            _ if has_trailers && is(intern!(py, "http.response.trailers")) => {
-                return Self::trailers(slf, message).map(|()| None);
             }
             _ => "http.response.body",
         };
@@ -144,7 +143,8 @@ impl Exchange {
         }
         this.state.with(py, |s| {
             s.status = status;
-            s.has_trailers = has_trailers;
+            // The answer of a WebSocket's request has none.
+            s.has_trailers = has_trailers && this.websocket.is_none();
             s.framing = if this.is_head || status == 204 || status == 304 {
                 Framing::NoBody
             } else if let Some(length) = found.length {
@@ -325,6 +325,9 @@ impl Exchange {
                 self.end_head(s, (!more).then_some(data.len()));
                 s.answer = Answer::Streaming;
             }
+            if !more && s.has_trailers {
+                s.answer = Answer::Trailing;
+            }
             if let Framing::Length(left) = &mut s.framing {
                 *left -= data.len() as u64;
             }
@@ -379,7 +382,12 @@ impl Exchange {
         let mut out = Vec::new();
         let fields = optional(message, intern!(py, "headers"))?;
         if let Some(fields) = fields {
-            write_fields(&mut out, &fields, &mut Found::default())?;
+            let mut found = Found::default();
+            write_fields(&mut out, &fields, &mut found)?;
+            if found.length.is_some() {
+                let text = "Content-Length cannot be a trailer";
+                return Err(PyRuntimeError::new_err(text));
+            }
         }
         let more = match optional(message, intern!(py, "more_trailers"))? {
             Some(more) => more.is_truthy()?,
@@ -428,7 +436,13 @@ impl Exchange {
                     duration_s,
                     scope.get_item(intern!(py, "headers"))?,
                 );
-                on_response.call1(py, arguments)?;
+                if let Err(error) = on_response.call1(py, arguments) {
+                    if !error.is_instance_of::<PyException>(py) {
+                        return Err(error);
+                    }
+                    // No mistake of the application's, and the connection goes on.
+                    journal::log(py, "A response could not be logged or counted", Some(&error))?;
+                }
             }
         }
         http.count_response(py)

@@ -3,12 +3,12 @@
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange};
 use super::journal;
-use super::websocket::{Phase, WebSocket};
+use super::websocket::Phase;
 use crate::ffi::awaitable::{self, Step, Steps};
 use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call};
 use crate::imports;
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PySystemExit};
+use pyo3::exceptions::{PyException, PySystemExit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -34,6 +34,8 @@ pub fn start(
         let kept = scope.clone().into_any().unbind();
         exchange.get().state.with(py, |s| s.scope = Some(kept));
     }
+    // The application may keep what it is given, in a cycle of its own.
+    recycled::track(py, &exchange.clone().unbind());
     let receive = exchange.getattr(intern!(py, "receive"))?;
     let send = exchange.getattr(intern!(py, "send"))?;
     let coroutine = match this.app.bind(py).call1((scope, receive, send)) {
@@ -50,7 +52,6 @@ pub fn start(
     let task = make_task(http, &work)?;
     if work.get().coroutine.with(py, |c| c.is_some()) {
         recycled::track(py, &work.clone().unbind());
-        recycled::track(py, &exchange.clone().unbind());
         this.tasks.bind(py).add(&task)?;
         exchange.get().state.with(py, |s| s.task = Some(Object::new(task)));
     }
@@ -73,22 +74,22 @@ fn make_task<'py>(
 /// What has ended the application is told, and the peer gets what is due to it.
 fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
     let py = exchange.py();
-    if error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py) {
+    if !is_of_application(py, &error) {
+        // It was cancelled, or somebody interrupts the program.
         ended(exchange, None)?;
         return Err(error);
     }
-    if !error.is_instance_of::<PyException>(py) {
-        // It was cancelled.
-        ended(exchange, None)?;
-        return Err(error);
-    }
-    let is_closed = |websocket: &WebSocket| websocket.phase(py) == Phase::Closed;
     let is_gone = exchange.get().state.with(py, |s| s.is_disconnected)
-        || exchange.get().websocket.as_deref().is_some_and(is_closed);
+        || exchange.get().websocket.as_deref().is_some_and(|websocket| websocket.is_gone(py));
     if !(is_gone && journal::is_of_client(py, &error)?) {
         journal::log(py, "Exception in ASGI application\n", Some(&error))?;
     }
     ended(exchange, None)
+}
+
+/// Whether an exception is the matter of one request. SystemExit is: no view may end the requests of others.
+pub fn is_of_application(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyException>(py) || error.is_instance_of::<PySystemExit>(py)
 }
 
 /// The application has ended. `complaint`: what is wrong if its answer is not complete.
@@ -113,7 +114,7 @@ pub fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResul
         {
             journal::log(py, complaint, None)?;
         }
-        if answer == Answer::Streaming {
+        if matches!(answer, Answer::Streaming | Answer::Trailing) {
             this.tell_end(py)?;
         }
         return if is_gone { Ok(()) } else { websocket.finish(exchange, complaint.is_none()) };
@@ -130,7 +131,7 @@ pub fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResul
         Answer::Awaited | Answer::Started => {
             Exchange::answer_at_once(exchange, 500, "Internal Server Error")
         }
-        Answer::Streaming => {
+        Answer::Streaming | Answer::Trailing => {
             this.tell_end(py)?;
             HttpConnection::break_off(connection, exchange)
         }

@@ -116,6 +116,8 @@ pub struct HttpConnection {
 
 /// How long a connection has for its first request when the server ends: it was accepted, and nothing was refused.
 const FRESH_NS: u64 = 1_000_000_000;
+/// How long one that was kept has for a next request then: a client that saw no end may have sent one already.
+pub const IDLE_NS: u64 = 100_000_000;
 /// How long the peer's end is waited for once the last answer is out.
 const LINGER_NS: u64 = 2_000_000_000;
 
@@ -182,8 +184,13 @@ impl HttpConnection {
         });
     }
 
+    /// Nothing is waited for but that the peer takes what was sent, if it has let us wait.
     pub fn wait_for_nothing(&self, py: Python<'_>) {
-        self.state.with(py, |s| s.deadline_ns = NEVER_NS);
+        if self.state.with(py, |s| s.is_writing_paused) {
+            self.wait_for(py, Awaited::Drain);
+        } else {
+            self.state.with(py, |s| s.deadline_ns = NEVER_NS);
+        }
     }
 
     /// Runs no Python code.
@@ -198,8 +205,11 @@ impl HttpConnection {
         if !this.is_late(py, now_ns) {
             return Ok(());
         }
-        this.wait_for_nothing(py);
-        match this.state.with(py, |s| s.awaited) {
+        let awaited = this.state.with(py, |s| {
+            s.deadline_ns = NEVER_NS;
+            s.awaited
+        });
+        match awaited {
             Awaited::Request => this.close(py),
             Awaited::Head => Self::refuse(slf, 408, "The request took too long to arrive."),
             Awaited::Body => {
@@ -231,6 +241,12 @@ impl HttpConnection {
             return self.call_under(py, "abort");
         }
         Ok(())
+    }
+
+    /// Whether the peer has taken some of what was sent since this was asked, or since it has let us wait.
+    pub fn has_taken(&self, py: Python<'_>) -> PyResult<bool> {
+        let unsent = self.untaken_bytes(py)?;
+        Ok(unsent < self.state.with(py, |s| std::mem::replace(&mut s.unsent_bytes, unsent)))
     }
 
     /// Ends the connection after what is written.
@@ -272,20 +288,21 @@ impl HttpConnection {
     pub fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
+        this.state.with(py, |s| s.is_last = true);
         if let Some(exchange) = this.exchange(py)
             && let Some(websocket) = &exchange.get().websocket
         {
             return websocket.go_away(&exchange);
         }
         let now_ns = this.http.get().owner.get().now_ns(py);
-        let is_idle = this.state.with(py, |s| {
-            s.is_last = true;
-            if s.is_fresh && s.buffer.is_empty() {
-                s.deadline_ns = s.deadline_ns.min(now_ns + FRESH_NS);
+        this.state.with(py, |s| {
+            let awaits_request = matches!(s.input, Input::Head | Input::Proxy);
+            if awaits_request && s.buffer.is_empty() && s.exchange.is_none() {
+                let time_ns = if s.is_fresh { FRESH_NS } else { IDLE_NS };
+                s.deadline_ns = s.deadline_ns.min(now_ns + time_ns);
             }
-            !s.is_fresh && s.exchange.is_none() && s.buffer.is_empty()
         });
-        if is_idle { this.close(py) } else { Ok(()) }
+        Ok(())
     }
 
     pub fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {

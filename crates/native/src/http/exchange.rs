@@ -5,6 +5,7 @@
 //! | Awaited   | the start                              | the start                |
 //! | Started   | the body; its head has not left        | the body, or a flush     |
 //! | Streaming | the rest of the body                   | its last part            |
+//! | Trailing  | the trailers it has announced          | the last of them         |
 //! | Complete  | nothing                                | –                        |
 
 use super::answer::Framing;
@@ -24,6 +25,7 @@ pub enum Answer {
     Awaited,
     Started,
     Streaming,
+    Trailing,
     Complete,
 }
 

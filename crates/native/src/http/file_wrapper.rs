@@ -5,6 +5,7 @@ use super::exchange::Answer;
 use super::pause::is_here;
 use super::wsgi::WsgiCall;
 use crate::event_loop::LoopCore;
+use crate::imports;
 use crate::transport::Under;
 use pyo3::exceptions::PyConnectionError;
 use pyo3::intern;
@@ -69,7 +70,7 @@ impl FileWrapper {
                 exchange.state.with(py, |s| s.is_disconnected = true);
                 return Ok(true);
             }
-            Err(error) if error.is_instance(py, &crate::imports::sendfile_not_available(py)?) => 0,
+            Err(error) if error.is_instance(py, &imports::sendfile_not_available(py)?) => 0,
             Err(error) => return Err(error),
         };
         exchange.state.with(py, |s| {
@@ -80,18 +81,47 @@ impl FileWrapper {
         Ok(sent > 0)
     }
 
+    /// What is left of a regular file; none of anything else.
     fn left_bytes(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let file = self.filelike.bind(py);
+        if !gives_its_descriptors_bytes(file)? {
+            return Ok(None);
+        }
         let number: i32 = file.call_method0(intern!(py, "fileno"))?.extract()?;
-        let status = crate::imports::fstat(py)?.call1((number,))?;
+        let status = imports::fstat(py)?.call1((number,))?;
         let mode: u32 = status.getattr(intern!(py, "st_mode"))?.extract()?;
         if mode & libc::S_IFMT != libc::S_IFREG {
             return Ok(None);
         }
         let size: u64 = status.getattr(intern!(py, "st_size"))?.extract()?;
+        if size == 0 {
+            // Files of the kernel's own, as those of /proc, do not say how much there is.
+            return Ok(None);
+        }
         let position: u64 = file.call_method0(intern!(py, "tell"))?.extract()?;
         Ok(size.checked_sub(position))
     }
+}
+
+/// Whether reading gives what the descriptor has. What unpacks or decrypts has the descriptor of what it reads itself.
+fn gives_its_descriptors_bytes(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = file.py();
+    let mut file = file.clone();
+    if file.is_instance(&imports::temporary_file(py)?)? {
+        file = file.getattr(intern!(py, "file"))?;
+    }
+    if reads_as(&file, &imports::buffered_reader(py)?)?
+        || reads_as(&file, &imports::buffered_random(py)?)?
+    {
+        file = file.getattr(intern!(py, "raw"))?;
+    }
+    reads_as(&file, &imports::file_io(py)?)
+}
+
+/// Whether it is of this class, and has its `read`.
+fn reads_as(file: &Bound<'_, PyAny>, class: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let read = intern!(file.py(), "read");
+    Ok(file.is_instance(class)? && file.get_type().getattr(read)?.is(&class.getattr(read)?))
 }
 
 /// What a coroutine of the loop's gives; the green thread parks, or the thread blocks.
@@ -101,9 +131,9 @@ fn wait_for<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = owner.py();
     if is_here(owner) {
-        return crate::imports::await_green(py)?.call1((coroutine,));
+        return imports::await_green(py)?.call1((coroutine,));
     }
-    let future = crate::imports::run_coroutine_threadsafe(py)?.call1((coroutine, owner))?;
+    let future = imports::run_coroutine_threadsafe(py)?.call1((coroutine, owner))?;
     future.call_method0(intern!(py, "result"))
 }
 

@@ -6,6 +6,7 @@ use super::connection::{Awaited, HttpConnection, Input};
 use super::exchange::{Answer, BODY_HIGH_BYTES, Body, Exchange, State};
 use super::file_answer;
 use super::options::Interface;
+use super::server::HttpServer;
 use super::static_files::{self, Taken};
 use super::websocket::{self, WebSocket};
 use super::{environ, scope, wsgi};
@@ -51,6 +52,8 @@ pub enum Progress {
     Used(usize),
     /// More has to come, or the answer to end, before it goes on.
     Stopped,
+    /// So much was used by what has raised this: it is not to be read again.
+    Failed(usize, PyErr),
 }
 
 /// Who takes the input.
@@ -201,6 +204,7 @@ impl HttpConnection {
             match Self::step(slf, &data[at..]) {
                 Ok(Progress::Used(len)) => at += len,
                 Ok(Progress::Stopped) => break,
+                Ok(Progress::Failed(len, error)) => return (Err(error), at + len),
                 Err(error) => return (Err(error), at),
             }
         }
@@ -255,17 +259,22 @@ impl HttpConnection {
             match Self::take_body(slf, &input[used..])? {
                 Progress::Used(len) => used += len,
                 Progress::Stopped => break,
+                failed @ Progress::Failed(..) => return Ok(failed),
             }
         }
-        match (opened.file, opened.scope) {
-            (Taken::Reply(reply), scope) => file_answer::start_reply(exchange, reply, scope)?,
-            (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope)?,
+        let started = match (opened.file, opened.scope) {
+            (Taken::Reply(reply), scope) => file_answer::start_reply(exchange, reply, scope),
+            (Taken::Later(lookup), scope) => file_answer::start_lookup(exchange, lookup, scope),
             (Taken::NotOurs | Taken::Answered, Some(scope)) => {
-                Self::start_application(slf, exchange, &scope)?;
+                Self::start_application(slf, exchange, &scope)
             }
-            (Taken::NotOurs | Taken::Answered, None) => {}
-        }
-        Ok(Progress::Used(used))
+            (Taken::NotOurs | Taken::Answered, None) => Ok(()),
+        };
+        Ok(match started {
+            Ok(()) => Progress::Used(used),
+            // KeyboardInterrupt, SystemExit: the loop may go on.
+            Err(error) => Progress::Failed(used, error),
+        })
     }
 
     /// The application's turn.
@@ -499,8 +508,13 @@ impl HttpConnection {
         }
         let old = this.state.with(py, |s| s.exchange.take());
         drop(old);
-        let is_last = this.state.with(py, |s| s.is_ending() || s.is_lost);
-        if !keeps_alive || is_last || (left > 0 && expects_continue) || left > UNWANTED_BODY_BYTES {
+        let (is_over, is_last) = this.state.with(py, |s| {
+            let is_closed = s.is_lost || matches!(s.input, Input::Closed | Input::Lingering);
+            // The peer was not told that its request is the last one, where the head left before that was known.
+            let is_untold = s.is_last && left == 0 && !s.has_eof && !is_closed;
+            (is_closed || (s.is_ending() && !is_untold), s.is_last)
+        });
+        if !keeps_alive || is_over || (left > 0 && expects_continue) || left > UNWANTED_BODY_BYTES {
             return if left > 0 { this.linger(py) } else { this.close(py) };
         }
         if left > 0 {
@@ -509,6 +523,10 @@ impl HttpConnection {
             return this.resume_reading(py);
         }
         this.await_request(py);
+        if is_last {
+            Self::shut_down(slf)?;
+            HttpServer::sweep_after_idling(this.http.bind(py))?;
+        }
         Self::feed_soon(slf)
     }
 }

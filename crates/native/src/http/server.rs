@@ -1,6 +1,6 @@
 //! `HttpServer`: who serves: an application, how its connections are treated, and those that are open.
 
-use super::connection::HttpConnection;
+use super::connection::{HttpConnection, IDLE_NS};
 use super::options::{NEVER_NS, Options};
 use super::scope::Template;
 use super::wsgi::Wsgi;
@@ -175,14 +175,24 @@ impl HttpServer {
     }
 
     fn sweep_later(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::sweep_in(slf, slf.get().sweep_interval_s())
+    }
+
+    /// Looks when connections without a request have had their last moment.
+    pub fn sweep_after_idling(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::sweep_in(slf, IDLE_NS as f64 / 1e9)
+    }
+
+    /// The next look at the connections, in place of one that was planned.
+    fn sweep_in(slf: &Bound<'_, Self>, time_s: f64) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let sweep = slf.getattr(intern!(py, "_sweep"))?;
-        let arguments = (this.sweep_interval_s(), sweep);
-        let timer = this.owner.bind(py).call_method1(intern!(py, "call_later"), arguments)?;
-        let old = this.serving.with(py, |s| s.sweep.replace(timer.unbind()));
-        drop(old);
-        Ok(())
+        let timer = this.owner.bind(py).call_method1(intern!(py, "call_later"), (time_s, sweep))?;
+        match this.serving.with(py, |s| s.sweep.replace(timer.unbind())) {
+            Some(old) => old.bind(py).call_method0(intern!(py, "cancel")).map(drop),
+            None => Ok(()),
+        }
     }
 
     fn open(&self, py: Python<'_>) -> Vec<Py<HttpConnection>> {
@@ -237,11 +247,15 @@ impl HttpServer {
         self.serving.with(py, |s| s.total_requests)
     }
 
-    /// From now on connections close: idle ones at once, the others after their answer.
-    fn shut_down(&self, py: Python<'_>) -> PyResult<()> {
-        self.serving.with(py, |s| s.is_shutting_down = true);
+    /// From now on connections close after their answer; idle ones after a moment, in which a request that is on its way
+    /// arrives and is answered.
+    fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        this.serving.with(py, |s| s.is_shutting_down = true);
         let shut = |connection: &Py<HttpConnection>| HttpConnection::shut_down(connection.bind(py));
-        self.open(py).iter().map(shut).fold(Ok(()), PyResult::and)
+        let outcome = this.open(py).iter().map(shut).fold(Ok(()), PyResult::and);
+        outcome.and(Self::sweep_after_idling(slf))
     }
 
     /// Closes all connections at once, and cancels what works for them.

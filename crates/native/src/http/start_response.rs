@@ -44,7 +44,7 @@ impl WsgiCall {
         let (answer, is_disconnected) = exchange.state.with(py, |s| (s.answer, s.is_disconnected));
         match (answer, exc_info) {
             (Answer::Awaited, _) | (Answer::Started, Some(_)) => {}
-            (Answer::Streaming | Answer::Complete, Some(exc_info)) => {
+            (Answer::Streaming | Answer::Trailing | Answer::Complete, Some(exc_info)) => {
                 return Err(raised(exc_info)?);
             }
             (_, None) => {

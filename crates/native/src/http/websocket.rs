@@ -44,6 +44,8 @@ pub struct State {
     messages: VecDeque<Message>,
     messages_bytes: usize,
     is_connect_told: bool,
+    /// The application has asked for the end.
+    has_closed: bool,
     /// Code and reason of the end, for the application.
     end: Option<(u16, String)>,
 }
@@ -98,6 +100,7 @@ impl WebSocket {
             messages: VecDeque::new(),
             messages_bytes: 0,
             is_connect_told: false,
+            has_closed: false,
             end: None,
         };
         Ok(Some((Self(LoopCell::new(state)), upgrade.protocols)))
@@ -105,6 +108,15 @@ impl WebSocket {
 
     pub fn phase(&self, py: Python<'_>) -> Phase {
         self.0.with(py, |s| s.phase)
+    }
+
+    /// Somebody else than the application has ended it.
+    pub fn is_gone(&self, py: Python<'_>) -> bool {
+        self.0.with(py, |s| match s.phase {
+            Phase::Closed => true,
+            Phase::Closing => !s.has_closed,
+            Phase::Connecting | Phase::Denied | Phase::Open => false,
+        })
     }
 
     /// The connection is gone, or nothing is expected of it any more.
@@ -173,6 +185,8 @@ impl WebSocket {
         if is_gone && kind != "websocket.close" {
             return Err(client_gone(py, "the client has closed the connection"));
         }
+        // Whoever is denied may send its next request on the same connection.
+        let is_denied = || exchange.get().state.with(py, |s| s.answer == Answer::Complete);
         match (self.phase(py), kind.as_str()) {
             (Phase::Connecting, "websocket.accept") => self.accept(exchange, message),
             (Phase::Connecting, "websocket.close") => {
@@ -186,35 +200,31 @@ impl WebSocket {
                 });
                 Exchange::start(exchange, message)
             }
-            (Phase::Denied, "websocket.http.response.body") => Exchange::body(exchange, message),
-            (Phase::Open, "websocket.send") => self.send_message(exchange, message),
-            (Phase::Open, "websocket.close") => {
-                let code = match optional(message, intern!(py, "code"))? {
-                    Some(code) if !code.is_none() => code.extract()?,
-                    _ => NORMAL,
-                };
-                let reason: Option<String> = match optional(message, intern!(py, "reason"))? {
-                    Some(reason) => reason.extract()?,
-                    None => None,
-                };
-                self.close(exchange, code, reason.as_deref().unwrap_or(""))
+            (Phase::Denied, "websocket.http.response.body") if !is_denied() => {
+                Exchange::body(exchange, message)
             }
-            (Phase::Closed, "websocket.send") => Err(client_gone(py, "the WebSocket is closed")),
+            (Phase::Open, "websocket.send") => self.send_message(exchange, message),
+            (Phase::Open, "websocket.close") => self.close_by(exchange, message),
+            (_, "websocket.send") if self.is_gone(py) => {
+                Err(client_gone(py, "the WebSocket is closed"))
+            }
             // Both sides may close at once.
-            (Phase::Closed, "websocket.close") => Ok(()),
+            (_, "websocket.close") if self.is_gone(py) => Ok(()),
             (Phase::Connecting, _) => Err(PyRuntimeError::new_err(format!(
                 "Expected ASGI message 'websocket.accept', 'websocket.close' or \
                  'websocket.http.response.start' but got '{kind}'."
             ))),
-            (Phase::Denied, _) => Err(PyRuntimeError::new_err(format!(
+            (Phase::Denied, _) if !is_denied() => Err(PyRuntimeError::new_err(format!(
                 "Expected ASGI message 'websocket.http.response.body' but got '{kind}'."
             ))),
             (Phase::Open, _) => Err(PyRuntimeError::new_err(format!(
                 "Expected ASGI message 'websocket.send' or 'websocket.close', but got '{kind}'."
             ))),
-            (Phase::Closing | Phase::Closed, _) => Err(PyRuntimeError::new_err(format!(
-                "Unexpected ASGI message '{kind}', after sending 'websocket.close' or response already completed."
-            ))),
+            (Phase::Denied | Phase::Closing | Phase::Closed, _) => {
+                Err(PyRuntimeError::new_err(format!(
+                    "Unexpected ASGI message '{kind}', after sending 'websocket.close' or response already completed."
+                )))
+            }
         }
     }
 
@@ -307,6 +317,22 @@ impl WebSocket {
         written
     }
 
+    /// The application's close.
+    fn close_by(&self, exchange: &Bound<'_, Exchange>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = exchange.py();
+        let code = match optional(message, intern!(py, "code"))? {
+            Some(code) if !code.is_none() => code.extract()?,
+            _ => NORMAL,
+        };
+        let reason: Option<String> = match optional(message, intern!(py, "reason"))? {
+            Some(reason) => reason.extract()?,
+            None => None,
+        };
+        self.close(exchange, code, reason.as_deref().unwrap_or(""))?;
+        self.0.with(py, |s| s.has_closed = true);
+        Ok(())
+    }
+
     /// Sends a close frame; the peer's answers it.
     pub fn close(&self, exchange: &Bound<'_, Exchange>, code: u16, reason: &str) -> PyResult<()> {
         let py = exchange.py();
@@ -344,7 +370,7 @@ impl WebSocket {
             Phase::Open => self.close(exchange, NORMAL, ""),
             Phase::Denied => match exchange.get().state.with(py, |s| s.answer) {
                 Answer::Complete => Ok(()),
-                Answer::Streaming => {
+                Answer::Streaming | Answer::Trailing => {
                     HttpConnection::break_off(exchange.get().connection.bind(py), exchange)
                 }
                 // Nothing of the denial has left.
@@ -415,8 +441,12 @@ impl WebSocket {
         if self.phase(py) != Phase::Open {
             return HttpConnection::abort(connection);
         }
-        // While the application takes nothing, an answer cannot be seen.
-        if awaited == Awaited::Pong && !connection.get().state.with(py, |s| s.is_reading_paused) {
+        let (is_paused, is_stuck) =
+            connection.get().state.with(py, |s| (s.is_reading_paused, s.is_writing_paused));
+        // While the application takes nothing, an answer cannot be seen; nor from a peer that takes nothing, which is
+        // not listened to.
+        let is_silent = !is_paused || (is_stuck && !connection.get().has_taken(py)?);
+        if awaited == Awaited::Pong && is_silent {
             self.close(exchange, INTERNAL_ERROR, "keepalive ping timeout")?;
             self.end(py, ABNORMAL, "keepalive ping timeout");
             exchange.get().wake_receivers(py)?;

@@ -19,7 +19,7 @@ use crate::ffi::recycled::{self, Pool, Recycled};
 use crate::ffi::{LoopCell, Object, call, greenlet};
 use crate::green::{HubCore, Turn, Waiter};
 use crate::imports;
-use pyo3::exceptions::{PyAssertionError, PyException, PyTypeError};
+use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
@@ -305,7 +305,7 @@ impl WsgiCall {
             Answer::Complete => {
                 Err(PyAssertionError::new_err("the response is complete: nothing can follow"))
             }
-            Answer::Started | Answer::Streaming => {
+            Answer::Started | Answer::Streaming | Answer::Trailing => {
                 let framed = exchange.frame(py, data.as_bytes(), more)?;
                 Self::put(slf, framed, data)
             }
@@ -352,11 +352,11 @@ impl WsgiCall {
         left
     }
 
-    /// What an application has raised is logged; what ends a green thread or the program goes on its way.
+    /// What an application has raised is logged; what kills a green thread or interrupts the program goes on.
     #[cold]
     fn judge(slf: &Bound<'_, Self>, error: PyErr, is_here: bool) -> PyResult<()> {
         let py = slf.py();
-        if is_here && !error.is_instance_of::<PyException>(py) {
+        if is_here && !asgi::is_of_application(py, &error) {
             let is_killed = error.is_instance(py, &imports::greenlet_exit(py)?);
             return if is_killed { Ok(()) } else { Err(error) };
         }
