@@ -7,6 +7,7 @@ import errno
 import re
 import ssl
 import time
+from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -60,7 +61,10 @@ class Fetcher:
             timeout=_NO_LIMITS,
             auto_decompress=False,
         )
-        self._auth = aiohttp.BasicAuth(*options.auth, encoding="utf-8") if options.auth is not None else None
+        # aiohttp takes it out where a redirect leads to another host.
+        self._auth: dict[str, str] = {}
+        if options.auth is not None:
+            self._auth["Authorization"] = "Basic " + b64encode(":".join(options.auth).encode()).decode()
 
     async def __aenter__(self) -> Self:
         return self
@@ -111,7 +115,7 @@ class Fetcher:
         try:
             async with asyncio.timeout(self._options.timeout_s) as timer:
                 current.set(Phases(self._limits, timer))
-                response = await self._session.get(url, auth=self._auth, proxy=self._options.proxy)
+                response = await self._session.get(url, headers=self._auth, proxy=self._options.proxy)
             async with response:
                 if response.status != 200:
                     raise OSError(errno.EIO, f"status {response.status}", url)
@@ -128,7 +132,8 @@ class Fetcher:
                 url,
                 allow_redirects=options.follow,
                 max_redirects=options.max_redirects + 1,
-                auth=self._auth,
+                # A URL's own user comes first.
+                headers=self._auth if url.raw_user is None else None,
                 proxy=options.proxy,
             )
         except aiohttp.TooManyRedirects as error:
