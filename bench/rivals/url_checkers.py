@@ -102,8 +102,10 @@ def command_line(asked: Asked, file: Path) -> list[str]:
             "--one-page-only",
             page,
         ]
-    # LinkChecker keeps to a few requests a second by itself, and to 10 threads.
-    options = ["--output", "none", "--no-robots", "--threads", "10", "--recursion-level", "1", "--check-extern"]
+    # LinkChecker keeps to ten requests a second for each host by itself.
+    rules = file.with_name("linkcheckerrc")
+    rules.write_text("[checking]\nmaxrequestspersecond=1000000\nthreads=10\n")
+    options = ["--config", str(rules), "--output", "none", "--no-robots", "--recursion-level", "1", "--check-extern"]
     return [asked.path, *options, page]
 
 
