@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rate", type=float, help="messages per second: open loop")
     made.add_argument("--quick", action="store_true", help="a minute in all: a first look")
     made.add_argument("--core", action="store_true", help="the rows that matter most: half an hour")
+    made.add_argument("--long", action="store_true", help="cases that take many minutes, too: a million URLs")
     made.add_argument("--json", type=Path, metavar="FILE", help="save the whole run")
     made.add_argument("--html", type=Path, metavar="FILE", help="save a page with charts")
     made.add_argument("--compare", type=Path, metavar="FILE", help="an older --json to compare with")
@@ -97,7 +98,7 @@ def choose_cases(options: argparse.Namespace) -> list[Case]:
     """The cases of the suites that were asked for. Raises SystemExit for unknown names."""
     check_names("suite", options.suite, list(SUITES))
     check_names("rival", options.only, ALL_RIVALS)
-    narrowed = Options(options.sizes, options.connections, options.only, options.quick, options.core)
+    narrowed = Options(options.sizes, options.connections, options.only, options.quick, options.core, options.long)
     suites = options.suite or tuple(SUITES)
     cases = [case for name in suites for case in SUITES[name](narrowed)]
     return [case for case in cases if case.rivals]

@@ -1,4 +1,4 @@
-"""`python -m bench --demo`: the same unmodified programs under stock asyncio, uvloop and oneloop in turn.
+"""`python -m bench --demo`: the same unmodified programs on stock asyncio, uvloop and oneloop; one job in six styles.
 
 A real aiohttp server with a real aiohttp client, and a protocol echo server under the native generator. At most three
 minutes; a loop that is not installed has a row that says so.
@@ -13,12 +13,13 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from bench import http_servers, machine, measure
+from bench import demo_styles, http_servers, machine, measure
 from bench.catalogue import Serve, missing_reason
 from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
 from bench.process import Program
 from bench.report import figures
 from bench.report.document import RowData, case_data
+from bench.rivals.styles import STYLES
 from bench.runner import run_cases
 from bench.served import Load, measure_server, running_server
 from bench.timed import python_module
@@ -130,7 +131,10 @@ def main(console: Console) -> int:
         if console.is_terminal:
             console.print(f"  round {number + 1}: {rival}", end="\r", style="dim")
 
-    results, interrupted = run_cases(cases(), settings, observe, lambda result: show(console, result))
+    def finished(result: Result) -> None:
+        (demo_styles.show if result.case.rivals == STYLES else show)(console, result)
+
+    results, interrupted = run_cases([*cases(), *demo_styles.cases()], settings, observe, finished)
     console.print(f"{time.monotonic() - begin:.0f} s; python -m bench measures the rest.")
     if interrupted:
         return 130

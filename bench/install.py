@@ -1,8 +1,9 @@
 """`python -m bench.install`: gets what the bench needs, inside the checkout and the running environment.
 
 Builds bench/native with cargo, installs requirements/bench.txt into the running interpreter's environment, compiles
-the Go rival where there is a go, and, as root only and only when missing, Debian's fio, libssl-dev and nginx. What
-cannot be had is named at the end; a rival that is missing is no reason to fail, a native program that is missing is.
+the Go rival and muffet where there is a go, lychee with cargo, and, as root only and only when missing, Debian's fio,
+libssl-dev and nginx. What cannot be had is named at the end; a rival that is missing is no reason to fail, a native
+program that is missing is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from bench.rivals.endpoint import find_nginx
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE = ROOT / "bench" / "native"
 PATIENCE_S = 900
+MUFFET = "github.com/raviqqe/muffet/v2@v2.11.0"
+LYCHEE = "0.24.2"
 POLICY = Path("/usr/sbin/policy-rc.d")
 
 
@@ -79,6 +82,30 @@ def build_go() -> str:
     return _run(["go", "build", "-o", str(target), str(source)], **env)
 
 
+def build_muffet() -> str:
+    """The link checker muffet, a Go module."""
+    if not shutil.which("go"):
+        return "there is no go on the path"
+    target = NATIVE / "target" / "release"
+    if (target / "muffet").exists():
+        return ""
+    env = {"GOBIN": str(target), "GOCACHE": str(NATIVE / "target" / "go-cache"), "CGO_ENABLED": "0"}
+    return _run(["go", "install", MUFFET], **env)
+
+
+def build_lychee() -> str:
+    """The link checker lychee, a crate."""
+    target = NATIVE / "target" / "lychee"
+    found = NATIVE / "target" / "release" / "lychee"
+    if found.exists():
+        return ""
+    argv = ["cargo", "install", "lychee", "--version", LYCHEE, "--locked", "--no-default-features"]
+    reason = _run([*argv, "--root", str(target)])
+    if not reason:
+        shutil.copy(target / "bin" / "lychee", found)
+    return reason
+
+
 def install_debian(package: str, found: bool) -> str:
     """A Debian package, where it was not found and as root only."""
     if found:
@@ -119,6 +146,8 @@ def main() -> int:
     for name, reason in (
         ("floor-openssl", build_openssl_floor()),
         ("go", build_go()),
+        ("muffet", build_muffet()),
+        ("lychee", build_lychee()),
         ("node", "" if shutil.which("node") else "there is no node on the path"),
         ("nginx", install_nginx()),
         ("fio", install_debian("fio", found=bool(shutil.which("fio")))),

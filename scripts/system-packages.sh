@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # system-packages.sh: installs the Debian packages that the tests start (PostgreSQL, MariaDB, redis-server, strace,
-# testssl.sh, slowhttptest, chromium, wrk, h2load) or load (libfuse3), where missing.
+# testssl.sh, slowhttptest, chromium, wrk, h2load, curl, ip) or load (libfuse3), where missing.
 # Without root or without apt-get it says which tests are left out and why; those tests then skip, naming the component.
 set -euo pipefail
 
@@ -23,6 +23,8 @@ need slowhttptest slowhttptest "tests/ecosystem/test_slowhttptest.py"
 need chromium chromium "tests/ecosystem/test_browser.py"
 need wrk wrk "tests/ecosystem/test_load.py"
 need h2load nghttp2-client "tests/ecosystem/test_load.py"
+need curl curl "tests/check/test_against_curl.py"
+need ip iproute2 "tests/check/test_blocked.py"
 need openssl openssl "tests/ecosystem (certificates)"
 # The library is what is loaded; the package brings it under each of its names (libfuse3-3, libfuse3-4).
 need fusermount3 fuse3 "tests/file/test_slow_filesystem.py"

@@ -23,6 +23,7 @@ from bench.suites import (
     tls,
     udp,
     unix,
+    urls,
     writing,
 )
 from bench.suites.options import Options
@@ -45,5 +46,6 @@ SUITES: dict[str, Callable[[Options], list[Case]]] = {
     "green": green.cases,
     "idle": idle.cases,
     "scale": scale.cases,
+    "urls": urls.cases,
     "check": check.cases,
 }

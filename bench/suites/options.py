@@ -16,6 +16,7 @@ SERVER_RIVALS = tuple(name for name in SERVERS if name not in ALIASES)
 #: Rivals that no suite of servers knows.
 FILE_RIVALS = ("open", "executor", "aiofiles", "aiofile", "libaio", "fio")
 HTTP_RIVALS = tuple(part for name in HTTP_SERVERS for part in name.split(" on "))
+URL_RIVALS = ("check", "aiohttp", "oneloop check", "muffet", "lychee", "linkchecker")
 GREEN_RIVALS = ("threads", "select", "greenlet", "tasks")
 #: The few that a quick run measures, besides a suite's own.
 QUICK_RIVALS = {FLOOR, *TLS_SERVERS, "asyncio", "uvloop", SUBJECT, "granian", "open", "fio", "greenlet"}
@@ -30,6 +31,7 @@ class Options:
     only: tuple[str, ...] = ()
     quick: bool = False
     core: bool = False
+    long: bool = False
 
     def pick_sizes(self, *natural: int, core: tuple[int, ...] = ()) -> tuple[int, ...]:
         """The asked-for sizes, or the suite's own; fewer for a core run, one of them when it must be quick."""
@@ -65,4 +67,6 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-ALL_RIVALS = tuple(dict.fromkeys((*SERVERS, *TLS_SERVERS, *ALIASES, *FILE_RIVALS, *HTTP_RIVALS, *GREEN_RIVALS, URING)))
+ALL_RIVALS = tuple(
+    dict.fromkeys((*SERVERS, *TLS_SERVERS, *ALIASES, *FILE_RIVALS, *HTTP_RIVALS, *GREEN_RIVALS, *URL_RIVALS, URING))
+)

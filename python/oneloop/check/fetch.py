@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import ssl
 import time
+from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import aiohttp
 from yarl import URL
 
+from oneloop.check.addresses import address_of
 from oneloop.check.connector import Connector
 from oneloop.check.phases import Phases, current, limits_of
 from oneloop.check.resolver import NameNotFoundError, Resolver
@@ -58,7 +61,10 @@ class Fetcher:
             timeout=_NO_LIMITS,
             auto_decompress=False,
         )
-        self._auth = aiohttp.BasicAuth(*options.auth, encoding="utf-8") if options.auth is not None else None
+        # aiohttp takes it out where a redirect leads to another host.
+        self._auth: dict[str, str] = {}
+        if options.auth is not None:
+            self._auth["Authorization"] = "Basic " + b64encode(":".join(options.auth).encode()).decode()
 
     async def __aenter__(self) -> Self:
         return self
@@ -76,12 +82,8 @@ class Fetcher:
             async with asyncio.timeout(self._options.timeout_s) as timer:
                 phases = Phases(self._limits, timer)
                 current.set(phases)
-                url = URL(target.url)
-                if url.scheme not in ("http", "https") or not url.host:
-                    raise aiohttp.InvalidURL(target.url, "not an http or https URL with a host")
-                method = self._options.method
-                status = await self._ask(method, url, attempt, phases, keeps)
-                if method == "HEAD" and status in (405, 501):
+                url = _parsed(target.url)
+                if self._options.method == "GET" or not await self._is_known_by_head(url, attempt, phases, keeps):
                     attempt.result.redirects = ()
                     await self._ask("GET", url, attempt, phases, keeps)
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -95,6 +97,15 @@ class Fetcher:
         attempt.result.total_s = time.monotonic() - began
         return attempt
 
+    async def _is_known_by_head(self, url: URL, attempt: Attempt, phases: Phases, keeps: bool) -> bool:
+        """Servers that do not know HEAD say so, say nothing valid, or send a body all the same."""
+        try:
+            return await self._ask("HEAD", url, attempt, phases, keeps) not in (405, 501)
+        except aiohttp.ClientError as error:
+            if self._class_of(error, phases) == "protocol":
+                return False
+            raise
+
     async def body(self, url: str) -> AsyncGenerator[bytes]:
         """The body of what a URL names, as it comes.
 
@@ -104,7 +115,7 @@ class Fetcher:
         try:
             async with asyncio.timeout(self._options.timeout_s) as timer:
                 current.set(Phases(self._limits, timer))
-                response = await self._session.get(url, auth=self._auth, proxy=self._options.proxy)
+                response = await self._session.get(url, headers=self._auth, proxy=self._options.proxy)
             async with response:
                 if response.status != 200:
                     raise OSError(errno.EIO, f"status {response.status}", url)
@@ -121,7 +132,8 @@ class Fetcher:
                 url,
                 allow_redirects=options.follow,
                 max_redirects=options.max_redirects + 1,
-                auth=self._auth,
+                # A URL's own user comes first.
+                headers=self._auth if url.raw_user is None else None,
                 proxy=options.proxy,
             )
         except aiohttp.TooManyRedirects as error:
@@ -178,12 +190,31 @@ class Fetcher:
 
 
 _CLASSES: tuple[tuple[type[Exception], ErrorClass], ...] = (
+    (aiohttp.NonHttpUrlClientError, "invalid_url"),
     (aiohttp.TooManyRedirects, "too_many_redirects"),
     (TimeoutError, "timeout"),
     (aiohttp.ClientConnectorDNSError, "dns"),
     (aiohttp.ClientSSLError, "tls"),
     (ssl.SSLError, "tls"),
 )
+
+
+_HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=-]+")
+
+
+def _parsed(text: str) -> URL:
+    """The URL. Raises aiohttp.InvalidURL."""
+    try:
+        url = URL(text)
+        host = url.host and url.raw_host
+    except ValueError as error:
+        raise aiohttp.InvalidURL(text, str(error)) from error
+    if url.scheme not in ("http", "https") or not host:
+        raise aiohttp.InvalidURL(text, "not an http or https URL with a host")
+    # What yarl lets through: spaces, percent signs, brackets around what is no address.
+    if _HOST.fullmatch(host) is None and address_of(host) is None:
+        raise aiohttp.InvalidURL(text, f"no host: {host!r}")
+    return url
 
 
 def _note(result: Result, phases: Phases) -> None:

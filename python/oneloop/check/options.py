@@ -45,7 +45,7 @@ class Options:
         retry_after_s: a host's Retry-After is obeyed up to this; a longer one leaves the status as it is.
         timeout_s: for one attempt with all of its redirects.
         dns_timeout_s, connect_timeout_s, tls_timeout_s, first_byte_timeout_s: for these phases of each request.
-        method: "GET" or "HEAD"; a HEAD that gets 405 or 501 is repeated as a GET.
+        method: "GET" or "HEAD"; a HEAD that gets 405, 501 or no valid answer is repeated as a GET.
         follow: go where redirects point.
         max_redirects: more of them are `too_many_redirects`.
         body_limit_bytes: so much of a body is read; what is longer is cut off, which is no error.
