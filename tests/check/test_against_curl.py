@@ -17,7 +17,7 @@ from tests.check.farm.process import Farm
 from tests.check.test_farm_outcomes import urls_of
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 CURL = shutil.which("curl")
 pytestmark = [
     pytest.mark.skipif(CURL is None, reason="needs curl (Debian package curl)"),

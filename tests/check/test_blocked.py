@@ -18,7 +18,7 @@ from tests.check.stub_dns import PUBLIC
 from tests.programs import ROOT
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 pytestmark = pytest.mark.skipif(bool(namespace.missing()), reason=namespace.missing())
 
 ADDRESSES = [

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 
 from tests.check.site import Site, serving
 
@@ -230,7 +230,7 @@ async def test_wrong_use(
     assert done.output == ""
 
 
-@pytest.mark.parametrize("missing", ["aiohttp", "aiodns"])
+@pytest.mark.parametrize("missing", ["aiohttp", "pycares"])
 async def test_what_it_needs_is_said(missing: str) -> None:
     source = f"import sys; sys.modules[{missing!r}] = None; from oneloop.cli import main; main(['check', '-'])"
     done = await run(program=("-c", source))

@@ -12,7 +12,7 @@ from tests.check.checked import checked, outcomes
 from tests.check.farm.process import Farm
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 pytestmark = [
     pytest.mark.usefixtures("loop"),
     pytest.mark.allows_open_fds("c-ares closes its own a moment later"),

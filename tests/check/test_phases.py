@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 
 from oneloop.check import Options, Result, check
 from tests.check.site import serving

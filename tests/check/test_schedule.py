@@ -11,7 +11,7 @@ import pytest
 from oneloop import testing
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 
 from oneloop.check import Options, Target
 from oneloop.check.schedule import KEPT_HOSTS, Job, Schedule, host_of

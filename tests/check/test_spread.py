@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 psutil: Any = pytest.importorskip("psutil")
 
 from oneloop.check import Options, Target  # noqa: E402

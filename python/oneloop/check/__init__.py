@@ -24,7 +24,7 @@ if not TYPE_CHECKING:  # a type checker must not take any name for granted
         try:
             from oneloop.check.checking import check
         except ImportError as error:
-            if error.name not in ("aiohttp", "aiodns"):
+            if error.name not in ("aiohttp", "pycares"):
                 raise
             raise ImportError(f"oneloop.check needs {error.name}: pip install 'oneloop[check]'") from error
         globals()["check"] = check

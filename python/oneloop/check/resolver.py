@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-import aiodns
+import pycares
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from oneloop.check.addresses import address_of
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["NameNotFoundError", "Resolver"]
 
 _MOST_NAMES = 65536
+_NO_SUCH_NAME = (
+    pycares.errno.ARES_ENODATA,
+    pycares.errno.ARES_ENOTFOUND,
+    pycares.errno.ARES_ENONAME,
+    pycares.errno.ARES_EBADNAME,
+)
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 Addresses = tuple[tuple[socket.AddressFamily, str], ...]
@@ -35,7 +42,7 @@ class Resolver(AbstractResolver):
         self._family = _FAMILIES[options.family]
         self._servers = list(options.dns_servers) or None
         # Made for the first name: it has a thread of its own.
-        self._made: aiodns.DNSResolver | None = None
+        self._channel: pycares.Channel | None = None
         # Name: its addresses, and when they are no longer its own.
         self._known: dict[str, tuple[Addresses, float]] = {}
         self._lookups: dict[str, asyncio.Task[Addresses]] = {}
@@ -76,14 +83,11 @@ class Resolver(AbstractResolver):
         literal = address_of(host)
         if literal is not None:
             return ((socket.AF_INET if literal.version == 4 else socket.AF_INET6, str(literal)),)
-        if self._made is None:
-            self._made = aiodns.DNSResolver(nameservers=self._servers, loop=asyncio.get_running_loop())
-        try:
-            answer = await self._made.getaddrinfo(host, family=self._family, type=socket.SOCK_STREAM)
-        except aiodns.error.DNSError as error:
-            text = error.args[1] if len(error.args) > 1 else str(error)
-            is_known = error.args[0] in (aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA)
-            raise (NameNotFoundError if is_known else OSError)(None, f"{host}: {text}") from error
+        answer, error = await self._answer(host)
+        if error:
+            text = pycares.errno.strerror(error)
+            kind = NameNotFoundError if error in _NO_SUCH_NAME else OSError
+            raise kind(None, f"{host}: {text.decode() if isinstance(text, bytes) else text}")
         found = tuple(
             (socket.AddressFamily(node.family), node.addr[0].decode() if type(node.addr[0]) is bytes else node.addr[0])
             for node in answer.nodes
@@ -98,11 +102,31 @@ class Resolver(AbstractResolver):
             self._known[host] = (found, time.monotonic() + least_ttl_s)
         return found
 
+    async def _answer(self, host: str) -> tuple[Any, int]:
+        """What the name servers say, and the number of an error; c-ares asks in its own thread."""
+        if self._channel is None:
+            self._channel = pycares.Channel(servers=self._servers)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[tuple[Any, int]] = loop.create_future()
+
+        def settle(answer: Any, error: int) -> None:
+            if not future.done():
+                future.set_result((answer, error))
+
+        def told(answer: Any, error: int) -> None:
+            # A loop that has been closed is told nothing.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, answer, error or 0)
+
+        self._channel.getaddrinfo(host, None, family=self._family, type=socket.SOCK_STREAM, callback=told)
+        return await future
+
     async def close(self) -> None:
         """Give up all lookups."""
         lookups = list(self._lookups.values())
         for lookup in lookups:
             lookup.cancel()
         await asyncio.gather(*lookups, return_exceptions=True)
-        if self._made is not None:
-            await self._made.close()
+        if self._channel is not None:
+            self._channel.cancel()
+            self._channel.close()
