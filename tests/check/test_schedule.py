@@ -46,7 +46,7 @@ async def taken(schedule: Schedule) -> Job:
         ("http://A:80/b", "a:80"),
         ("http://user:p@w@a/b", "a"),
         ("https://[::1]:8/b", "[::1]:8"),
-        ("http://[::1/b", ""),
+        ("http://[::1/b", "[::1"),
         ("nothing", ""),
     ],
 )
