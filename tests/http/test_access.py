@@ -143,19 +143,6 @@ def test_a_write_that_takes_a_part_is_gone_on_with(monkeypatch: pytest.MonkeyPat
     assert lines(ONE, ONE) == ['INFO:     127.0.0.1:5000 - "GET /a?b=c HTTP/1.1" 200 OK\n'] * 2
 
 
-def test_the_lines_of_a_turn_leave_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    write = os.write
-
-    def counted(fd: int, data: bytes) -> int:
-        sizes.append(write(fd, data))
-        return sizes[-1]
-
-    monkeypatch.setattr(os, "write", counted)
-    assert len(lines(*[ONE] * 50)) == 50
-    assert len(sizes) == 1
-
-
 def test_the_time_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = iter([1_700_000_000.9, 1_700_000_001.0])
     monkeypatch.setattr("oneloop.http.access.time.time", lambda: next(now_s))

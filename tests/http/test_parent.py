@@ -64,7 +64,7 @@ class Stage:
         self.clock = Clock()
         monkeypatch.setattr(workers, "fork", self.fork)
         monkeypatch.setattr(workers, "time", self.clock)
-        options = Options(port=0, workers=count, **given)
+        options = Options(port=0, workers=count, timeout_worker_healthcheck=10_000, **given)
         self.groups = open_listeners(options)
         self.parent = Parent(options, Work(lambda *given: 0, self.groups, board), Notifier({}))
         self.parent._wake_in.setblocking(False)
