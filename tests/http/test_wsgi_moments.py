@@ -160,9 +160,7 @@ async def test_a_client_that_takes_nothing_holds_up_its_thread_alone() -> None:
         wire.reset()
 
 
-async def test_a_thread_that_cannot_be_started(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The next request tries again; with another thread, requests wait for that."""
     goes_on = threading.Event()
     start = threading.Thread.start
