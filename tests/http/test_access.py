@@ -130,3 +130,26 @@ def test_records(caplog: pytest.LogCaptureFixture) -> None:
     shown = AccessFormatter('%(levelprefix)s %(client_addr)s - "%(request_line)s" %(status_code)s', use_colors=False)
     assert shown.format(first) == 'INFO:     127.0.0.1:5000 - "GET /a?b=c HTTP/1.1" 200 OK'
     assert json.loads(second.getMessage())["status"] == 200
+
+
+def test_quotes_of_the_line_are_the_lines_own() -> None:
+    assert lines(changed(2, b'/a\\"b')) == ['INFO:     127.0.0.1:5000 - "GET /a\\x5c\\x22b HTTP/1.1" 200 OK\n']
+    assert lines(changed(2, b"/a\\x22")) == ['INFO:     127.0.0.1:5000 - "GET /a\\x5cx22 HTTP/1.1" 200 OK\n']
+
+
+def test_a_write_that_takes_a_part_is_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:7]))
+    assert lines(ONE, ONE) == ['INFO:     127.0.0.1:5000 - "GET /a?b=c HTTP/1.1" 200 OK\n'] * 2
+
+
+def test_the_time_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = iter([1_700_000_000.9, 1_700_000_001.0])
+    monkeypatch.setattr("oneloop.http.access.time.time", lambda: next(now_s))
+    times = [json.loads(line)["time"] for line in lines(ONE, ONE, form="json")]
+    assert times == ["2023-11-14T22:13:20Z", "2023-11-14T22:13:21Z"]
+
+
+def test_the_first_user_agent_counts() -> None:
+    [line] = lines(changed(7, [(b"user-agent", b"first"), (b"user-agent", b"second")]), form="json")
+    assert json.loads(line)["user_agent"] == "first"

@@ -195,4 +195,48 @@ def test_a_descriptor_that_is_no_socket(tmp_path: Path) -> None:
             open_listeners(Options(fd=file.fileno()))
 
 
+def test_a_unix_socket_is_removed_by_the_process_that_made_it(tmp_path: Path) -> None:
+    [[listener]] = open_listeners(Options(uds=str(tmp_path / "s")))
+    listener._owner_pid += 1
+    listener.close()
+    assert (tmp_path / "s").exists()
+
+
+def test_a_unix_socket_whose_queue_is_full_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with contextlib.ExitStack() as sockets:
+        owner = sockets.enter_context(socket.socket(socket.AF_UNIX))
+        owner.bind(str(path))
+        owner.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                waiting = sockets.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(str(path))
+        with pytest.raises(ListenError, match="another program listens there"):
+            open_listeners(Options(uds=str(path)))
+        assert path.exists()
+
+
+def test_a_port_that_another_program_shares_is_left() -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(ListenError, match="another program listens there"):
+            open_listeners(Options(port=other.getsockname()[1], reuse_port=True))
+
+
+def test_an_address_of_ipv6_is_none_of_ipv4() -> None:
+    try:
+        [[listener]] = open_listeners(Options(host="::", port=0))
+    except ListenError:
+        pytest.skip("no IPv6")
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", listener.socket.getsockname()[1]), 5).close()
+    finally:
+        listener.close()
+
+
 assert sys.platform == "linux"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import time
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +94,27 @@ def test_figures_of_this_process() -> None:
 
     assert read_memory_bytes() > 1 << 20
     assert read_cpu_s(os.getpid()) > 0
+
+
+def test_a_bound_is_part_of_its_bucket(board: Board) -> None:
+    measures = Measures(board, 0)
+    add(measures, 200, 0, 0.001)
+    name = "oneloop_http_request_duration_seconds"
+    assert value(measures.text(), f'{name}_bucket{{worker="0",le="0.001"}}') == 1
+
+
+def test_a_new_worker_begins_at_zero(board: Board) -> None:
+    add(Measures(board, 2), 200, 100, 1.0)
+    text = Measures(board, 2).text()
+    assert value(text, 'oneloop_http_requests_total{worker="2",status="2xx"}') == 0
+    assert value(text, 'oneloop_http_response_body_bytes_total{worker="2"}') == 0
+
+
+def test_the_name_of_a_program_may_hold_brackets() -> None:
+    name = Path("/proc/self/comm")
+    before = name.read_text()
+    name.write_text("a) b 1 2 3 (")
+    try:
+        assert 0 <= read_cpu_s(os.getpid()) <= time.process_time() + 1
+    finally:
+        name.write_text(before.strip())

@@ -146,3 +146,23 @@ def test_wrong_command_lines_end_with_status_2(
         parsed(*arguments)
     assert caught.value.code == 2
     assert f"oneloop serve: {text}" in capsys.readouterr().err
+
+
+def test_the_most_headers_that_there_may_be() -> None:
+    assert Options(max_headers=256).max_headers == 256
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", ""])
+def test_a_number_of_workers_that_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEB_CONCURRENCY", text)
+    with pytest.raises(OptionError, match="WEB_CONCURRENCY"):
+        Options()
+
+
+def test_a_descriptor_below_zero() -> None:
+    with pytest.raises(OptionError, match="--fd"):
+        Options(fd=-1)
+
+
+def test_nobody_is_trusted_without_proxy_headers() -> None:
+    assert Options(proxy_headers=False, forwarded_allow_ips="*").trust() is None

@@ -82,3 +82,25 @@ def test_the_client_is_uvicorns(hosts: list[str]) -> None:
     host, port = theirs._TrustedHosts(allowed).get_trusted_client_address(text)
     found = client_of("10.0.0.1", [text.encode()], [], Trust(allowed))
     assert (found.host or "", found.port or 0) == (host, port if host else 0)
+
+
+def test_a_scheme_that_is_none_takes_the_place_of_the_one_before() -> None:
+    assert client_of("127.0.0.1", [], [b"https", b"gopher"], Trust("127.0.0.1")).scheme is None
+
+
+@pytest.mark.parametrize(
+    ("said", "host", "port"),
+    [(b"1.2.3.4:65535", "1.2.3.4", 65535), (b"1.2.3.4:65536", "1.2.3.4", 0), (b"[::1]x:5", "[::1]x:5", 0)],
+)
+def test_ports(said: bytes, host: str, port: int) -> None:
+    assert client_of("127.0.0.1", [said], [], Trust("127.0.0.1")) == Client(host, port, None)
+
+
+def test_what_is_remembered_of_hosts_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oneloop.http.proxies.KEPT", 10)
+    trust = Trust("127.0.0.1")
+    for number in range(25):
+        assert not trust(f"10.0.0.{number}")
+    assert not trust("x" * 300)
+    assert len(trust._answers) <= 10
+    assert not any(len(host) > 253 for host in trust._answers)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +14,12 @@ from typing import Any
 import pytest
 
 import oneloop
-from oneloop.http import LoadError, OptionError, serve
+from oneloop.http import LoadError, OptionError, serve, service
+from oneloop.http.application import load
+from oneloop.http.listeners import open_listeners
+from oneloop.http.options import Options
+from oneloop.http.server import Ending, Server
+from oneloop.http.static import settings
 from tests.http.service import ROOT, Service
 
 
@@ -173,3 +180,72 @@ def test_importing_the_name_is_cheap() -> None:
         check=False,
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+async def _end_with_a_connection_that_waits(server: Server, port: int) -> bytes:
+    """The connection is there when the loop has just looked at what waits to be accepted: timers come after that."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.settimeout(20)
+
+    def end() -> None:
+        client.connect(("127.0.0.1", port))
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        server.end(Ending.LAST)
+
+    loop.call_later(0.01, end)
+    await server.run(lambda: None)
+    with client:
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_a_connection_that_waits_at_the_end_is_served() -> None:
+    async def main() -> None:
+        [listeners] = open_listeners(options)
+        server = Server(load(app, interface="asgi3"), options, listeners)
+        answer = await _end_with_a_connection_that_waits(server, listeners[0].socket.getsockname()[1])
+        assert answer.endswith(b"yes")
+
+    options = Options(port=0, access_log=False)
+    oneloop.run(main())
+
+
+def test_a_later_end_is_not_outdone_by_an_earlier_one() -> None:
+    async def main() -> None:
+        [listeners] = open_listeners(options)
+        server = Server(load(app, interface="asgi3"), options, listeners)
+        server.end(Ending.NOW)
+        server.end(Ending.FINISH)
+        assert server._ending is Ending.NOW
+        for listener in listeners:
+            listener.close()
+
+    options = Options(port=0, access_log=False)
+    oneloop.run(main())
+
+
+def test_nothing_of_serve_is_left_on_the_loop() -> None:
+    async def main() -> None:
+        served = Served()
+        await served.get()
+        served.task.cancel()
+        await asyncio.wait([served.task])
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert [signal.getsignal(number) for number in numbers] == before
+
+    numbers = (signal.SIGTERM,)
+    before = [signal.getsignal(number) for number in numbers]
+    oneloop.run(main())
+
+
+@pytest.mark.parametrize(("given", "grace_s"), [({}, 1.0), ({"timeout_graceful_shutdown": 7}, 7)])
+def test_requests_do_not_hold_up_a_reload(given: dict[str, Any], grace_s: float) -> None:
+    options = service._for_reload(Options(reload=True, **given), "a:b")
+    assert options.timeout_graceful_shutdown == grace_s
+
+
+def test_folders_stay_those_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders, _, _ = settings([("/static", "www")], [])
+    assert folders == [("/static", str(tmp_path / "www"))]

@@ -9,12 +9,14 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from oneloop import testing
-from tests.http.frames import PING, PONG, TEXT, frame, handshake, opened
+from oneloop.http.static import settings
+from tests.http.frames import BINARY, CLOSE, PING, PONG, TEXT, Frame, frame, handshake, opened
 from tests.http.site import GET, Echo, Receive, Scope, Send, Wire, body_of, reply, serving
 from tests.loops import LoopFactory
 
@@ -245,6 +247,124 @@ async def test_a_websocket_is_pinged_also_after_its_peer_was_slow() -> None:
             assert ping.opcode == PING
             await websocket.send(frame(PONG, ping.payload))
         assert now_s() <= 70
+
+
+@virtual
+async def test_a_busy_application_does_not_cost_its_peer_the_websocket() -> None:
+    """While nothing is read, the answer to a ping cannot be seen."""
+    goes_on = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await goes_on.wait()
+        for _ in range(3):
+            assert len((await receive())["bytes"]) == 100_000
+        await send({"type": "websocket.send", "text": "all"})
+
+    async with serving(app, ws_ping_interval_s=20, ws_ping_timeout_s=20) as site:
+        websocket = await opened(site)
+        for _ in range(3):
+            await websocket.send(frame(BINARY, bytes(100_000)))
+        for _ in range(3):
+            ping = await websocket.frame()
+            assert ping.opcode == PING
+            await websocket.send(frame(PONG, ping.payload))
+        assert now_s() >= 60
+        goes_on.set()
+        assert await websocket.frame() == Frame(TEXT, b"all")
+
+
+@virtual
+async def test_a_websocket_whose_peer_does_not_answer_the_close() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+
+    async with serving(app, ws_ping_interval_s=1000) as site:
+        websocket = await opened(site)
+        assert (await websocket.frame()).opcode == CLOSE
+        assert await websocket.wire.rest() == b""
+        assert now_s() <= 10
+
+
+@virtual
+async def test_a_body_that_stops_after_a_pause() -> None:
+    """The application took what was there late: from then on the client has its time."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(100)
+        await body_of(receive)
+
+    async with serving(app, body_timeout_s=30) as site:
+        wire = await site.connect()
+        await wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n" + bytes(100_000))
+        assert (await wire.answer()).status == 408
+        assert 130 <= now_s() <= 135
+
+
+@virtual
+async def test_a_body_that_was_asked_for_and_does_not_come() -> None:
+    async with serving(Echo(), body_timeout_s=30) as site:
+        wire = await site.connect()
+        await wire.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        assert [(await wire.answer()).status for _ in range(2)] == [100, 408]
+        assert 30 <= now_s() <= 33
+
+
+@virtual
+async def test_a_late_body_does_not_end_a_stream_of_http10_well() -> None:
+    """The end of the connection is the end of that answer: only a reset says that it is not whole."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"part", "more_body": True})
+        await body_of(receive)
+
+    async with serving(app, body_timeout_s=30) as site:
+        wire = await site.connect()
+        await wire.send(b"POST / HTTP/1.0\r\nContent-Length: 10\r\n\r\nabc")
+        with pytest.raises(ConnectionResetError):
+            await wire.answer()
+
+
+PROXY_HEADER = b"PROXY TCP4 192.0.2.1 192.0.2.2 1111 443\r\n"
+
+
+@virtual
+async def test_a_proxys_header_byte_by_byte_has_one_deadline() -> None:
+    async with serving(Echo(), proxy_protocol=True, header_timeout_s=10) as site:
+        wire = await site.connect()
+        rest = asyncio.ensure_future(wire.rest())
+        for byte in PROXY_HEADER[:-2]:
+            if rest.done():
+                break
+            await wire.send(bytes([byte]))
+            await asyncio.sleep(1)
+        await rest
+        assert 10 <= now_s() <= 13
+
+
+@virtual
+async def test_nothing_behind_a_proxys_header() -> None:
+    async with serving(Echo(), proxy_protocol=True, header_timeout_s=50, keep_alive_timeout_s=5) as site:
+        wire = await site.connect()
+        await wire.send(PROXY_HEADER[:10])
+        await asyncio.sleep(2)
+        await wire.send(PROXY_HEADER[10:])
+        assert await wire.rest() == b""
+        assert 7 <= now_s() <= 9
+
+
+@virtual
+async def test_each_file_begins_the_keep_alive_time_anew(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"file")
+    folders = settings([("/", str(tmp_path))], [])
+    async with serving(Echo(), static=folders, keep_alive_timeout_s=5) as site:
+        wire = await site.connect()
+        for _ in range(4):
+            assert (await wire.ask(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n")).body == b"file"
+            await asyncio.sleep(3)
 
 
 async def small_client(port: int) -> Wire:

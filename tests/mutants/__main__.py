@@ -113,7 +113,7 @@ def judge(workshop: Workshop, mutant: Mutant) -> Verdict:
                 workshop.build()
             elif mutant.file.startswith("crates/"):
                 # Built first: a compiler's error kills no mutant.
-                workshop.cargo("test", "--no-run", "--package", "oneloop-engine")
+                workshop.cargo("test", "--no-run", "--package", f"oneloop-{mutant.file.split('/')[1]}")
         except BuildError as error:
             return Verdict(mutant, "unbuilt", str(error))
         for test in mutant.tests:

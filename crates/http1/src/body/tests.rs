@@ -101,14 +101,39 @@ fn until_the_connection_ends() {
     let outcome = outcome_of(Framing::UntilClose, &[b'a'; 100]);
     assert_eq!((outcome.data.len(), outcome.ends, outcome.refused), (100, false, None));
     let mut reader = BodyReader::new(Framing::UntilClose, &LIMITS).expect("no length");
-    assert!(reader.ends_with_connection());
+    assert_eq!((reader.is_complete(), reader.left()), (false, None));
     assert_eq!(reader.read(&[b'a'; 101], &LIMITS).map_err(|refusal| refusal.status), Err(413));
+}
+
+/// What the server decides by whether it drops a body, or the connection with it.
+#[test]
+fn what_is_left() {
+    let mut reader = BodyReader::new(Framing::Length(5), &LIMITS).expect("short");
+    assert_eq!(reader.left(), Some(5));
+    for (input, left) in [(&b"abc"[..], 2), (b"deGET", 0), (b"GET", 0)] {
+        let piece = reader.read(input, &LIMITS);
+        assert_eq!(reader.left(), Some(left));
+        assert_eq!(
+            piece == Ok(Piece::Incomplete),
+            input == b"GET",
+            "nothing is taken behind the end"
+        );
+    }
+    assert_eq!(BodyReader::new(Framing::None, &LIMITS).map(|reader| reader.left()), Ok(Some(0)));
+    let mut reader = BodyReader::new(Framing::Chunked, &LIMITS).expect("chunked");
+    for (input, left) in [(&b"3\r\nab"[..], None), (b"c\r\n0\r\n\r\n", Some(0))] {
+        assert!(reader.read(input, &LIMITS).is_ok());
+        assert_eq!(reader.left(), left);
+    }
+    assert_eq!(reader.read(b"GET", &LIMITS), Ok(Piece::Incomplete));
 }
 
 #[test]
 fn chunks() {
-    let outcome = chunked("3\r\nabc\r\n0a\r\n0123456789\r\n0\r\n\r\n");
-    assert_eq!((&outcome.data[..], outcome.ends), (&b"abc0123456789"[..], true));
+    for size in ["0f", "F", "f", "000F"] {
+        let outcome = chunked(&format!("3\r\nabc\r\n{size}\r\n0123456789abcde\r\n0\r\n\r\n"));
+        assert_eq!((&outcome.data[..], outcome.ends), (&b"abc0123456789abcde"[..], true));
+    }
     for end in ["0\r\n\r\n", "000\r\n\r\n", "0;a=b\r\n\r\n", "0000000000000000\r\n\r\n"] {
         let outcome = chunked(end);
         assert_eq!((outcome.ends, outcome.consumed), (true, end.len()), "{end:?}");

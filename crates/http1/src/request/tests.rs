@@ -457,6 +457,7 @@ fn expectations_and_upgrades() {
         ("Connection: Upgrade\r\nUpgrade: websocket\r\n", Some("websocket")),
         ("Upgrade: a, b\r\nConnection: x, upgrade\r\n", Some("a, b")),
         ("Connection: upgrade\r\n", None),
+        ("Connection: upgrade\r\nReferer: websocket\r\n", None),
         ("Upgrade: websocket\r\n", None),
     ] {
         let look =

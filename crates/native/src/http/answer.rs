@@ -426,9 +426,11 @@ impl Exchange {
             let duration_s = (http.owner.get().now_ns(py) - began_ns) as f64 / 1e9;
             if let Some(scope) = scope {
                 let scope = scope.bind(py);
+                // A WebSocket's scope has no method: its handshake is a GET.
+                let get = intern!(py, "GET");
                 let arguments = (
                     scope.get_item(intern!(py, "client"))?,
-                    scope.get_item(intern!(py, "method"))?,
+                    scope.call_method1(intern!(py, "get"), (intern!(py, "method"), get))?,
                     target,
                     scope.get_item(intern!(py, "http_version"))?,
                     status,
