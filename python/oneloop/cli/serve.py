@@ -238,7 +238,7 @@ def main(arguments: list[str]) -> NoReturn:
     except OptionError as error:
         reader.error(str(error))
     except KeyboardInterrupt:
-        # One more SIGINT, when all is over but the end of the interpreter.
+        # Before it has served.
         status = 0
     # What else comes does not change how it has ended; threads of the application's may hold up the end for ever.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -80,7 +80,7 @@ class Process:
         self._signals = 0
 
     def run(self) -> int:
-        """Serve; returns the exit status."""
+        """Serve; returns the exit status. SIGINT and SIGTERM are ignored from the end of serving on."""
         options = self._options
         if self._channel is not None and not faulthandler.is_enabled():
             # For the stack of a worker that is stuck; without a stderr there is none.
@@ -102,14 +102,8 @@ class Process:
             return STARTUP_FAILURE
         if app.is_from_factory:
             log.warning("The application is made by a factory: give --factory, so that it need not be found out.")
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            with asyncio.Runner(loop_factory=Loop) as runner:
-                return runner.run(self._serve(app))
-        finally:
-            if self._channel is None:
-                # It is the program's again, which may go on.
-                signal.signal(signal.SIGTERM, before)
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            return runner.run(self._serve(app))
 
     async def _serve(self, app: object) -> int:
         loop = asyncio.get_running_loop()
@@ -144,10 +138,13 @@ class Process:
             log.error("The server cannot start: %s", error)
             return STARTUP_FAILURE
         finally:
+            # Signals that come again are not to cut short what is left, nor do they at any moment in between.
+            signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
             for number in handlers:
                 loop.remove_signal_handler(number)
-            # Until the loop is closed, and in a worker for ever, signals that come again are not to cut it short.
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
             if self._channel is not None:
                 loop.remove_reader(self._channel.fileno())
                 self._say("over")

@@ -137,13 +137,20 @@ def run(app: object, **given: Unpack[Given]) -> None:
         SystemExit: with status 3, if the application cannot be loaded or its startup fails, or if there is no socket
             to listen on. What was wrong is in the log.
     """
-    status = run_with(app, given)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        status = run_with(app, given)
+    finally:
+        # They are the program's again, which may go on.
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
     if status:
         raise SystemExit(status)
 
 
 def run_with(app: object, given: Given) -> int:
-    """Do what `run` does, and return the exit status.
+    """Do what `run` does, and return the exit status; SIGINT and SIGTERM may be ignored afterwards.
 
     Raises:
         OptionError: an option is wrong.

@@ -115,7 +115,7 @@ class Parent:
         self._next_alive_s = 0.0
 
     def run(self) -> int:
-        """Serve until a signal ends it; returns the exit status."""
+        """Serve until a signal ends it; returns the exit status. SIGINT and SIGTERM are ignored from then on."""
         log.info("Started parent process [%d]", os.getpid())
         before = self._take_signals()
         try:
@@ -131,7 +131,9 @@ class Parent:
             self._end_everything()
             signal.set_wakeup_fd(-1)
             for number, handler in before.items():
-                signal.signal(number, handler)
+                # Those that end it may come again.
+                is_end = number in (signal.SIGINT, signal.SIGTERM)
+                signal.signal(number, signal.SIG_IGN if is_end else handler)
         log.info("Stopping parent process [%d]", os.getpid())
         return self._course.status
 
