@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import oneloop
 from oneloop.check.checking import check
+from oneloop.check.connector import SPARE_DESCRIPTORS
 from oneloop.check.counts import Counts, Rules
 from oneloop.check.fetch import Fetcher
 from oneloop.check.inputs import Form, Source, form_of, read
@@ -34,8 +35,6 @@ _BLOCKED_FORMS: tuple[Form, ...] = ("jsonl", "sitemap")
 """Somebody else has written them, more often than not."""
 _SAID_BAD_LINES = 20
 _FLUSH_S = 1.0
-# Beside connections: files, name servers, what Python has open.
-_OTHER_DESCRIPTORS = 64
 _OUTPUTS = {"jsonl": JsonLines, "csv": Csv, "html": Html}
 
 
@@ -193,12 +192,13 @@ class _Job:
             loop.add_signal_handler(signal.SIGTERM, this.cancel)
         task = self.task
         workers: Processes | DaskWorkers | None = None
+        if task.dask is None:
+            # Processes inherit it.
+            _raise_limit(-(-task.options.concurrency // (task.processes or 1)))
         if task.processes is not None:
             workers = Processes(task.processes)
         elif task.dask is not None:
             workers = DaskWorkers(task.dask)
-        else:
-            _raise_limit(task.options)
         async with AsyncExitStack() as stack:
             flusher = asyncio.create_task(self._flush_now_and_then())
             stack.callback(flusher.cancel)
@@ -245,16 +245,16 @@ class _Job:
                 yield piece
 
 
-def _raise_limit(options: Options) -> None:
+def _raise_limit(concurrency: int) -> None:
     """As many descriptors as connections may need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * options.concurrency + _OTHER_DESCRIPTORS
+    needed = 2 * concurrency + SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else needed, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if soft != resource.RLIM_INFINITY and soft < options.concurrency + _OTHER_DESCRIPTORS:
+    if soft != resource.RLIM_INFINITY and soft < concurrency + SPARE_DESCRIPTORS:
         raise OptionError(
-            f"a concurrency of {options.concurrency} needs as many descriptors, and this process may have {soft}: "
+            f"a concurrency of {concurrency} needs as many descriptors, and this process may have {soft}: "
             "lower --concurrency, or raise the limit with ulimit -n"
         )
