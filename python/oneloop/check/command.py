@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import resource
 import signal
+import stat
 import sys
 import time
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import oneloop
@@ -88,9 +91,28 @@ class Task:
             raise OptionError("--processes, --dask and --style exclude each other")
         if self.processes is not None and self.processes < 1:
             raise OptionError(f"--processes must be at least 1: {self.processes}")
-        paths = [path for _, path in self.outputs]
-        if len(set(paths)) < len(paths):
-            raise OptionError("two outputs cannot have the same file")
+        places = [("FILE", _file_at(self.source.location, 0))]
+        places += [(f"--{kind}", _file_at(path, 1)) for kind, path in self.outputs]
+        if self.journal is not None:
+            places.append(("--journal", _file_at(self.journal)))
+        for place, (name, file) in enumerate(places):
+            for other, same in places[:place]:
+                if file is not None and file == same:
+                    raise OptionError(f"{other} and {name} cannot be the same file")
+
+
+def _file_at(path: str, standard: int | None = None) -> tuple[int, int] | str | None:
+    """What tells files apart that must not be written twice, or read and written; None: any number may use it.
+
+    `standard`: the descriptor that `-` stands for.
+    """
+    try:
+        found = os.fstat(standard) if path == "-" and standard is not None else Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)
+    if stat.S_ISREG(found.st_mode):
+        return (found.st_dev, found.st_ino)
+    return "-" if path == "-" and standard == 1 else None
 
 
 def run(task: Task) -> int:

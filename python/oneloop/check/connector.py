@@ -33,7 +33,7 @@ _MOST_OPEN = 1000
 
 
 class Connector(aiohttp.TCPConnector):
-    """Limits are the schedule's; this one closes idle connections before the process runs out of descriptors."""
+    """Limits are the schedule's; this one closes idle ones before descriptors run out."""
 
     def __init__(self, options: Options, resolver: Resolver) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class Connector(aiohttp.TCPConnector):
         phases.ready()
         return connection
 
-    # The names of the following three are aiohttp's own; tests/check/test_phases.py fails where they mean something else.
+    # What follows uses names of aiohttp's own; tests/check/test_phases.py fails where they mean something else.
 
     def _get_ssl_context(self, req: Any) -> ssl.SSLContext | None:
         return _context(self._is_insecure) if req.is_ssl() else None
