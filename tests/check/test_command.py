@@ -168,6 +168,50 @@ async def test_a_journal_of_another_list(tmp_path: Path) -> None:
         assert done.output == ""
 
 
+@pytest.mark.parametrize("option", ["--jsonl", "--csv", "--html", "--journal"])
+async def test_an_output_does_not_take_the_place_of_the_list(option: str, tmp_path: Path) -> None:
+    urls, link = tmp_path / "urls.txt", tmp_path / "link"
+    urls.write_text("http://127.0.0.1:1/\n")
+    link.hardlink_to(urls)
+    for path in (urls, link):
+        done = await run(urls, option, path)
+        assert (done.status, done.output) == (2, "")
+        assert f"FILE and {option} cannot be the same file" in done.errors
+    assert urls.read_text() == "http://127.0.0.1:1/\n"
+
+
+async def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    """An output's, and the journal's, for which a limit stands for the disk."""
+    urls = tmp_path / "urls.txt"
+    urls.write_text("http://127.0.0.1:1/\n" * 100)
+    done = await run(urls, "--jsonl", "/dev/full", "--retries", 0)
+    assert (done.status, done.output) == (2, "")
+    assert "/dev/full: No space left on device" in done.errors
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "from oneloop.cli import main; main(sys.argv[1:])"
+    )
+    done = await run(urls, "--journal", tmp_path / "journal", "--retries", 0, program=("-c", program, "check"))
+    assert (done.status, done.output) == (2, "")
+    assert f"{tmp_path / 'journal'}: File too large" in done.errors
+
+
+async def test_closed_standard_files(tmp_path: Path) -> None:
+    """Their numbers go to no file of ours: what is meant for them would be written there."""
+    (tmp_path / "urls.txt").write_text("nothing\nhttp://127.0.0.1:1/\n")
+    program = "import os, sys; os.close(int(sys.argv[1])); os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
+    arguments = (tmp_path / "urls.txt", "--retries", 0, "--journal", tmp_path / "journal")
+    done = await run(1, *COMMAND, *arguments, "--jsonl", "-", program=("-c", program))
+    assert done.status == 2
+    assert "Bad file descriptor" in done.errors
+    done = await run(2, *COMMAND, *arguments, program=("-c", program))
+    assert (done.status, done.counts, done.errors) == (0, {"connect": 1, "bad_line": 1}, "")
+    done = await run(0, *COMMAND, "-", program=("-c", program))
+    assert (done.status, done.output) == (2, "")
+    # The header, and one result.
+    assert len((tmp_path / "journal").read_text().splitlines()) == 2
+
+
 async def test_lists_of_others_cannot_reach_private_addresses(tmp_path: Path) -> None:
     async with serving() as site:
         url = f"http://127.0.0.1:{site.port}/"
@@ -214,7 +258,9 @@ async def test_processes(tmp_path: Path) -> None:
         (("-", "--header", "x"), "'x' is not Name:Value"),
         (("-", "--method", "POST"), "method must be one of"),
         (("-", "--processes", "2", "--style", "threads"), "exclude each other"),
-        (("-", "--jsonl", "a", "--csv", "a"), "same file"),
+        (("-", "--jsonl", "a", "--csv", "./a"), "--jsonl and --csv cannot be the same file"),
+        (("-", "--jsonl", "-", "--csv", "-"), "--jsonl and --csv cannot be the same file"),
+        (("-", "--jsonl", "a", "--journal", "a"), "--jsonl and --journal cannot be the same file"),
         (("-", "--dns-servers", "localhost"), "a name server is an address"),
         (("http://127.0.0.1:1/sitemap.xml", "--no-block-private"), "http://127.0.0.1:1/sitemap.xml: "),
     ],

@@ -20,6 +20,7 @@ __all__ = ["Run", "check"]
 Urls: TypeAlias = "Iterable[str | Target] | AsyncIterable[str | Target]"
 
 _WORTH_A_RETRY = {"429", "502", "503", "504", "dns", "connect", "timeout", "protocol"}
+_MOST_DOUBLINGS = 30
 
 
 async def check(urls: Urls, options: Options | None = None, **given: Any) -> AsyncGenerator[Result]:
@@ -96,7 +97,7 @@ class Run:
     async def _work(self) -> None:
         schedule, fetcher = self._schedule, self._fetcher
         while (job := await schedule.take()) is not None:
-            attempt = await fetcher.fetch(job.target, schedule.keeps(job.host))
+            attempt = await fetcher.fetch(job.target)
             if self._is_tried_again(job, attempt):
                 continue
             schedule.done(job)
@@ -117,6 +118,6 @@ class Run:
         if not is_worth_it or (asked_s is not None and asked_s > options.retry_after_s):
             return False
         # Half of it at least: those that failed together do not come back together.
-        delay_s = options.retry_delay_s * 2 ** (job.attempts - 1) * random.uniform(0.5, 1.0)
+        delay_s = options.retry_delay_s * 2.0 ** min(job.attempts - 1, _MOST_DOUBLINGS) * random.uniform(0.5, 1.0)
         self._schedule.again(job, max(delay_s, asked_s or 0.0))
         return True

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import resource
 import signal
+import stat
 import sys
 import time
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import oneloop
 from oneloop.check.checking import check
+from oneloop.check.connector import SPARE_DESCRIPTORS
 from oneloop.check.counts import Counts, Rules
 from oneloop.check.fetch import Fetcher
 from oneloop.check.inputs import Form, Source, form_of, read
@@ -34,8 +38,6 @@ _BLOCKED_FORMS: tuple[Form, ...] = ("jsonl", "sitemap")
 """Somebody else has written them, more often than not."""
 _SAID_BAD_LINES = 20
 _FLUSH_S = 1.0
-# Beside connections: files, name servers, what Python has open.
-_OTHER_DESCRIPTORS = 64
 _OUTPUTS = {"jsonl": JsonLines, "csv": Csv, "html": Html}
 
 
@@ -89,9 +91,28 @@ class Task:
             raise OptionError("--processes, --dask and --style exclude each other")
         if self.processes is not None and self.processes < 1:
             raise OptionError(f"--processes must be at least 1: {self.processes}")
-        paths = [path for _, path in self.outputs]
-        if len(set(paths)) < len(paths):
-            raise OptionError("two outputs cannot have the same file")
+        places = [("FILE", _file_at(self.source.location, 0))]
+        places += [(f"--{kind}", _file_at(path, 1)) for kind, path in self.outputs]
+        if self.journal is not None:
+            places.append(("--journal", _file_at(self.journal)))
+        for place, (name, file) in enumerate(places):
+            for other, same in places[:place]:
+                if file is not None and file == same:
+                    raise OptionError(f"{other} and {name} cannot be the same file")
+
+
+def _file_at(path: str, standard: int | None = None) -> tuple[int, int] | str | None:
+    """What tells files apart that must not be written twice, or read and written; None: any number may use it.
+
+    `standard`: the descriptor that `-` stands for.
+    """
+    try:
+        found = os.fstat(standard) if path == "-" and standard is not None else Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)
+    if stat.S_ISREG(found.st_mode):
+        return (found.st_dev, found.st_ino)
+    return "-" if path == "-" and standard == 1 else None
 
 
 def run(task: Task) -> int:
@@ -193,12 +214,13 @@ class _Job:
             loop.add_signal_handler(signal.SIGTERM, this.cancel)
         task = self.task
         workers: Processes | DaskWorkers | None = None
+        if task.dask is None:
+            # Processes inherit it.
+            _raise_limit(-(-task.options.concurrency // (task.processes or 1)))
         if task.processes is not None:
             workers = Processes(task.processes)
         elif task.dask is not None:
             workers = DaskWorkers(task.dask)
-        else:
-            _raise_limit(task.options)
         async with AsyncExitStack() as stack:
             flusher = asyncio.create_task(self._flush_now_and_then())
             stack.callback(flusher.cancel)
@@ -245,16 +267,16 @@ class _Job:
                 yield piece
 
 
-def _raise_limit(options: Options) -> None:
+def _raise_limit(concurrency: int) -> None:
     """As many descriptors as connections may need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * options.concurrency + _OTHER_DESCRIPTORS
+    needed = 2 * concurrency + SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else needed, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if soft != resource.RLIM_INFINITY and soft < options.concurrency + _OTHER_DESCRIPTORS:
+    if soft != resource.RLIM_INFINITY and soft < concurrency + SPARE_DESCRIPTORS:
         raise OptionError(
-            f"a concurrency of {options.concurrency} needs as many descriptors, and this process may have {soft}: "
+            f"a concurrency of {concurrency} needs as many descriptors, and this process may have {soft}: "
             "lower --concurrency, or raise the limit with ulimit -n"
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import resource
 import socket
 import ssl
 import time
@@ -25,10 +27,13 @@ __all__ = ["Connector"]
 
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 KEEP_ALIVE_S = 15.0
+SPARE_DESCRIPTORS = 64
+"""Beside connections: files, name servers, what Python has open."""
+_MOST_OPEN = 1000
 
 
 class Connector(aiohttp.TCPConnector):
-    """Limits are the schedule's: this one has none."""
+    """Limits are the schedule's; this one closes idle ones before descriptors run out."""
 
     def __init__(self, options: Options, resolver: Resolver) -> None:
         super().__init__(
@@ -41,6 +46,11 @@ class Connector(aiohttp.TCPConnector):
         )
         self._is_insecure = options.insecure
         self._certificate_ends: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        allowed = _MOST_OPEN if soft == resource.RLIM_INFINITY else soft - SPARE_DESCRIPTORS - options.concurrency
+        self._most_open = max(options.concurrency, min(allowed, _MOST_OPEN))
+        # So many may be opened before it is worth counting them again.
+        self._room = self._most_open
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> aiohttp.connector.Connection:
         """A request begins: it gets a connection."""
@@ -52,7 +62,7 @@ class Connector(aiohttp.TCPConnector):
         phases.ready()
         return connection
 
-    # The names of the following two are aiohttp's own; tests/check/test_phases.py fails where they mean something else.
+    # What follows uses names of aiohttp's own; tests/check/test_phases.py fails where they mean something else.
 
     def _get_ssl_context(self, req: Any) -> ssl.SSLContext | None:
         return _context(self._is_insecure) if req.is_ssl() else None
@@ -62,6 +72,9 @@ class Connector(aiohttp.TCPConnector):
         phases = current.get()
         began = time.monotonic()
         phases.begin("connect")
+        if self._makes_room():
+            # A transport gives its descriptor back in the loop's next turn.
+            await asyncio.sleep(0)
         is_tls = options.get("ssl") is not None
 
         def connected() -> Any:
@@ -78,6 +91,24 @@ class Connector(aiohttp.TCPConnector):
             if end is not None:
                 self._certificate_ends[protocol] = end
         return transport, protocol
+
+    def _makes_room(self) -> bool:
+        """One more is about to be opened: whether a connection, idle for as long as any, was closed for it."""
+        self._room -= 1
+        if self._room >= 0:
+            return False
+        # aiohttp counts the one that is being opened among those acquired.
+        self._room = self._most_open - len(self._acquired) - sum(map(len, self._conns.values()))
+        if self._room >= 0 or not self._conns:
+            return False
+        key, idle = next(iter(self._conns.items()))
+        protocol, _ = idle.popleft()
+        if not idle:
+            del self._conns[key]
+        if protocol.transport is not None:
+            # Nothing is to be sent, and a TLS shutdown would keep the descriptor.
+            protocol.transport.abort()
+        return True
 
 
 def _context(insecure: bool) -> ssl.SSLContext:

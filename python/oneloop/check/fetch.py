@@ -10,6 +10,7 @@ import time
 from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 
@@ -73,8 +74,8 @@ class Fetcher:
         await self._session.close()
         await self._resolver.close()
 
-    async def fetch(self, target: Target, keeps: bool) -> Attempt:
-        """Requests a URL, and those that it redirects to. `keeps`: the connection may serve another request."""
+    async def fetch(self, target: Target) -> Attempt:
+        """Requests a URL, and those that it redirects to."""
         attempt = Attempt(Result(target.number, target.url, final_url=target.url))
         began = time.monotonic()
         phases = None
@@ -83,9 +84,9 @@ class Fetcher:
                 phases = Phases(self._limits, timer)
                 current.set(phases)
                 url = _parsed(target.url)
-                if self._options.method == "GET" or not await self._is_known_by_head(url, attempt, phases, keeps):
-                    attempt.result.redirects = ()
-                    await self._ask("GET", url, attempt, phases, keeps)
+                if self._options.method == "GET" or not await self._is_known_by_head(url, attempt, phases):
+                    attempt.result.redirects, attempt.result.final_url = (), target.url
+                    await self._ask("GET", url, attempt, phases)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             result = attempt.result
             result.status = None
@@ -97,10 +98,10 @@ class Fetcher:
         attempt.result.total_s = time.monotonic() - began
         return attempt
 
-    async def _is_known_by_head(self, url: URL, attempt: Attempt, phases: Phases, keeps: bool) -> bool:
+    async def _is_known_by_head(self, url: URL, attempt: Attempt, phases: Phases) -> bool:
         """Servers that do not know HEAD say so, say nothing valid, or send a body all the same."""
         try:
-            return await self._ask("HEAD", url, attempt, phases, keeps) not in (405, 501)
+            return await self._ask("HEAD", url, attempt, phases) not in (405, 501)
         except aiohttp.ClientError as error:
             if self._class_of(error, phases) == "protocol":
                 return False
@@ -124,7 +125,7 @@ class Fetcher:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise OSError(errno.EIO, _text_of(error, current.get()), url) from error
 
-    async def _ask(self, method: str, url: URL, attempt: Attempt, phases: Phases, keeps: bool) -> int:
+    async def _ask(self, method: str, url: URL, attempt: Attempt, phases: Phases) -> int:
         options, result = self._options, attempt.result
         try:
             response = await self._session.request(
@@ -151,10 +152,7 @@ class Fetcher:
             result.status = response.status
             return response.status
         finally:
-            if keeps:
-                response.release()
-            else:
-                response.close()
+            response.release()
 
     async def _read(self, response: aiohttp.ClientResponse, result: Result) -> None:
         left = self._options.body_limit_bytes
@@ -245,5 +243,7 @@ def _seconds(retry_after: str | None) -> float | None:
     if retry_after.isascii() and retry_after.isdecimal():
         return float(retry_after[:9])
     with suppress(ValueError, OverflowError):
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+        when = parsedate_to_datetime(retry_after)
+        # asctime's form has no zone: it is GMT all the same (RFC 9110 section 5.6.7).
+        return max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - time.time())
     return None

@@ -141,7 +141,11 @@ class Journal:
         self._is_flush_due = False
         self._failed = None
         while self._buffer:
-            written = os.write(self._fd, self._buffer)
+            try:
+                written = os.write(self._fd, self._buffer)
+            except OSError as error:
+                error.filename = self._path
+                raise
             del self._buffer[:written]
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Schedule", "host_of"]
 
 KEPT_HOSTS = 1000
-"""So many hosts without work are remembered; connections to others are not kept open."""
+"""So many hosts without work are remembered."""
 
 
 def host_of(url: str) -> str:
@@ -123,10 +123,6 @@ class Schedule:
     def hold(self, host: Host, delay_s: float) -> None:
         """No request to the host for a while."""
         host.not_before = max(host.not_before, self._loop.time() + delay_s)
-
-    def keeps(self, host: Host) -> bool:
-        """Whether an open connection to the host is worth its descriptor."""
-        return bool(host.waiting) or len(self._hosts) <= KEPT_HOSTS
 
     def holds(self) -> dict[str, float]:
         """Hosts that are waited for, and for how many seconds more."""

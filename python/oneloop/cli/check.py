@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -154,12 +155,29 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _open_standard_files() -> None:
+    """Whoever closed them must not find them in a file of ours: the next that is opened gets their number.
+
+    Standard output, if it is closed, cannot be written; what would go to stderr goes nowhere.
+    """
+    for fd, way in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, way)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def main(arguments: list[str]) -> NoReturn:
     """Check what the command line says.
 
     Raises:
         SystemExit: with 0, 1, 2 or 130, as the help says.
     """
+    _open_standard_files()
     if "--style=green" in arguments or ("--style" in arguments and "green" in arguments):
         # Before anything else is imported.
         from oneloop.green import monkey

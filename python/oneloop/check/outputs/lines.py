@@ -41,6 +41,7 @@ class _Lines:
             OSError: as `open(path, "w")` raises it.
         """
         self._is_own = path != "-"
+        self._name = os.fspath(path) if self._is_own else "standard output"
         self._fd = os.open(path, _OPENING, 0o666) if self._is_own else _STANDARD_OUTPUT
         self._buffer = bytearray()
 
@@ -64,6 +65,9 @@ class _Lines:
                 waiting.register(self._fd, select.POLLOUT)
                 waiting.poll()
                 continue
+            except OSError as error:
+                error.filename = self._name
+                raise
             del self._buffer[:written]
 
     def close(self) -> None:
