@@ -281,6 +281,8 @@ class Server:
             http.shut_down()
             if not await self._is_drained(http):
                 self._has_unfinished = True
+                http.cancel()
+                await asyncio.sleep(0)
                 http.abort()
                 await asyncio.sleep(0)
             # A view that is stuck keeps its thread; the process ends without it if requests were cut off.

@@ -260,12 +260,18 @@ impl HttpServer {
 
     /// Closes all connections at once, and cancels what works for them.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        self.cancel(py)?;
+        let abort = |connection: &Py<HttpConnection>| HttpConnection::abort(connection.bind(py));
+        self.open(py).iter().map(abort).fold(Ok(()), PyResult::and)
+    }
+
+    /// Cancels what works for connections: whoever has had no answer gets a 500 in the loop's next turn.
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.serving.with(py, |s| s.is_shutting_down = true);
         for task in self.tasks.bind(py).call_method0(intern!(py, "copy"))?.try_iter()? {
             task?.call_method0(intern!(py, "cancel"))?;
         }
-        let abort = |connection: &Py<HttpConnection>| HttpConnection::abort(connection.bind(py));
-        self.open(py).iter().map(abort).fold(Ok(()), PyResult::and)
+        Ok(())
     }
 
     /// WSGI: the threads end when they have done what they do. Returns those that have not ended yet, to be joined.
