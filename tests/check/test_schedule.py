@@ -260,3 +260,30 @@ def test_hosts_are_forgotten_but_none_that_is_needed() -> None:
         assert schedule._hosts["resting"] is resting.host
 
     run(work)
+
+
+def test_stop_leaves_what_was_not_begun() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(per_host=1), {})
+        for number, host in enumerate(["a", "a", "b", "c", "c"]):
+            await schedule.add(target(number, host))
+        schedule.close()
+        first, second, third = [await taken(schedule) for _ in range(3)]
+        assert [job.target.number for job in (first, second, third)] == [0, 2, 3]
+        schedule.hold(third.host, 1000)
+        schedule.again(first, 5)
+        schedule.done(second)
+        schedule.stop()
+        await schedule.add(target(9, "d"))
+        assert sorted(left.number for left in schedule.rest) == [1, 4, 9]
+        # What was begun with is tried again, whatever came meanwhile.
+        assert await schedule.take() is first
+        schedule.done(first)
+        last = asyncio.create_task(schedule.take())
+        await asyncio.sleep(10)
+        assert not last.done()
+        schedule.done(third)
+        assert await last is None
+        assert list(schedule.holds()) == ["c"]
+
+    run(work)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import textwrap
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +106,51 @@ async def test_leaving_it_ends_the_work() -> None:
             async for _ in found:
                 break
         assert sum(site.asked.values()) < 10_000
+
+
+async def test_results_come_while_work_goes_on() -> None:
+    """A worker tells what it has every second, so that little is lost by a kill; what it has begun with it ends."""
+    async with serving(delay_s=0.01) as site, Processes(1) as workers:
+        options = Options(per_host=1, concurrency=50)
+        async with aclosing(check_spread(urls(site, 1000, hosts=1), options, workers)) as found:
+            numbers = [(await anext(found)).number]
+            assert sum(site.asked.values()) < 1000
+            numbers += [result.number async for result in found]
+        assert sorted(numbers) == list(range(1, 1001))
+        assert set(site.asked.values()) == {1}
+
+
+async def test_workers_end_with_their_parent() -> None:
+    """Killed, it cannot tell them."""
+    program = """
+    import asyncio, sys
+    from oneloop.check import Options, Target
+    from oneloop.check.spread import Processes, check_spread
+
+    async def main():
+        async def urls():
+            for number in range(10_000):
+                yield Target(number, f"http://127.0.0.1:{sys.argv[1]}/{number}")
+        async with Processes(2) as workers:
+            async for _ in check_spread(urls(), Options(timeout_s=None), workers):
+                pass
+
+    if __name__ == "__main__":
+        asyncio.run(main())
+    """
+    async with serving() as site:
+        site.gate_after(20)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "program.py")
+            path.write_text(textwrap.dedent(program))
+            process = await asyncio.create_subprocess_exec(sys.executable, path, str(site.port))
+            await site.gated.wait()
+            workers = [psutil.Process(number) for number in worker_ids() if number != process.pid]
+            process.kill()
+            await process.wait()
+        assert workers
+        for worker in workers:
+            worker.wait(20)
 
 
 async def test_the_input_fails() -> None:

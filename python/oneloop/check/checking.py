@@ -71,6 +71,14 @@ class Run:
     async def __aexit__(self, *exception: object) -> None:
         await self._crew.__aexit__(*exception)
 
+    def stop(self) -> None:
+        """Begin with no more URLs: `rest` has them when `results` has ended."""
+        self._schedule.stop()
+
+    def rest(self) -> list[Target]:
+        """URLs that were not begun with."""
+        return self._schedule.rest
+
     def holds(self) -> dict[str, float]:
         """Hosts that are to be left alone, and for how many seconds."""
         return self._schedule.holds()

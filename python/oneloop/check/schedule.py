@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ class Schedule:
         self._count = 0
         self._pending = 0
         self._is_closed = False
+        self._is_stopped = False
+        self.rest: list[Target] = []
+        """What `stop` has left."""
         self._next_begin = 0.0
         self._takers: deque[asyncio.Future[None]] = deque()
         self._adders: deque[asyncio.Future[None]] = deque()
@@ -79,6 +82,9 @@ class Schedule:
         """One more; waits while enough are known."""
         while self._pending >= self._window:
             await self._wait(self._adders)
+        if self._is_stopped:
+            self.rest.append(target)
+            return
         name = host_of(target.url)
         host = self._hosts.get(name)
         if host is None:
@@ -92,6 +98,25 @@ class Schedule:
         """There are no more."""
         self._is_closed = True
         if self._pending == 0:
+            self._wake_all()
+
+    def stop(self) -> None:
+        """Those that were not begun with go to `rest`; what was, is done to its end."""
+        self._is_stopped = True
+        for host in self._hosts.values():
+            self.rest += [job.target for job in host.waiting if job.attempts == 0]
+            begun = deque(job for job in host.waiting if job.attempts)
+            self._pending -= len(host.waiting) - len(begun)
+            host.waiting = begun
+        # Hosts that have no work any more.
+        self._due = deque(host for host in self._due if host.waiting)
+        for host in self._hosts.values():
+            host.is_due = host.is_due and bool(host.waiting)
+        self._later = [entry for entry in self._later if isinstance(entry[2], Job) or entry[2].waiting]
+        heapify(self._later)
+        while self._adders:
+            _wake(self._adders)
+        if self._is_closed and self._pending == 0:
             self._wake_all()
 
     async def take(self) -> Job | None:

@@ -1,20 +1,23 @@
 """`Spread`: the same check on several processes, of this machine or of a Dask cluster.
 
 URLs are dealt out by their hosts: a host belongs to one shard, a shard has one chunk under way, so that limits of hosts
-hold as they do in one process. A chunk's results come when all of it is done: where a worker is lost on the way,
-nothing of its chunk has been counted, and it is done again.
+hold as they do in one process. A worker begins no more of its chunk after a second, and gives back results and what is
+left. Where it is lost before that, nothing of its chunk has been counted, and it is done again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import zlib
 from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import aclosing
-from dataclasses import replace
-from multiprocessing import get_context
+from dataclasses import dataclass, replace
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oneloop.check.checking import Run
@@ -33,8 +36,17 @@ __all__ = ["DaskWorkers", "Processes", "WorkerLostError", "check_chunk", "check_
 _MOST_TRIES = 3
 _MOST_CHUNK = 1000
 _LEAST_CHUNK = 50
+SLICE_S = 1.0
+"""So long a worker begins with more URLs of a chunk."""
 
-Answer = tuple[list["Result"], dict[str, float]]
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a worker gives back: results, URLs that it has not begun with, hosts to be left alone for some seconds."""
+
+    results: list[Result]
+    rest: list[Target]
+    holds: dict[str, float]
 
 
 class WorkerLostError(RuntimeError):
@@ -51,9 +63,7 @@ class Workers(Protocol):
 
 
 def check_chunk(chunk: list[Target], options: Options, holds: dict[str, float]) -> Answer:
-    """Check URLs to the end, on a loop of this thread's own.
-
-    Gives their results, and who is to be left alone for how many seconds more.
+    """Check URLs on a loop of this thread's own; no more are begun with after a while.
 
     Args:
         chunk: the URLs.
@@ -64,8 +74,9 @@ def check_chunk(chunk: list[Target], options: Options, holds: dict[str, float]) 
 
     async def work() -> Answer:
         async with Fetcher(options) as fetcher, Run(options, fetcher, holds) as run:
+            asyncio.get_running_loop().call_later(SLICE_S, run.stop)
             results = [result async for result in run.results(chunk)]
-            return results, run.holds()
+            return Answer(results, run.rest(), run.holds())
 
     return oneloop.run(work())
 
@@ -79,7 +90,7 @@ class Processes:
 
     @staticmethod
     def _pool() -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        return ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_with_parent)
 
     async def __aenter__(self) -> Processes:  # noqa: PYI034
         return self
@@ -151,6 +162,18 @@ class DaskWorkers:
         return answer
 
 
+def _end_with_parent() -> None:
+    """A worker whose parent was killed stops asking."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _named(chunk: list[Target]) -> str:
     return f"{len(chunk)} URLs from {chunk[0].url!r} on"
 
@@ -213,9 +236,11 @@ class _Spread:
         self._crew.start(self._run(shard, chunk))
 
     async def _run(self, shard: int, chunk: list[Target]) -> None:
-        results, self._holds[shard] = await self._workers.run(shard, chunk, self._options, self._holds[shard])
+        answer = await self._workers.run(shard, chunk, self._options, self._holds[shard])
         self._running.discard(shard)
-        self._count -= len(chunk)
-        self._crew.add(results)
+        self._holds[shard] = answer.holds
+        self._waiting[shard].extendleft(reversed(answer.rest))
+        self._count -= len(answer.results)
+        self._crew.add(answer.results)
         self._room.set()
-        self._start(shard, least=1 if self._is_fed else self._chunk)
+        self._start(shard, least=1 if self._is_fed or answer.rest else self._chunk)
