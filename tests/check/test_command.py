@@ -131,6 +131,39 @@ async def test_interrupted(tmp_path: Path, number: signal.Signals, status: int) 
         assert "Traceback" not in done.errors
 
 
+async def test_a_style_is_ended() -> None:
+    """By SIGTERM, as the other way."""
+    pytest.importorskip("requests")
+    async with serving() as site:
+        site.gate_after(10)
+        urls = "".join(f"http://127.0.0.1:{site.port}/{number}\n" for number in range(20))
+        async with checking("-", "--style", "threads", "--concurrency", 2) as process:
+            assert process.stdin is not None
+            process.stdin.write(urls.encode())
+            process.stdin.close()
+            await site.gated.wait()
+            process.send_signal(signal.SIGTERM)
+            site.open_gate()
+            output, errors = await process.communicate()
+        done = Done(process.returncode, output.decode(), errors.decode())
+    assert done.status == 143, done.errors
+    assert set(done.counts) <= {"200"}
+    assert "interrupted" in done.errors
+
+
+async def test_interrupted_while_it_loads() -> None:
+    program = (
+        "import signal, sys; sys.modules['oneloop.check.command'] = None;"
+        "import oneloop.check.options; from oneloop.cli import main;"
+        "sys.meta_path.insert(0, type('Finder', (), {'find_spec': staticmethod(lambda name, *_:"
+        " signal.raise_signal(signal.SIGINT) if name.startswith('oneloop.check') else None)}));"
+        "del sys.modules['oneloop.check.command']; main(['check', '-'])"
+    )
+    done = await run(program=("-c", program))
+    assert (done.status, done.output) == (130, "")
+    assert done.errors == "oneloop check: interrupted before it began\n"
+
+
 async def test_killed_at_random_and_counted_once(tmp_path: Path) -> None:
     dice = random.Random(13)
     count = 400

@@ -241,6 +241,8 @@ class _Job:
         async def read_all() -> list[Target]:
             return [target async for target in self._targets()]
 
+        # As on a loop: run() knows it by this.
+        signal.signal(signal.SIGTERM, _raise_cancelled)
         for result in check_in_style(asyncio.run(read_all()), self.task.options, self.task.style):
             self._take(result)
 
@@ -265,6 +267,10 @@ class _Job:
         async with Fetcher(options) as fetcher, aclosing(fetcher.body(url)) as pieces:
             async for piece in pieces:
                 yield piece
+
+
+def _raise_cancelled(*_: object) -> None:
+    raise asyncio.CancelledError
 
 
 def _raise_limit(concurrency: int) -> None:

@@ -185,12 +185,16 @@ def main(arguments: list[str]) -> NoReturn:
         monkey.patch_all()
     try:
         from oneloop.check import check as _  # noqa: F401
+        from oneloop.check.command import Task, run
+        from oneloop.check.journal import JournalError
+        from oneloop.check.spread import WorkerLostError
     except ImportError as error:
         print(f"oneloop check: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    from oneloop.check.command import Task, run
-    from oneloop.check.journal import JournalError
-    from oneloop.check.spread import WorkerLostError
+    except KeyboardInterrupt:
+        # All of this takes some tenths of a second.
+        print("oneloop check: interrupted before it began", file=sys.stderr)
+        raise SystemExit(130) from None
 
     reader = parser()
     given: Any = vars(reader.parse_args(arguments))
