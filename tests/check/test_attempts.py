@@ -57,6 +57,14 @@ async def test_thousands_of_retries(loop: asyncio.AbstractEventLoop) -> None:
     assert (found.outcome, found.attempts) == ("200", 1101)
 
 
+async def test_a_host_that_asks_for_too_long_is_left_alone_for_as_long_as_is_allowed(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    async with answering(lambda method, path: "503 Later\r\nRetry-After: 3600") as site, asyncio.timeout(20):
+        found = await checked([f"{site}/a", f"{site}/b"], retries=1, retry_after_s=0.05, per_host=1)
+    assert [(result.outcome, result.attempts) for result in found] == [("503", 1)] * 2
+
+
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
 @pytest.mark.parametrize("form", ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"])
 def test_dates_are_gmt_wherever_this_runs(form: str, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:

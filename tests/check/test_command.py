@@ -97,7 +97,8 @@ async def test_standard_input_and_outputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "status"), [("connect", 1), ("2xx", 1), ("bad_line", 1), ("5xx,dns", 0), ("404", 0), ("nonsense", 2)]
+    ("rules", "status"),
+    [("connect", 1), ("error", 1), ("2xx", 1), ("bad_line", 1), ("5xx,dns", 0), ("404", 0), ("nonsense", 2)],
 )
 async def test_fail_on(tmp_path: Path, rules: str, status: int) -> None:
     async with serving() as site:
@@ -131,6 +132,39 @@ async def test_interrupted(tmp_path: Path, number: signal.Signals, status: int) 
         assert "Traceback" not in done.errors
 
 
+async def test_a_style_is_ended() -> None:
+    """By SIGTERM, as the other way."""
+    pytest.importorskip("requests")
+    async with serving() as site:
+        site.gate_after(10)
+        urls = "".join(f"http://127.0.0.1:{site.port}/{number}\n" for number in range(20))
+        async with checking("-", "--style", "threads", "--concurrency", 2) as process:
+            assert process.stdin is not None
+            process.stdin.write(urls.encode())
+            process.stdin.close()
+            await site.gated.wait()
+            process.send_signal(signal.SIGTERM)
+            site.open_gate()
+            output, errors = await process.communicate()
+        done = Done(process.returncode, output.decode(), errors.decode())
+    assert done.status == 143, done.errors
+    assert set(done.counts) <= {"200"}
+    assert "interrupted" in done.errors
+
+
+async def test_interrupted_while_it_loads() -> None:
+    program = (
+        "import signal, sys; sys.modules['oneloop.check.command'] = None;"
+        "import oneloop.check.options; from oneloop.cli import main;"
+        "sys.meta_path.insert(0, type('Finder', (), {'find_spec': staticmethod(lambda name, *_:"
+        " signal.raise_signal(signal.SIGINT) if name.startswith('oneloop.check') else None)}));"
+        "del sys.modules['oneloop.check.command']; main(['check', '-'])"
+    )
+    done = await run(program=("-c", program))
+    assert (done.status, done.output) == (130, "")
+    assert done.errors == "oneloop check: interrupted before it began\n"
+
+
 async def test_killed_at_random_and_counted_once(tmp_path: Path) -> None:
     dice = random.Random(13)
     count = 400
@@ -156,6 +190,18 @@ async def test_killed_at_random_and_counted_once(tmp_path: Path) -> None:
         assert again.counts == {"200": count}
         assert "0 URLs in " in again.errors
         assert f"{count} known before" in again.errors
+
+
+async def test_a_journal_of_other_answers(tmp_path: Path) -> None:
+    """What another method, or other redirects, would have answered is not known."""
+    async with serving() as site:
+        urls = listed(tmp_path / "urls.txt", site, 2)
+        assert (await run(urls, "--journal", tmp_path / "journal")).status == 0
+        for options in (("--method", "HEAD"), ("--no-follow",), ("--header", "A:b"), ("--scheme", "https")):
+            assert (await run(urls, "--journal", tmp_path / "journal", *options)).status == 2
+        # How fast it goes is no matter of the journal's.
+        done = await run(urls, "--journal", tmp_path / "journal", "--concurrency", 1, "--timeout", 5)
+        assert done.counts == {"200": 2}
 
 
 async def test_a_journal_of_another_list(tmp_path: Path) -> None:
@@ -253,10 +299,13 @@ async def test_processes(tmp_path: Path) -> None:
     [
         ((), "required: FILE"),
         (("no-such-file",), "no-such-file: No such file or directory"),
-        (("-", "--concurrency", "0"), "concurrency must be at least 1"),
+        (("-", "--concurrency", "0"), "--concurrency must be at least 1"),
         (("-", "--timeout", "soon"), "'soon' is not a number of seconds"),
         (("-", "--header", "x"), "'x' is not Name:Value"),
-        (("-", "--method", "POST"), "method must be one of"),
+        (("-", "--method", "POST"), "--method must be one of"),
+        (("-", "--timeout", "-1"), "--timeout must be above 0, or 0 for no limit"),
+        (("-", "--rate", "0"), "--rate must be above 0, or leave it out"),
+        (("-", "--ipv4", "--ipv6"), "not allowed with"),
         (("-", "--processes", "2", "--style", "threads"), "exclude each other"),
         (("-", "--jsonl", "a", "--csv", "./a"), "--jsonl and --csv cannot be the same file"),
         (("-", "--jsonl", "-", "--csv", "-"), "--jsonl and --csv cannot be the same file"),

@@ -127,6 +127,19 @@ def test_options_are_checked(options: dict[str, Any], said: str) -> None:
         Options(**options)
 
 
+async def test_an_address_of_the_other_family(loop: asyncio.AbstractEventLoop) -> None:
+    found = await check_all(["http://127.0.0.1:1/", "http://[::1]:1/"], family=6, retries=0)
+    assert [(result.error, "is not an IPv6 address" in result.error_text) for result in found] == [
+        ("dns", True),
+        ("connect", False),
+    ]
+
+
+async def test_a_string_is_no_list(loop: asyncio.AbstractEventLoop) -> None:
+    with pytest.raises(TypeError, match="not a string"):
+        await check_all("http://127.0.0.1/")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("server", ["127.0.0.1", "127.0.0.1:53", "::1", "[::1]:53"])
 def test_name_servers(server: str) -> None:
     assert Options(dns_servers=(server,)).dns_servers == (server,)

@@ -115,6 +115,39 @@ def test_the_rate_holds_for_all_and_makes_up_for_nothing() -> None:
     run(work)
 
 
+def test_after_a_pause_the_rate_is_what_it_was() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(rate=2), {})
+        await schedule.add(target(0))
+        await taken(schedule)
+        await asyncio.sleep(100)
+        began_s = now_s()
+        for number in range(6):
+            await schedule.add(target(number, f"h{number}"))
+            await taken(schedule)
+        # At most one is made up for.
+        assert 2 <= now_s() - began_s <= 2.6
+
+    run(work)
+
+
+def test_slow_answers_do_not_slow_the_rate() -> None:
+    """Whoever takes a job hands on to the next who waits."""
+
+    async def work() -> None:
+        schedule = Schedule(Options(rate=2), {})
+        takers = [asyncio.create_task(taken(schedule)) for _ in range(4)]
+        await asyncio.sleep(0)
+        for number in range(4):
+            await schedule.add(target(number, f"h{number}"))
+        began_s = now_s()
+        async with asyncio.timeout(100):
+            await asyncio.gather(*takers)
+        assert now_s() - began_s <= 2
+
+    run(work)
+
+
 def test_a_host_that_is_held_leaves_others_alone() -> None:
     async def work() -> None:
         schedule = Schedule(Options(), {})
@@ -285,5 +318,31 @@ def test_stop_leaves_what_was_not_begun() -> None:
         schedule.done(third)
         assert await last is None
         assert list(schedule.holds()) == ["c"]
+
+    run(work)
+
+
+def test_what_comes_sooner_is_not_kept_waiting() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {"held": 1000})
+        await schedule.add(target(1, "held"))
+        await schedule.add(target(2, "b"))
+        job = await taken(schedule)
+        began_s = now_s()
+        schedule.again(job, 5)
+        assert await taken(schedule) is job
+        assert 5 <= now_s() - began_s <= 6
+
+    run(work)
+
+
+def test_a_host_is_forgotten_after_its_retries() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {})
+        for number in range(4 * KEPT_HOSTS):
+            await schedule.add(target(number, f"h{number}"))
+            schedule.again(await taken(schedule), 0)
+            schedule.done(await taken(schedule))
+        assert len(schedule._hosts) <= 2 * KEPT_HOSTS
 
     run(work)

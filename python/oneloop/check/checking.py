@@ -42,6 +42,8 @@ async def check(urls: Urls, options: Options | None = None, **given: Any) -> Asy
     """
     if given and options is not None:
         raise TypeError("options are given as a whole or by name, not both")
+    if isinstance(urls, str):
+        raise TypeError(f"urls is an iterable of URLs, not a string: write [{urls!r}]")
     options = Options(**given) if options is None else options
     async with Fetcher(options) as fetcher, Run(options, fetcher) as run:
         async with aclosing(run.results(urls)) as results:

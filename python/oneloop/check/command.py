@@ -38,6 +38,10 @@ _BLOCKED_FORMS: tuple[Form, ...] = ("jsonl", "sitemap")
 """Somebody else has written them, more often than not."""
 _SAID_BAD_LINES = 20
 _FLUSH_S = 1.0
+_OF_ANSWERS = (
+    "method", "follow", "max_redirects", "headers", "user_agent", "auth", "insecure", "proxy", "family",
+    "block_private",
+)  # fmt: skip
 _OUTPUTS = {"jsonl": JsonLines, "csv": Csv, "html": Html}
 
 
@@ -84,6 +88,12 @@ class Task:
         )
         made._check()
         return made
+
+    def make_journal(self, path: str) -> Journal:
+        """The journal of this input, with the options that decide what an answer is."""
+        named = {name: getattr(self.options, name) for name in _OF_ANSWERS}
+        named |= {name: getattr(self.source, name) for name in ("form", "column", "scheme")}
+        return Journal(path, self.source.location, named)
 
     def _check(self) -> None:
         ways = [self.processes is not None, self.dask is not None, self.style != "coroutines"]
@@ -162,7 +172,7 @@ class _Job:
         with ExitStack() as opened:
             known: Iterable[Result] = ()
             if self.task.journal is not None:
-                self._journal = opened.enter_context(closing(Journal(self.task.journal, self.task.source.location)))
+                self._journal = opened.enter_context(closing(self.task.make_journal(self.task.journal)))
                 known = self._journal.open()
             for kind, path in self.task.outputs:
                 self._outputs.append(opened.enter_context(closing(_OUTPUTS[kind](path))))
@@ -179,7 +189,10 @@ class _Job:
         """The last words, for people."""
         counts = self.counts
         checked = counts.total - counts.bad_lines - self._known
-        lines = [f"{checked} URLs in {time_s:.2f} s" + (f", {self._known} known before" if self._known else "")]
+        urls = "1 URL" if checked == 1 else f"{checked} URLs"
+        lines = [f"{urls} in {time_s:.2f} s" + (f", {self._known} known before" if self._known else "")]
+        if counts.as_dict().get("blocked") and self.task.options.block_private:
+            lines.append("blocked: private addresses are requested with --no-block-private")
         if counts.bad_lines:
             said = "line of the input was no URL" if counts.bad_lines == 1 else "lines of the input were no URLs"
             lines.append(f"{counts.bad_lines} {said}")
@@ -241,6 +254,8 @@ class _Job:
         async def read_all() -> list[Target]:
             return [target async for target in self._targets()]
 
+        # As on a loop: run() knows it by this.
+        signal.signal(signal.SIGTERM, _raise_cancelled)
         for result in check_in_style(asyncio.run(read_all()), self.task.options, self.task.style):
             self._take(result)
 
@@ -265,6 +280,10 @@ class _Job:
         async with Fetcher(options) as fetcher, aclosing(fetcher.body(url)) as pieces:
             async for piece in pieces:
                 yield piece
+
+
+def _raise_cancelled(*_: object) -> None:
+    raise asyncio.CancelledError
 
 
 def _raise_limit(concurrency: int) -> None:

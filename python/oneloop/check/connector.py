@@ -18,10 +18,10 @@ import aiohttp
 
 from oneloop.check.addresses import address_of, is_public
 from oneloop.check.phases import current
+from oneloop.check.resolver import NameNotFoundError, Resolver
 
 if TYPE_CHECKING:
     from oneloop.check.options import Options
-    from oneloop.check.resolver import Resolver
 
 __all__ = ["Connector"]
 
@@ -45,6 +45,7 @@ class Connector(aiohttp.TCPConnector):
             socket_factory=_public_socket if options.block_private else None,
         )
         self._is_insecure = options.insecure
+        self._version = options.family
         self._certificate_ends: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         allowed = _MOST_OPEN if soft == resource.RLIM_INFINITY else soft - SPARE_DESCRIPTORS - options.concurrency
@@ -63,6 +64,13 @@ class Connector(aiohttp.TCPConnector):
         return connection
 
     # What follows uses names of aiohttp's own; tests/check/test_phases.py fails where they mean something else.
+
+    async def _resolve_host(self, host: str, port: int, traces: Any = None) -> Any:
+        # It asserts that there is an address left.
+        address = address_of(host)
+        if address is not None and self._version not in (None, address.version):
+            raise NameNotFoundError(None, f"{host} is not an IPv{self._version} address")
+        return await super()._resolve_host(host, port, traces)
 
     def _get_ssl_context(self, req: Any) -> ssl.SSLContext | None:
         return _context(self._is_insecure) if req.is_ssl() else None

@@ -18,7 +18,11 @@ __all__ = ["BAD_LINE", "Counts", "Rules"]
 BAD_LINE = "bad_line"
 """What bad lines are called among the outcomes."""
 
+ANY_ERROR = "error"
+"""A rule for all error classes."""
+
 _CLASSES = (*ERRORS, BAD_LINE)
+_RULES = (*_CLASSES, ANY_ERROR)
 _STATUS = re.compile(r"[1-9]([0-9]{2}|xx)", re.ASCII)
 
 
@@ -37,14 +41,16 @@ class Rules:
         """
         names = [name.strip().lower() for name in text.split(",")]
         for name in names:
-            if name not in _CLASSES and not _STATUS.fullmatch(name):
-                known = ", ".join(_CLASSES)
+            if name not in _RULES and not _STATUS.fullmatch(name):
+                known = ", ".join(_RULES)
                 raise ValueError(f"no rule {name!r}: there are statuses (404), their classes (5xx) and {known}")
         return cls(frozenset(names))
 
     def match(self, outcome: str) -> bool:
         """Whether an outcome is a failure."""
-        return outcome in self.names or (outcome.isdigit() and len(outcome) == 3 and f"{outcome[0]}xx" in self.names)
+        if outcome.isdigit():
+            return outcome in self.names or (len(outcome) == 3 and f"{outcome[0]}xx" in self.names)
+        return outcome in self.names or (ANY_ERROR in self.names and outcome in ERRORS)
 
 
 class Counts:

@@ -232,7 +232,11 @@ def _text_of(error: Exception, phases: Phases | None) -> str:
         return f"{phases.blocked} is not a public address"
     if isinstance(error, TimeoutError) and phases is not None:
         return phases.said()
-    text = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.TooManyRedirects):
+        return f"more than {len(error.history) - 1} redirects, the last one by {error.history[-1].url}"
+    if isinstance(error, aiohttp.NonHttpUrlClientError):
+        return f"a redirect to what is not http or https: {error}"[:_TEXT_LIMIT]
+    text = (isinstance(error, aiohttp.ClientResponseError) and error.message) or str(error) or type(error).__name__
     return " ".join(text.split())[:_TEXT_LIMIT]
 
 

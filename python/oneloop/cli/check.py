@@ -141,8 +141,9 @@ def parser() -> argparse.ArgumentParser:
             group.add_argument(flag, **settings)
         if title == "requests":
             group.add_argument("--follow", action=argparse.BooleanOptionalAction, help="follow redirects [yes]")
-            group.add_argument("--ipv4", dest="family", action="store_const", const=4, help="only IPv4")
-            group.add_argument("--ipv6", dest="family", action="store_const", const=6, help="only IPv6")
+            family = group.add_mutually_exclusive_group()
+            family.add_argument("--ipv4", dest="family", action="store_const", const=4, help="only IPv4")
+            family.add_argument("--ipv6", dest="family", action="store_const", const=6, help="only IPv6")
             group.add_argument(
                 "--block-private",
                 action=argparse.BooleanOptionalAction,
@@ -185,18 +186,36 @@ def main(arguments: list[str]) -> NoReturn:
         monkey.patch_all()
     try:
         from oneloop.check import check as _  # noqa: F401
+        from oneloop.check.command import Task, run
+        from oneloop.check.journal import JournalError
+        from oneloop.check.spread import WorkerLostError
     except ImportError as error:
         print(f"oneloop check: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    from oneloop.check.command import Task, run
-    from oneloop.check.journal import JournalError
-    from oneloop.check.spread import WorkerLostError
+    except KeyboardInterrupt:
+        # All of this takes some tenths of a second.
+        print("oneloop check: interrupted before it began", file=sys.stderr)
+        raise SystemExit(130) from None
 
     reader = parser()
     given: Any = vars(reader.parse_args(arguments))
     try:
         raise SystemExit(run(Task.of(given)))
-    except (ValueError, ImportError, JournalError, WorkerLostError) as error:
-        reader.error(str(error))
+    except ValueError as error:
+        reader.error(_with_flags(str(error)))
+    except (ImportError, JournalError, WorkerLostError) as error:
+        text = str(error)
     except OSError as error:
-        reader.error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    print(f"oneloop check: {text}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _with_flags(text: str) -> str:
+    """An error of `Options` in words of the command line: the flags, and what is no limit."""
+    for rows in _TABLE.values():
+        for flag, name, kind, *_ in rows:
+            if text.startswith(f"{name} "):
+                none = ", or 0 for no limit" if kind is _seconds else ", or leave it out"
+                return flag + text.removeprefix(name).replace(", or None for no limit", none)
+    return text
