@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -79,3 +80,16 @@ def test_dates_are_gmt_wherever_this_runs(form: str, zone: str, monkeypatch: pyt
     assert found is not None
     assert 90 < found <= 100
     assert fetch._seconds("Sun Nov  6 08:49:37 1994") == 0
+
+
+async def test_a_refused_connection_is_tried_again(loop: asyncio.AbstractEventLoop) -> None:
+    (found,) = await checked(["http://127.0.0.1:1/"], retries=2, retry_delay_s=0.001)
+    assert (found.outcome, found.attempts) == ("connect", 3)
+
+
+async def test_a_phase_with_a_long_limit_does_not_move_the_end_of_the_whole(loop: asyncio.AbstractEventLoop) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        async with asyncio.timeout(20):
+            (found,) = await checked([url], timeout_s=0.05, connect_timeout_s=60, first_byte_timeout_s=60)
+    assert found.outcome == "timeout"
