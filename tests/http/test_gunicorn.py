@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,11 @@ def test_changed_files_replace_the_workers(tmp_path: Path) -> None:
     with Gunicorn(tmp_path, "Worker", "--reload", "--reload-engine", "poll") as gunicorn:
         first = gunicorn.get("/")
         gunicorn.log.wait_for("Application startup complete")
-        with (tmp_path / "apps.py").open("a") as source:
-            source.write("\n# changed\n")
-        gunicorn.log.wait_for("Worker reloading")
+        # The reloader knows no file before its first look at it.
+        while "Worker reloading" not in gunicorn.log.text:
+            with (tmp_path / "apps.py").open("a") as source:
+                source.write("\n# changed\n")
+            time.sleep(0.1)
         gunicorn.log.wait_for("Application startup complete")
         assert gunicorn.get("/") != first
         assert gunicorn.end() == 0

@@ -166,3 +166,24 @@ def test_a_descriptor_below_zero() -> None:
 
 def test_nobody_is_trusted_without_proxy_headers() -> None:
     assert Options(proxy_headers=False, forwarded_allow_ips="*").trust() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"port": "x"}, "--port is a whole number, not 'x'"),
+        ({"port": True}, "--port is a whole number, not True"),
+        ({"max_body_size": "10m"}, "--max-body-size is a whole number, not '10m'"),
+        ({"timeout_keep_alive": "5"}, "--timeout-keep-alive is a number, not '5'"),
+        ({"uds_mode": "660"}, "--uds-mode is a whole number"),
+        ({"host": None}, "--host is a text, not None"),
+        ({"ssl_certfile": 3}, "--ssl-certfile is a path, not 3"),
+        ({"reload": "yes"}, "--reload is True or False, not 'yes'"),
+        ({"static": "/s=public"}, r"static are pairs of \(URL, folder\)"),
+        ({"headers": {"a": "b"}}, r"headers are pairs of \(name, value\), not 'a'"),
+        ({"headers": ["a:b"]}, r"headers are pairs of \(name, value\), not 'a:b'"),
+    ],
+)
+def test_kinds_of_values(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        Options(**given)

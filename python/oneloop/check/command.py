@@ -77,7 +77,9 @@ class Task:
                 raise OptionError(
                     "a proxy cannot block private addresses: say --no-block-private, or leave out --proxy"
                 )
-            named["block_private"] = "style" not in given or given["style"] == "coroutines"
+            if given.get("style", "coroutines") != "coroutines":
+                raise OptionError("requests cannot block private addresses: add --no-block-private")
+            named["block_private"] = True
         rest = {name: given[name] for name in ("journal", "progress", "processes", "dask", "style") if name in given}
         made = cls(
             source=source,

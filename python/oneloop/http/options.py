@@ -77,6 +77,16 @@ _AT_MOST = {
 }
 
 
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a text"),
+    "bool": ((bool, int), "True or False"),
+    "str | os.PathLike[str]": ((str, os.PathLike), "a path"),
+}
+"""What a field's type takes, and how that is said."""
+
+
 class OptionError(ValueError):
     """An option is wrong, or does not go with another one; the text says what to do."""
 
@@ -214,6 +224,7 @@ class Options:
         Raises:
             OptionError: an option is wrong, or two do not go together.
         """
+        self._check_kinds()
         self._check_numbers()
         self._check_listening()
         self._check_texts()
@@ -221,6 +232,19 @@ class Options:
         self._check_processes()
         # It raises what is wrong with the addresses.
         self.trust()
+
+    def _check_kinds(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            kinds, said = _KINDS.get(str(one.type).removesuffix(" | None"), ((object,), ""))
+            is_none = value is None and str(one.type).endswith("None")
+            # A truth value is a number to Python, and hardly what was meant.
+            if not (is_none or isinstance(value, kinds)) or (isinstance(value, bool) and bool not in (*kinds, object)):
+                raise OptionError(f"{flag(one.name)} is {said}, not {value!r}")
+        for name, shape in (("headers", "(name, value)"), ("static", "(URL, folder)")):
+            for pair in getattr(self, name):
+                if not isinstance(pair, tuple | list) or len(pair) != 2:
+                    raise OptionError(f"{name} are pairs of {shape}, not {pair!r}")
 
     def _check_numbers(self) -> None:
         for name, least in _AT_LEAST.items():
