@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -80,7 +79,7 @@ def test_changed_files_replace_the_workers(tmp_path: Path) -> None:
         while "Worker reloading" not in gunicorn.log.text:
             with (tmp_path / "apps.py").open("a") as source:
                 source.write("\n# changed\n")
-            time.sleep(0.1)
+            gunicorn.log.read_more(0.1)
         gunicorn.log.wait_for("Application startup complete")
         assert gunicorn.get("/") != first
         assert gunicorn.end() == 0
