@@ -17,7 +17,7 @@ import pytest
 from oneloop import files
 from tests.conftest import Reported
 from tests.file.conftest import ENGINES
-from tests.file.turns import Turns, compute
+from tests.file.turns import Turns, compute, measured
 
 pytestmark = [
     pytest.mark.usefixtures("loop"),
@@ -101,6 +101,7 @@ USES: list[Use] = [lines_iterated, lines_read, pieces_read, lines_written, all_l
 
 @pytest.mark.parametrize("mode", ["r", "rb"])
 @pytest.mark.parametrize("use", USES)
+@measured
 async def test_the_others_have_turns(path: Path, use: Use, mode: str) -> None:
     path.write_text(TEXT)
     turns = Turns()
@@ -108,6 +109,7 @@ async def test_the_others_have_turns(path: Path, use: Use, mode: str) -> None:
     turns.check(GAP_S, TYPICAL_S)
 
 
+@measured
 async def test_the_others_have_turns_beside_pread(path: Path) -> None:
     path.write_text(TEXT)
     size = len(LINES[0])
@@ -125,6 +127,7 @@ async def test_the_others_have_turns_beside_pread(path: Path) -> None:
     turns.check(GAP_S, TYPICAL_S)
 
 
+@measured
 async def test_the_others_have_turns_beside_many_files(path: Path) -> None:
     """Each by itself is too short to be noticed."""
     path.write_text(TEXT)
@@ -138,6 +141,7 @@ async def test_the_others_have_turns_beside_many_files(path: Path) -> None:
     turns.check(GAP_S, TYPICAL_S)
 
 
+@measured
 async def test_the_others_have_turns_beside_whole_files(path: Path) -> None:
     path.write_bytes(b"x" * 4000)
 
@@ -170,6 +174,7 @@ CALLED: dict[str, Callable[[files.BinaryFile], Coroutine[Any, Any, object]]] = {
 
 
 @pytest.mark.parametrize("call", CALLED.values(), ids=CALLED)
+@measured
 async def test_the_others_have_turns_beside_calls(path: Path, call: Any) -> None:
     path.write_text(TEXT)
 
@@ -184,6 +189,7 @@ async def test_the_others_have_turns_beside_calls(path: Path, call: Any) -> None
     turns.check(2 * GAP_S, 2 * TYPICAL_S)
 
 
+@measured
 async def test_the_others_have_turns_beside_opening(path: Path) -> None:
     path.write_text(TEXT)
 
@@ -205,6 +211,7 @@ SHARE = 0.2
 """Of the processor time: two threads that never wait for each other have half each."""
 
 
+@measured
 async def test_a_long_line_of_bytes(path: Path) -> None:
     content = b"x" * 80_000_000
     path.write_bytes(content)
@@ -226,6 +233,7 @@ async def test_more_buffers_than_one_call_takes(path: Path) -> None:
         assert buffers == pieces
 
 
+@measured
 async def test_a_full_buffer_is_written(path: Path) -> None:
     content = b"x" * 160_000_000
     async with files.open(path, "wb", buffering=len(content) + 80) as file:
@@ -282,6 +290,7 @@ async def opened_and_written(path: Path, text: str, **arguments: Any) -> None:
 
 @on_engines
 @pytest.mark.parametrize("read", [files.read_text, opened_and_read])
+@measured
 async def test_a_long_text_is_read(path: Path, coding: str, read: Any) -> None:
     text, encoding = long_text(coding)
     path.write_bytes(text.encode(encoding))
@@ -294,6 +303,7 @@ async def test_a_long_text_is_read(path: Path, coding: str, read: Any) -> None:
 @on_engines
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize("is_opened", [False, True], ids=["write_text", "open-write"])
+@measured
 async def test_a_long_text_is_written(path: Path, coding: str, newline: str, is_opened: bool) -> None:
     text, encoding = long_text(coding)
     turns = Turns()
@@ -307,6 +317,7 @@ async def test_a_long_text_is_written(path: Path, coding: str, newline: str, is_
 
 @pytest.mark.parametrize("engine", ENGINES[-1:], indirect=True)
 @pytest.mark.parametrize("read", [files.read_text, opened_and_read])
+@measured
 async def test_a_long_text_is_wrong_at_its_end(path: Path, read: Any) -> None:
     text, encoding = long_text("mixed-as-utf-8")
     path.write_bytes(text.encode() + b"\xff")
@@ -319,6 +330,7 @@ async def test_a_long_text_is_wrong_at_its_end(path: Path, read: Any) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES[-1:], indirect=True)
 @pytest.mark.parametrize("is_opened", [False, True], ids=["write_text", "open-write"])
+@measured
 async def test_a_long_text_cannot_be_encoded_at_its_end(path: Path, is_opened: bool) -> None:
     text = LATIN * (LONG_BYTES // len(LATIN)) + "日"
     path.write_bytes(b"as before")

@@ -6,13 +6,15 @@ Nothing here is measured on a clock on the wall, which other programs of the mac
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import statistics
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import process_time, thread_time
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def compute(duration_s: float) -> None:
@@ -20,6 +22,25 @@ def compute(duration_s: float) -> None:
     end_s = thread_time() + duration_s
     while thread_time() < end_s:
         pass
+
+
+class HeldUpError(AssertionError):
+    """The loop was held up for too long."""
+
+
+def measured(test: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+    """What holds up the loop does so each time; a busy machine, whose processor time is uneven, hardly three times."""
+
+    @functools.wraps(test)
+    async def run(*arguments: P.args, **named: P.kwargs) -> None:
+        for _ in range(2):
+            try:
+                return await test(*arguments, **named)
+            except HeldUpError as error:
+                print(f"measured again: {error}")
+        return await test(*arguments, **named)
+
+    return run
 
 
 class Turns:
@@ -59,14 +80,17 @@ class Turns:
     def check(self, gap_s: float, typical_s: float) -> None:
         """At least a turn every `gap_s` on average; half of the time is in gaps shorter than `typical_s`."""
         least = int(self.elapsed_s / gap_s)
-        assert len(self.gaps_s) >= least, self
-        assert statistics.median(self.gaps_s) < typical_s, self
+        if not (len(self.gaps_s) >= least):
+            raise HeldUpError(str(self))
+        if not (statistics.median(self.gaps_s) < typical_s):
+            raise HeldUpError(str(self))
         # Many short gaps must not hide a few long ones: the gap that the middle of the elapsed time lies in.
         half_s = sum(self.gaps_s) / 2
         for gap in sorted(self.gaps_s):
             half_s -= gap
             if half_s <= 0:
-                assert gap < typical_s, f"{self}; half of the time was gaps of {gap * 1e3:.1f} ms and more"
+                if not (gap < typical_s):
+                    raise HeldUpError(f"{self}; half of the time was gaps of {gap * 1e3:.1f} ms and more")
                 return
 
     def check_aside(self, worst_s: float, least_share: float) -> None:
@@ -75,9 +99,11 @@ class Turns:
         Its share of the processor time says so: where another thread holds the interpreter's lock, or the loop's
         thread waits in the kernel, it has none.
         """
-        assert max(self.gaps_s) < worst_s, self
+        if not (max(self.gaps_s) < worst_s):
+            raise HeldUpError(str(self))
         share = self.elapsed_s / self.process_s
-        assert share >= least_share, f"{self}; that is {share:.0%} of what the process computed"
+        if not (share >= least_share):
+            raise HeldUpError(f"{self}; that is {share:.0%} of what the process computed")
 
     def __str__(self) -> str:
         longest_ms = max(self.gaps_s) * 1e3
