@@ -78,7 +78,7 @@ def test_an_application_without_lifespan_is_served(tmp_path: Path) -> None:
 def test_uvicorns_options_without_meaning_are_left_out_with_a_word(tmp_path: Path) -> None:
     with Service(tmp_path, "--loop", "uvloop", "--http", "httptools", "--ws-max-queue", "8") as service:
         assert service.end() == 0
-    assert "without meaning here, and left out: --loop, --http, --ws-max-queue\n" in service.log.text
+    assert "these options of uvicorn have no effect here: --loop, --http, --ws-max-queue\n" in service.log.text
 
 
 def test_a_second_server_on_the_port_fails(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ _DESCRIPTION = """\
 Serve an ASGI or WSGI application. Options have uvicorn's names and meanings, where it has them; times are in seconds,
 sizes in bytes. All of them are in docs/reference/serve.md."""
 
-# uvicorn's, without meaning here: whether each takes a value.
+# uvicorn's, without effect here: whether each takes a value.
 LEFT_OUT = {
     "--loop": True,
     "--http": True,
@@ -96,7 +96,7 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--app-dir", str, "DIR", "folder to import from [the current one]"),
         ("--env-file", str, "PATH", "file with KEY=VALUE lines for the environment"),
         ("--lifespan", str, "", "whether the application is told of start and end"),
-        ("--root-path", str, "PATH", "where the application is mounted, for a proxy's clients"),
+        ("--root-path", str, "PATH", "path under which clients see the application"),
         ("--threads", int, "NUMBER", "threads for WSGI requests"),
         ("--green", None, "", "patch the standard library: WSGI requests run in green threads"),
     ],
@@ -233,7 +233,7 @@ def main(arguments: list[str]) -> NoReturn:
     left_out = given.pop("left_out", [])
     try:
         if left_out:
-            print(f"oneloop serve: without meaning here, and left out: {', '.join(left_out)}", file=sys.stderr)
+            print(f"oneloop serve: these options of uvicorn have no effect here: {', '.join(left_out)}", file=sys.stderr)
         status = run_with(app, given)
     except OptionError as error:
         reader.error(str(error))

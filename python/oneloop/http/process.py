@@ -101,7 +101,7 @@ class Process:
                 log.error("%s", error.details.rstrip())
             return STARTUP_FAILURE
         if app.is_from_factory:
-            log.warning("The application is made by a factory: give --factory, so that it need not be found out.")
+            log.warning("The application is made by a factory function: add --factory to say so.")
         with asyncio.Runner(loop_factory=Loop) as runner:
             return runner.run(self._serve(app))
 
