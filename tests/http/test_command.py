@@ -110,7 +110,7 @@ def test_a_factory_without_its_option_is_told_of(tmp_path: Path) -> None:
     with Service(tmp_path, app="apps:make") as service:
         assert service.get("/")
         assert service.end() == 0
-    assert "give --factory" in service.log.text
+    assert "add --factory" in service.log.text
 
 
 def test_the_folder_of_the_application(tmp_path: Path) -> None:

@@ -233,7 +233,9 @@ def main(arguments: list[str]) -> NoReturn:
     left_out = given.pop("left_out", [])
     try:
         if left_out:
-            print(f"oneloop serve: these options of uvicorn have no effect here: {', '.join(left_out)}", file=sys.stderr)
+            print(
+                f"oneloop serve: these options of uvicorn have no effect here: {', '.join(left_out)}", file=sys.stderr
+            )
         status = run_with(app, given)
     except OptionError as error:
         reader.error(str(error))
