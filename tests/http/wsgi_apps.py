@@ -502,7 +502,7 @@ def file_packed(environ: Environ, start_response: StartResponse) -> Iterable[byt
         new.write(b"p" * 100_000)
     packed.seek(0)
     start_response("200 OK", TEXT)
-    unpacking: Any = gzip.GzipFile(fileobj=packed)
+    unpacking: Any = gzip.GzipFile(fileobj=packed, mode="rb")
     # It closes this one, too.
     unpacking.myfileobj = packed
     result: Iterable[bytes] = environ["wsgi.file_wrapper"](unpacking)
