@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from email.utils import formatdate
+from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +240,20 @@ async def test_conditions_at_the_edge(folder: Path, headers: dict[str, str], sta
         etag = (await served.get("/static/data.bin")).headers["etag"]
         asked = {name: text.format(etag=etag, bare=etag.strip('"')) for name, text in headers.items()}
         assert (await served.get("/static/data.bin", **asked)).status == status
+
+
+async def test_a_file_of_the_future_is_as_old_as_its_answer(folder: Path) -> None:
+    """RFC 9110 section 8.8.2.1: no date is later than the message."""
+    write(folder / "future.txt", b"future", 4_000_000_000)
+    async with serving(("/static", folder)) as served:
+        for _ in range(2):
+            answer = await served.get("/static/future.txt")
+            assert answer.status == 200
+            modified = parsedate_to_datetime(answer.headers["last-modified"])
+            assert modified <= parsedate_to_datetime(answer.headers["date"])
+            # Whoever has it asks by its tag.
+            again = await served.get("/static/future.txt", **{"If-None-Match": answer.headers["etag"]})
+            assert again.status == 304
 
 
 async def test_a_changed_file_is_seen_at_once(folder: Path) -> None:

@@ -166,7 +166,8 @@ impl Wanted<'_> {
             Some(coding) => format!("\"{stamp:x}-{:x}-{coding}\"", status.len),
             None => format!("\"{stamp:x}-{:x}\"", status.len),
         };
-        let modified_s = u64::try_from(modified_s).unwrap_or(0);
+        // No date is later than its message: RFC 9110 section 8.8.2.1.
+        let modified_s = u64::try_from(modified_s).unwrap_or(0).min(self.now_s);
         let file = Validators { etag: etag.as_bytes(), modified_s, len_bytes: status.len };
         let decision = self.preferences.decide(&file, self.is_get, self.now_s);
         let whole = (0, status.len);
