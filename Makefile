@@ -17,15 +17,16 @@ run: setup-dev
 	$(PYTHON) -m bench.install
 	$(PYTHON) -m bench --demo
 
-# All of it, whatever fails on the way; pytest's closing line is the last. The servers of the ecosystem's tests are children
-# of a process of their own: tests of `waitpid(-1)` would find them.
+# All of it, whatever fails on the way; pytest's closing line is the last. The servers of the ecosystem's tests and the farm
+# of tests/check are children of a process of their own: tests of `waitpid(-1)` would find them, and tests of deadlocks
+# the thread that c-ares keeps.
 test: setup
 	@status=0; \
 	$(MAKE) --no-print-directory rust-test || status=1; \
 	$(MAKE) --no-print-directory conformance PY=$(PY) || status=1; \
 	$(MAKE) --no-print-directory stubtest PY=$(PY) || status=1; \
-	$(PYTEST) tests/ecosystem || status=1; \
-	$(PYTEST) tests --ignore=tests/ecosystem || status=1; \
+	$(PYTEST) tests/ecosystem tests/check || status=1; \
+	$(PYTEST) tests --ignore=tests/ecosystem --ignore=tests/check || status=1; \
 	exit $$status
 
 # What runs on every Python version in .ci/run: everything but Rust and the ecosystem.
@@ -33,7 +34,7 @@ core-test: setup-core
 	$(PYTEST) tests --ignore=tests/ecosystem --ignore=tests/bench
 
 ecosystem-test: setup
-	$(PYTEST) tests/ecosystem
+	$(PYTEST) tests/ecosystem tests/check
 
 rust-test: setup-dev
 	cargo test --locked --quiet -p oneloop-engine -p oneloop-http1 -p oneloop-websocket
