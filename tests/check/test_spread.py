@@ -44,10 +44,10 @@ async def urls(site: Site, count: int, hosts: int = 20) -> AsyncIterator[Target]
         yield Target(number, f"http://127.0.0.{1 + number % hosts}:{site.port}/{number}")
 
 
-def worker_ids() -> list[int]:
-    """Processes that check, the youngest last."""
-    children = psutil.Process().children(recursive=True)
-    return [child.pid for child in children if "resource_tracker" not in " ".join(child.cmdline())]
+def worker_ids(parent: int | None = None) -> list[int]:
+    """Processes of multiprocessing, the youngest last."""
+    children = psutil.Process(parent).children(recursive=True)
+    return [child.pid for child in children if "--multiprocessing-fork" in child.cmdline()]
 
 
 async def test_all_are_checked_once() -> None:
@@ -145,7 +145,7 @@ async def test_workers_end_with_their_parent() -> None:
             path.write_text(textwrap.dedent(program))
             process = await asyncio.create_subprocess_exec(sys.executable, path, str(site.port))
             await site.gated.wait()
-            workers = [psutil.Process(number) for number in worker_ids() if number != process.pid]
+            workers = [psutil.Process(number) for number in worker_ids(process.pid)]
             process.kill()
             await process.wait()
         assert workers
