@@ -1,4 +1,4 @@
-# The project's commands. `make test` and `make run` set up everything that they need.
+# The project's commands. `make test` and `make run` set up everything they need.
 
 PY ?= 3.13
 MINUTES ?= 5
@@ -6,7 +6,7 @@ ARGS ?=
 JOBS ?= 2
 
 PYTHON := .venvs/$(PY)/bin/python
-# Tests say what they skip and why; slowest tests are named.
+# Skipped tests are listed with the reason, and the slowest tests with their times.
 PYTEST := $(PYTHON) -X faulthandler -m pytest -ra --durations=5
 
 .PHONY: run test rust-test core-test ecosystem-test lint format wheel conformance mutants asan tsan soak bench stubtest setup clean
@@ -17,9 +17,8 @@ run: setup-dev
 	$(PYTHON) -m bench.install
 	$(PYTHON) -m bench --demo
 
-# All of it, whatever fails on the way; pytest's closing line is the last. The servers of the ecosystem's tests and the farm
-# of tests/check are children of a process of their own: tests of `waitpid(-1)` would find them, and tests of deadlocks
-# the thread that c-ares keeps.
+# Runs all tests, even if some fail. pytest's summary is the last line. tests/ecosystem and tests/check run in a separate
+# pytest process: tests of `waitpid(-1)` would find the servers that they start, and tests of deadlocks the thread of c-ares.
 test: setup
 	@status=0; \
 	$(MAKE) --no-print-directory rust-test || status=1; \
@@ -29,7 +28,7 @@ test: setup
 	$(PYTEST) tests --ignore=tests/ecosystem --ignore=tests/check || status=1; \
 	exit $$status
 
-# What runs on every Python version in .ci/run: everything but Rust and the ecosystem.
+# The tests that .ci/run runs on every Python version: all except the Rust tests and tests/ecosystem.
 core-test: setup-core
 	$(PYTEST) tests --ignore=tests/ecosystem --ignore=tests/bench
 
@@ -66,14 +65,14 @@ wheel:
 conformance: setup-core
 	$(PYTHON) -m tests.conformance --jobs $(JOBS) $(ARGS)
 
-# Mistakes that tests must see: those written by hand, and, with ENGINE=1, all that cargo-mutants finds in the engine.
+# Mutants that the tests must detect: those written by hand and, with ENGINE=1, those that cargo-mutants makes of the engine.
 mutants: setup-core
 	$(PYTHON) -m tests.mutants $(ARGS)
 ifdef ENGINE
 	@scripts/cargo-mutants.sh
 endif
 
-# The engine's own tests, and with asan the extension's, under a sanitizer of the compiler.
+# The engine's tests, and with asan also tests of the extension, under a sanitizer of the compiler.
 asan: setup-core
 	scripts/sanitize.sh address $(PY) $(ARGS)
 
@@ -90,11 +89,11 @@ bench: setup-dev
 	$(PYTHON) -m bench.install
 	$(PYTHON) -m bench $(ARGS)
 
-# The stubs against the built module.
+# Compares the stubs with the built module.
 stubtest: setup-core
 	$(PYTHON) -m mypy.stubtest --ignore-missing-stub oneloop._native
 
-# Set-up, from least to most. Each step is skipped when its inputs did not change.
+# Set-up targets, each of which includes the ones before it. A step is skipped if its inputs did not change.
 .PHONY: setup-dev setup-core setup
 setup-dev:
 	@scripts/venv.sh $(PY) dev test ecosystem bench-tools

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# autobahn.sh: puts the Autobahn test suite for WebSocket under .build/autobahn, with a program `wstest` that runs it.
-# It exists for Python 2.7 alone. Without one this script says so, and tests/ecosystem/test_autobahn.py skips.
+# autobahn.sh: installs the Autobahn test suite for WebSocket in .build/autobahn, with a program `wstest` that runs it.
+# It needs Python 2.7. Without it, this script prints a message, and tests/ecosystem/test_autobahn.py is skipped.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -20,7 +20,7 @@ find_python() {
 
 if ! python=$(find_python); then
     rm -f "$target/wstest"
-    echo "LEFT OUT, because there is no Python 2.7 with pip: tests/ecosystem/test_autobahn.py"
+    echo "SKIPPED, because there is no Python 2.7 with pip: tests/ecosystem/test_autobahn.py"
     exit 0
 fi
 wanted="$python $(cksum <"$requirements")"
@@ -32,10 +32,10 @@ echo "installing the Autobahn test suite"
 if ! "$python" -m pip install -q --no-input --no-deps --target "$target/site" -r "$requirements" \
     >"$target/log" 2>&1 </dev/null; then
     tail -5 "$target/log" >&2
-    echo "LEFT OUT, because pip failed, see $target/log: tests/ecosystem/test_autobahn.py"
+    echo "SKIPPED, because pip failed, see $target/log: tests/ecosystem/test_autobahn.py"
     exit 0
 fi
-# addsitedir, unlike PYTHONPATH, reads the .pth files, without which there is no package `zope`.
+# addsitedir, unlike PYTHONPATH, reads the .pth files. Without them the package `zope` cannot be imported.
 cat >"$target/wstest" <<END
 #!$python
 import os, site

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh VERSION: builds the extension for .venvs/VERSION in release mode and installs the package there, editable.
-# Each version has its own target folder, so that versions do not rebuild each other. Does nothing when neither the
-# crates nor the package's files list changed since the last build.
+# Each version has its own target folder, so that a build for one version does not invalidate the others. Does nothing if
+# neither the crates nor the package's list of files changed since the last build.
 set -euo pipefail
 
 version=${1:?usage: scripts/build.sh VERSION}
@@ -20,5 +20,5 @@ started=$(mktemp)
 trap 'rm -f "$started"' EXIT
 VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH PYO3_PYTHON=$venv/bin/python CARGO_TARGET_DIR=$root/target/py$version \
     "$venv/bin/maturin" develop --release --locked --quiet
-# Dated by the start: what changed while the build ran is built the next time.
+# The time stamp is that of the start: a file that changed during the build is built the next time.
 touch -r "$started" "$stamp"

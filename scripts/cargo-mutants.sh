@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cargo-mutants.sh [ARGS...]: every mutation of the engine that cargo-mutants (https://mutants.rs) knows, each against the
-# engine's own tests. The tool is built once, in a pinned version, under .build/tools; nothing is installed elsewhere.
+# cargo-mutants.sh [ARGS...]: runs the engine's tests on every mutation of the engine that cargo-mutants (https://mutants.rs)
+# makes. The tool is built once, in a pinned version, in .build/tools; nothing is installed elsewhere.
 set -euo pipefail
 
 version=27.1.0
@@ -14,6 +14,6 @@ if [ "$("$tools/bin/cargo-mutants" --version 2>/dev/null || true)" != "cargo-mut
     rm -rf "$root/.build/cargo-mutants"
 fi
 mkdir -p .build/mutants
-# In a copy of its own; what hangs is killed after a few times the length of the tests without a mutant.
+# In a copy of the sources. A run that takes several times as long as the tests without a mutant is killed.
 exec env PATH="$tools/bin:$PATH" cargo mutants --package oneloop-engine --output .build/mutants --no-shuffle \
     --timeout-multiplier 4 --minimum-test-timeout 20 "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# httptools-tests.sh VERSION: unpacks the sources of the httptools that .venvs/VERSION has, with its tests, under
+# httptools-tests.sh VERSION: unpacks the source of the httptools release in .venvs/VERSION, with its tests, to
 # .build/httptools.
 set -euo pipefail
 

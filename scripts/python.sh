@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # python.sh VERSION: prints the path of a CPython VERSION (3.11 ... 3.15) that has headers, venv and the test package.
-# Looks at PATH, then at pyenv, then unpacks Debian's packages of the suite that carries that version under .pythons/
-# in the checkout; nothing is installed system-wide. Exit status 3 and a reason on stderr when there is none.
+# Searches PATH and then pyenv; otherwise unpacks the packages of the Debian suite that has this version to .pythons/ in
+# the checkout. Nothing is installed system-wide. If there is none, prints a reason to stderr and exits with status 3.
 set -euo pipefail
 
 version=${1:?usage: scripts/python.sh VERSION}
@@ -23,7 +23,7 @@ PY
 
 resolve() { "$1" -c 'import os, sys; print(os.path.realpath(sys.executable))'; }
 
-# 1. On PATH (every entry: the first may be a bare system Python or a shim of another version).
+# 1. PATH (every entry: the first may be a system Python without headers, or a shim of another version).
 while IFS= read -r candidate; do
     if is_complete "$candidate"; then
         resolve "$candidate"
@@ -31,7 +31,7 @@ while IFS= read -r candidate; do
     fi
 done < <(type -ap "python$version" 2>/dev/null | awk '!seen[$0]++')
 
-# 2. pyenv, the newest patch release first.
+# 2. pyenv, newest patch release first.
 for candidate in $(ls -d "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python 2>/dev/null | sort -rV); do
     if is_complete "$candidate"; then
         resolve "$candidate"
@@ -39,7 +39,7 @@ for candidate in $(ls -d "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/p
     fi
 done
 
-# 3. Debian's packages of the suite that has this version.
+# 3. The packages of the Debian suite that has this version.
 case $version in
     3.11) suite=bookworm ;;
     3.13) suite=trixie ;;
@@ -52,12 +52,12 @@ if [ -e "$root/.pythons/$version/.complete" ] && is_complete "$unpacked"; then
     exit 0
 fi
 if [ -z "$suite" ] || ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
-    echo "no CPython $version with headers and test package on PATH or under pyenv, and no Debian suite to take it from" >&2
+    echo "no CPython $version with headers and test package found on PATH or in pyenv, and no Debian suite has it" >&2
     exit 3
 fi
 if "$root/scripts/unpack-debian-python.sh" "$version" "$suite" "$root/.pythons" >&2 && is_complete "$unpacked"; then
     echo "$unpacked"
     exit 0
 fi
-echo "CPython $version could not be unpacked from Debian $suite" >&2
+echo "could not unpack CPython $version from Debian $suite" >&2
 exit 3

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# sanitize.sh address|thread VERSION [PYTEST-ARGS...]: the engine's own tests under AddressSanitizer or ThreadSanitizer,
-# and with "address" tests of the extension too, with the sanitizer's runtime preloaded into Python.
-# Works with the stable compiler: its sanitizers are those of the nightly one (RUSTC_BOOTSTRAP), its standard library is
-# not instrumented, which -Zbuild-std and the rust-src component would do. What ends Python itself is not looked for:
-# leaks (CPython keeps much until exit).
+# sanitize.sh address|thread VERSION [PYTEST-ARGS...]: runs the engine's tests under AddressSanitizer or ThreadSanitizer,
+# and with "address" also tests of the extension, with the sanitizer's runtime preloaded into Python.
+# Works with the stable compiler, whose sanitizers are the same as those of the nightly compiler (RUSTC_BOOTSTRAP). The
+# standard library is not instrumented; that would need -Zbuild-std and the rust-src component. Leaks are not reported,
+# because CPython keeps much memory until it exits.
 set -euo pipefail
 
 kind=${1:?usage: scripts/sanitize.sh address|thread VERSION [PYTEST-ARGS...]}
@@ -16,7 +16,7 @@ machine=$(uname -m)-unknown-linux-gnu
 runtime=$(rustc --print target-libdir --target "$machine")/librustc-stable_rt.${kind:0:1}san.a
 folder=$root/.build/sanitize-$kind
 if [ ! -e "$runtime" ]; then
-    echo "LEFT OUT: this compiler brings no ${kind:0:1}san runtime ($runtime)"
+    echo "SKIPPED: this compiler has no ${kind:0:1}san runtime ($runtime)"
     exit 0
 fi
 
@@ -25,7 +25,7 @@ export RUSTFLAGS="-Zsanitizer=$kind -Cunsafe-allow-abi-mismatch=sanitizer -Cdebu
 # With --target, build scripts and macros are not instrumented.
 cargo=(--locked --quiet --target "$machine")
 if [ "$kind" = thread ]; then
-    # The test harness's own channel is in the standard library, which is not instrumented: one test at a time needs none.
+    # The test harness uses a channel of the standard library, which is not instrumented. With one test at a time it uses none.
     export TSAN_OPTIONS="suppressions=$root/scripts/tsan.txt halt_on_error=1"
     RUST_TEST_THREADS=1 cargo test "${cargo[@]}" -p oneloop-engine --lib --tests
     exit 0
@@ -33,15 +33,15 @@ fi
 ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_string_checks=1 cargo test "${cargo[@]}" -p oneloop-engine --lib --tests
 
 PYO3_PYTHON=$python cargo build "${cargo[@]}" -p oneloop-native --features pyo3/extension-module
-# The extension takes the runtime from whoever loads it: Python was not built with one, so that it is preloaded.
+# The extension uses the runtime of the process that loads it. Python is built without one, so the runtime is preloaded.
 shared=$folder/preloaded.so  # a name that the runtime does not take for another runtime
 if [ ! -e "$shared" ] || [ "$runtime" -nt "$shared" ]; then
-    # As a library of its own; the object that starts it before anything else is for programs only.
+    # As a shared library. The object file that initializes it before everything else is for programs only.
     objects=$(mktemp -d)
     (cd "$objects" && ar x "$runtime" && rm -f ./*preinit* && "${CC:-cc}" -shared -o "$shared" ./*.o -lpthread -ldl -lm -lrt)
     rm -rf "$objects"
 fi
-# A copy of the package: the checkout's own extension stays.
+# A copy of the package, so that the extension in the checkout is not replaced.
 rm -rf "$folder/python"
 cp -r python "$folder/python"
 rm -f "$folder"/python/oneloop/_native*.so
@@ -51,7 +51,7 @@ tests=("$@")
 if [ ${#tests[@]} -eq 0 ]; then
     tests=(tests/loop tests/transport tests/file tests/aio tests/property -k "not interpreter_exit and not system_calls")
 fi
-# PYTHONMALLOC: each object is an allocation of its own, so that a use after free is seen.
+# PYTHONMALLOC: each object is a separate allocation, so that a use after free is detected.
 exec env -u RUSTFLAGS LD_PRELOAD="$shared" PYTHONPATH="$folder/python" PYTHONMALLOC=malloc \
     ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:handle_segv=1 \
     ONELOOP_TEST_LIMIT_S=180 ONELOOP_TEST_ENGINES=ring "$python" -m pytest -q -x "${tests[@]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# system-packages.sh: installs the Debian packages that the tests start (PostgreSQL, MariaDB, redis-server, strace,
-# testssl.sh, slowhttptest, chromium, wrk, h2load, curl, ip) or load (libfuse3), where missing.
-# Without root or without apt-get it says which tests are left out and why; those tests then skip, naming the component.
+# system-packages.sh: installs the missing Debian packages whose programs the tests start (PostgreSQL, MariaDB,
+# redis-server, strace, testssl.sh, slowhttptest, chromium, wrk, h2load, curl, ip) or load (libfuse3).
+# Without root or apt-get it prints which tests are skipped and why. These tests name the missing component.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,7 +26,7 @@ need h2load nghttp2-client "tests/ecosystem/test_load.py"
 need curl curl "tests/check/test_against_curl.py"
 need ip iproute2 "tests/check/test_blocked.py"
 need openssl openssl "tests/ecosystem (certificates)"
-# The library is what is loaded; the package brings it under each of its names (libfuse3-3, libfuse3-4).
+# The tests load the library. The name of its package differs between releases (libfuse3-3, libfuse3-4).
 need fusermount3 fuse3 "tests/file/test_slow_filesystem.py"
 if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && ! command -v initdb >/dev/null; then
     missing+=(postgresql)
@@ -40,7 +40,7 @@ elif [ "$(id -u)" != 0 ]; then
     reason="only root can install packages"
 else
     echo "installing ${missing[*]}"
-    # No service is to start, and no cluster to be made: the tests make their own.
+    # Services must not start, and no cluster must be created: the tests create their own.
     policy=/usr/sbin/policy-rc.d
     made_policy=
     if [ ! -e $policy ]; then
@@ -60,7 +60,7 @@ else
     tail -5 "$log" >&2
     reason="apt-get failed with status $status, see $log"
 fi
-echo "LEFT OUT, because $reason:"
+echo "SKIPPED, because $reason:"
 for i in "${!missing[@]}"; do
     echo "  ${tests[$i]} needs ${missing[$i]}"
 done

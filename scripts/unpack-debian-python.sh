@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# unpack-debian-python.sh VERSION SUITE DIR: CPython VERSION with headers, venv and test package from Debian SUITE, with
-# the C library it was built for, under DIR/VERSION. Uses a package database of its own: the system's is not touched,
-# save that patchelf is installed where it is missing (as root). The mirror is the one that the system already uses.
+# unpack-debian-python.sh VERSION SUITE DIR: unpacks CPython VERSION with headers, venv and test package from Debian
+# SUITE, with the C library that it was built for, to DIR/VERSION. Uses a separate package database; the system's is not
+# changed, except that patchelf is installed if it is missing (as root). Uses the mirror that the system already uses.
 set -euo pipefail
 
 version=$1 suite=$2
@@ -11,7 +11,7 @@ root=$dir/$version
 
 if ! command -v patchelf >/dev/null; then
     if [ "$(id -u)" != 0 ]; then
-        echo "patchelf is missing and only root can install it" >&2
+        echo "patchelf is missing, and only root can install it" >&2
         exit 3
     fi
     apt-get update -q >/dev/null
@@ -24,7 +24,7 @@ mirror=$(
     } 2>/dev/null | head -1 || true
 )
 if [ -z "$mirror" ]; then
-    echo "this system names no Debian mirror" >&2
+    echo "no Debian mirror is configured on this system" >&2
     exit 3
 fi
 
@@ -47,7 +47,7 @@ for package in "$apt"/cache/archives/*.deb; do
     dpkg-deb -x "$package" "$root"
 done
 
-# The interpreter must find its own C library, and ensurepip its wheels, inside the tree.
+# The interpreter must find its C library, and ensurepip its wheels, inside the tree.
 triplet=$(basename "$(dirname "$(find "$root/usr/lib" -name 'libc.so.6' | head -1)")")
 loader=$(find "$root" -name 'ld-linux*.so.*' -type f | head -1)
 patchelf --set-interpreter "$loader" --force-rpath \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# venv.sh VERSION GROUP...: a virtual environment .venvs/VERSION with requirements/GROUP.txt of each group installed.
-# A group is installed again only when its file changes. Prints nothing when there is nothing to do.
+# venv.sh VERSION GROUP...: creates the virtual environment .venvs/VERSION and installs requirements/GROUP.txt of each
+# group. A group is installed again only if its file changes. Prints nothing if there is nothing to do.
 set -euo pipefail
 
 version=${1:?usage: scripts/venv.sh VERSION GROUP...}
@@ -10,7 +10,7 @@ venv=$root/.venvs/$version
 
 if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1; then
     python=$("$root/scripts/python.sh" "$version")
-    echo "making .venvs/$version from $python"
+    echo "creating .venvs/$version with $python"
     rm -rf "$venv"
     "$python" -m venv "$venv"
 fi

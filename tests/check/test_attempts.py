@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 
 from oneloop.check import fetch
 from tests.check.checked import checked
@@ -58,12 +58,20 @@ async def test_thousands_of_retries(loop: asyncio.AbstractEventLoop) -> None:
     assert (found.outcome, found.attempts) == ("200", 1101)
 
 
-async def test_a_host_that_asks_for_too_long_is_left_alone_for_as_long_as_is_allowed(
+async def test_a_host_that_asks_for_too_long_is_not_asked_again(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    async with answering(lambda method, path: "503 Later\r\nRetry-After: 3600") as site, asyncio.timeout(20):
-        found = await checked([f"{site}/a", f"{site}/b"], retries=1, retry_after_s=0.05, per_host=1)
-    assert [(result.outcome, result.attempts) for result in found] == [("503", 1)] * 2
+    asked: list[str] = []
+
+    def answer(_: str, path: str) -> str:
+        asked.append(path)
+        return "503 Later\r\nRetry-After: 3600"
+
+    async with answering(answer) as site, asyncio.timeout(20):
+        found = await checked([f"{site}/{name}" for name in "abc"], retries=1, retry_after_s=60, per_host=1)
+    assert [(result.outcome, result.attempts) for result in found] == [("503", 1), ("retry_after", 0), ("retry_after", 0)]
+    assert asked == ["/a"]
+    assert "no requests for another 3600 s" in found[1].error_text
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])

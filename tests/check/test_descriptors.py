@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 
-from oneloop.check import check
+from oneloop.check import OptionError, check
+from oneloop.check.descriptors import TooManyFilesError
 from tests.check.site import serving
 
 # Lowers the limit of descriptors, and becomes the command.
@@ -51,7 +52,7 @@ async def test_idle_connections_are_closed_in_time(
 async def test_a_kept_connection_is_used_again_at_the_limit(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (0, 0))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (68, 68))
     async with serving() as site:
         urls = [f"http://127.0.0.1:{site.port}/{number}" for number in range(100)]
         found = [result async for result in check(urls, concurrency=4, retries=0)]
@@ -72,3 +73,35 @@ async def test_a_low_soft_limit_is_raised(
         )
         output, errors = await process.communicate()
     assert output.decode() == '{"200": 300}\n', errors.decode()
+
+
+async def test_a_limit_that_is_too_low_is_told_at_the_start(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
+    with pytest.raises(OptionError, match=r"a concurrency of 961 needs 1025 .* may have 1024: lower the concurrency"):
+        [result async for result in check(["http://127.0.0.1:1/"], concurrency=961)]
+    assert [result.outcome async for result in check(["http://127.0.0.1:1/"], concurrency=960, retries=0)] == ["connect"]
+
+
+async def test_what_the_process_lacks_is_no_failure_of_a_host(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else in the process has the descriptors: the run ends, and says what to do."""
+    url = "http://127.0.0.1:1/"
+    # The loop's own descriptors exist afterwards.
+    assert [result.outcome async for result in check([url], concurrency=1, retries=0)] == ["connect"]
+    monkeypatch.setattr("oneloop.check.fetch.require", lambda _: None)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 10, hard))
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                used.append(os.open(os.devnull, os.O_RDONLY))
+        with pytest.raises(TooManyFilesError, match="lower the concurrency, or raise the limit"):
+            [result async for result in check([url], concurrency=1, retries=0)]
+    finally:
+        for fd in used:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -14,7 +14,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
 from oneloop.check import Options, Target
-from oneloop.check.schedule import KEPT_HOSTS, Job, Schedule, host_of
+from oneloop.check.schedule import IDLE_WINDOWS, KEPT_HOSTS, Job, Schedule, host_of
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -179,6 +179,99 @@ def test_a_hold_that_comes_while_others_are_due() -> None:
     run(work)
 
 
+def test_a_host_that_wants_a_longer_pause_than_allowed_is_refused() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(retry_after_s=60, per_host_delay_s=5, rate=1), {})
+        for number in range(4):
+            await schedule.add(target(number))
+        job = await taken(schedule)
+        assert schedule.refused_s(job.host) == 0
+        schedule.hold(job.host, 30)
+        schedule.hold(job.host, 61)
+        began_s = now_s()
+        await asyncio.sleep(30)
+        refused = [await taken(schedule) for _ in range(2)]
+        # No request is sent, so neither the delay nor the rate counts.
+        assert now_s() - began_s < 31
+        assert [round(schedule.refused_s(job.host)) for job in refused] == [31, 31]
+        assert [(host, round(pause_s)) for host, pause_s in schedule.holds().items()] == [("a", 31)]
+        await asyncio.sleep(40)
+        assert schedule.refused_s(job.host) == 0
+        assert (await taken(schedule)).target.number == 3
+        assert schedule.holds() == pytest.approx({"a": 5}, abs=0.01)
+
+    run(work)
+
+
+def test_a_refusal_goes_on_elsewhere() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(retry_after_s=60), {"a": 61.5})
+        await schedule.add(target(1))
+        job = await taken(schedule)
+        assert 61 < schedule.refused_s(job.host) < 62
+
+    run(work)
+
+
+def test_hosts_that_are_held_use_up_no_rate() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(rate=0.1), {})
+        await schedule.add(target(1, "a"))
+        schedule.hold(schedule._hosts["a"], 50)
+        taker = asyncio.create_task(taken(schedule))
+        await asyncio.sleep(1)
+        await schedule.add(target(2, "b"))
+        assert (await taker).host.name == "b"
+        assert now_s() < 2
+
+    run(work)
+
+
+def test_workers_that_are_idle_let_more_be_read() -> None:
+    """Behind a long run of one slow host there are others."""
+
+    async def work() -> None:
+        schedule = Schedule(Options(concurrency=10, per_host=1), {})
+        window = schedule._window
+
+        async def feed() -> None:
+            for number in range(3 * window):
+                await schedule.add(target(number))
+            await schedule.add(target(-1, "other"))
+
+        feeder = asyncio.create_task(feed())
+        first = await taken(schedule)
+        await asyncio.sleep(1)
+        assert schedule._pending == window, "nobody is idle"
+        assert (await taken(schedule)).host.name == "other"
+        await feeder
+        schedule.done(first)
+        assert (await taken(schedule)).host.name == "a"
+
+    run(work)
+
+
+def test_so_much_is_read_at_most() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(concurrency=10, per_host=1), {})
+
+        async def feed() -> None:
+            for number in range(10**9):
+                await schedule.add(target(number))
+
+        feeder = asyncio.create_task(feed())
+        idle = [asyncio.create_task(taken(schedule)) for _ in range(3)]
+        while schedule._pending < IDLE_WINDOWS * schedule._window:
+            await asyncio.sleep(1)
+        await asyncio.sleep(10)
+        assert schedule._pending == IDLE_WINDOWS * schedule._window
+        for task in (feeder, *idle):
+            task.cancel()
+        await asyncio.gather(feeder, *idle, return_exceptions=True)
+
+    run(work)
+
+
 def test_holds_go_on_elsewhere() -> None:
     async def work() -> None:
         schedule = Schedule(Options(), {})
@@ -324,7 +417,7 @@ def test_stop_leaves_what_was_not_begun() -> None:
 
 def test_what_comes_sooner_is_not_kept_waiting() -> None:
     async def work() -> None:
-        schedule = Schedule(Options(), {"held": 1000})
+        schedule = Schedule(Options(), {"held": 50})
         await schedule.add(target(1, "held"))
         await schedule.add(target(2, "b"))
         job = await taken(schedule)

@@ -36,7 +36,8 @@ async def check(urls: Urls, options: Options | None = None, **given: Any) -> Asy
         **given: fields of `Options` by name, instead of `options`.
 
     Raises:
-        OptionError: an option is wrong.
+        OptionError: an option is wrong, or there are not enough file descriptors for the concurrency.
+        TooManyFilesError: the process has no file descriptor left.
         TypeError: an option's name is.
         Exception: whatever `urls` raises.
     """
@@ -107,21 +108,36 @@ class Run:
     async def _work(self) -> None:
         schedule, fetcher = self._schedule, self._fetcher
         while (job := await schedule.take()) is not None:
-            attempt = await fetcher.fetch(job.target)
-            if self._is_tried_again(job, attempt):
-                continue
+            refused_s = schedule.refused_s(job.host)
+            if refused_s:
+                result = self._refused(job, refused_s)
+            else:
+                attempt = await fetcher.fetch(job.target)
+                if self._is_tried_again(job, attempt):
+                    continue
+                result = attempt.result
+                result.attempts = job.attempts
             schedule.done(job)
-            attempt.result.attempts = job.attempts
-            self._crew.add(attempt.result)
+            self._crew.add(result)
             if len(self._crew.found) >= self._most_found:
                 await self._crew.wait_for_room()
+
+    def _refused(self, job: Job, refused_s: float) -> Result:
+        return Result(
+            job.target.number,
+            job.target.url,
+            error="retry_after",
+            error_text=f"the host asked for no requests for another {refused_s:.0f} s (Retry-After)",
+            final_url=job.target.url,
+            attempts=job.attempts - 1,
+        )
 
     def _is_tried_again(self, job: Job, attempt: Attempt) -> bool:
         """Holds its host back if the server asks for it, and puts the job back if it is worth it."""
         result, options = attempt.result, self._options
         asked_s = attempt.retry_after_s
         if asked_s is not None:
-            self._schedule.hold(job.host, min(asked_s, options.retry_after_s))
+            self._schedule.hold(job.host, asked_s)
         if result.status == 200:
             return False
         is_worth_it = result.outcome in _WORTH_A_RETRY and not attempt.is_final and job.attempts <= options.retries

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import resource
 import signal
 import stat
 import sys
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import oneloop
 from oneloop.check.checking import check
-from oneloop.check.connector import SPARE_DESCRIPTORS
 from oneloop.check.counts import Counts, Rules
+from oneloop.check.descriptors import raise_limit, require
 from oneloop.check.fetch import Fetcher
 from oneloop.check.inputs import Form, Source, form_of, read
 from oneloop.check.journal import Journal
@@ -231,7 +230,9 @@ class _Job:
         workers: Processes | DaskWorkers | None = None
         if task.dask is None:
             # Processes inherit it.
-            _raise_limit(-(-task.options.concurrency // (task.processes or 1)))
+            share = -(-task.options.concurrency // (task.processes or 1))
+            raise_limit(share)
+            require(share)
         if task.processes is not None:
             workers = Processes(task.processes)
         elif task.dask is not None:
@@ -286,18 +287,3 @@ class _Job:
 
 def _raise_cancelled(*_: object) -> None:
     raise asyncio.CancelledError
-
-
-def _raise_limit(concurrency: int) -> None:
-    """As many descriptors as connections may need."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * concurrency + SPARE_DESCRIPTORS
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else needed, hard))
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if soft != resource.RLIM_INFINITY and soft < concurrency + SPARE_DESCRIPTORS:
-        raise OptionError(
-            f"a concurrency of {concurrency} needs as many descriptors, and this process may have {soft}: "
-            "lower --concurrency, or raise the limit with ulimit -n"
-        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import resource
 import socket
 import ssl
 import time
@@ -17,18 +16,16 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from oneloop.check.addresses import address_of, is_public
+from oneloop.check.descriptors import SPARE_DESCRIPTORS, allowed
 from oneloop.check.phases import current
-from oneloop.check.resolver import NameNotFoundError, Resolver
+from oneloop.check.resolver import FAMILIES, NameNotFoundError, Resolver
 
 if TYPE_CHECKING:
     from oneloop.check.options import Options
 
 __all__ = ["Connector"]
 
-_FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 KEEP_ALIVE_S = 15.0
-SPARE_DESCRIPTORS = 64
-"""Beside connections: files, name servers, what Python has open."""
 _MOST_OPEN = 1000
 
 
@@ -39,7 +36,7 @@ class Connector(aiohttp.TCPConnector):
         super().__init__(
             resolver=resolver,
             use_dns_cache=False,
-            family=_FAMILIES[options.family],
+            family=FAMILIES[options.family],
             limit=0,
             keepalive_timeout=KEEP_ALIVE_S,
             socket_factory=_public_socket if options.block_private else None,
@@ -47,9 +44,9 @@ class Connector(aiohttp.TCPConnector):
         self._is_insecure = options.insecure
         self._version = options.family
         self._certificate_ends: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        allowed = _MOST_OPEN if soft == resource.RLIM_INFINITY else soft - SPARE_DESCRIPTORS - options.concurrency
-        self._most_open = max(options.concurrency, min(allowed, _MOST_OPEN))
+        limit = allowed()
+        most = _MOST_OPEN if limit is None else min(_MOST_OPEN, limit - SPARE_DESCRIPTORS - options.concurrency)
+        self._most_open = max(options.concurrency, most)
         # So many may be opened before it is worth counting them again.
         self._room = self._most_open
 

@@ -19,6 +19,7 @@ from yarl import URL
 
 from oneloop.check.addresses import address_of
 from oneloop.check.connector import Connector
+from oneloop.check.descriptors import TooManyFilesError, require
 from oneloop.check.phases import Phases, current, limits_of
 from oneloop.check.resolver import NameNotFoundError, Resolver
 from oneloop.check.result import ErrorClass, Hop, Result
@@ -48,9 +49,14 @@ class Attempt:
 
 
 class Fetcher:
-    """A client for many URLs. To be used within `async with`."""
+    """A client for many URLs. To be used within `async with`.
+
+    Raises:
+        OptionError: there are not enough file descriptors for the concurrency.
+    """
 
     def __init__(self, options: Options) -> None:
+        require(options.concurrency)
         self._options = options
         self._limits = limits_of(options)
         self._resolver = Resolver(options)
@@ -75,7 +81,11 @@ class Fetcher:
         await self._resolver.close()
 
     async def fetch(self, target: Target) -> Attempt:
-        """Requests a URL, and those that it redirects to."""
+        """Request a URL, and those that it redirects to.
+
+        Raises:
+            TooManyFilesError: this process has no file descriptor left.
+        """
         attempt = Attempt(Result(target.number, target.url, final_url=target.url))
         began = time.monotonic()
         phases = None
@@ -88,6 +98,8 @@ class Fetcher:
                     attempt.result.redirects, attempt.result.final_url = (), target.url
                     await self._ask("GET", url, attempt, phases)
         except (aiohttp.ClientError, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise TooManyFilesError from error
             result = attempt.result
             result.status = None
             result.error = self._class_of(error, phases)

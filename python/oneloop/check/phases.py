@@ -41,8 +41,8 @@ class Phases:
     """Of one attempt; each request of it, which redirects make more, begins anew. One timer serves all limits."""
 
     __slots__ = (
-        "blocked", "certificate_end", "connect_s", "deadline", "dns_s", "first_byte_s", "limits", "phase", "requests",
-        "sent_at", "timer", "tls_s",
+        "blocked", "certificate_end", "connect_s", "deadline", "dns_s", "first_byte_s", "limits", "phase", "sent_at",
+        "timer", "tls_s",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, timer: asyncio.Timeout) -> None:
@@ -50,14 +50,12 @@ class Phases:
         self.timer = timer
         self.deadline = timer.when()
         self.phase: Phase = "dns"
-        self.requests = 0
         self.blocked: str | None = None
         """An address that must not be connected to."""
         self.reset()
 
     def reset(self) -> None:
         """A request begins."""
-        self.requests += 1
         self.dns_s: float | None = None
         self.connect_s: float | None = None
         self.tls_s: float | None = None

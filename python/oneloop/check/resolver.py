@@ -17,7 +17,7 @@ from oneloop.check.phases import current
 if TYPE_CHECKING:
     from oneloop.check.options import Options
 
-__all__ = ["NameNotFoundError", "Resolver"]
+__all__ = ["FAMILIES", "NameNotFoundError", "Resolver"]
 
 _MOST_NAMES = 65536
 _NO_SUCH_NAME = (
@@ -26,7 +26,8 @@ _NO_SUCH_NAME = (
     pycares.errno.ARES_ENONAME,
     pycares.errno.ARES_EBADNAME,
 )
-_FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
+FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
+"""By the option `family`."""
 
 Addresses = tuple[tuple[socket.AddressFamily, str], ...]
 
@@ -39,7 +40,7 @@ class Resolver(AbstractResolver):
     """Aiohttp's interface on c-ares. One lookup at a time for a name; those who want it too wait for the same."""
 
     def __init__(self, options: Options) -> None:
-        self._family = _FAMILIES[options.family]
+        self._family = FAMILIES[options.family]
         self._servers = list(options.dns_servers) or None
         # Made for the first name: it has a thread of its own.
         self._channel: pycares.Channel | None = None

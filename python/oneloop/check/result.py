@@ -8,9 +8,13 @@ from typing import Literal, TypeAlias
 __all__ = ["ERRORS", "BadLine", "ErrorClass", "Hop", "Result", "Target"]
 
 ErrorClass: TypeAlias = Literal[
-    "dns", "connect", "tls", "timeout", "too_many_redirects", "blocked", "protocol", "invalid_url"
+    "dns", "connect", "tls", "timeout", "too_many_redirects", "blocked", "protocol", "invalid_url", "retry_after"
 ]
-"""Why a URL has no status. `protocol`: no valid HTTP answer, or a cut one. `invalid_url`: also of a redirect."""
+"""Why a URL has no status.
+
+`protocol`: no valid HTTP answer, or a cut one. `invalid_url`: of the list, or in a redirect. `retry_after`: not requested,
+because the host had asked for a pause that is longer than allowed.
+"""
 
 ERRORS: tuple[ErrorClass, ...] = (
     "dns",
@@ -21,6 +25,7 @@ ERRORS: tuple[ErrorClass, ...] = (
     "blocked",
     "protocol",
     "invalid_url",
+    "retry_after",
 )
 
 

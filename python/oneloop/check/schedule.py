@@ -20,6 +20,9 @@ __all__ = ["Job", "Schedule", "host_of"]
 KEPT_HOSTS = 1000
 """So many hosts without work are remembered."""
 
+IDLE_WINDOWS = 25
+"""While workers are idle, the input is read this many windows ahead: a long run of one slow host does not block others."""
+
 
 def host_of(url: str) -> str:
     """Host and port of a URL as far as they tell hosts apart; "" or anything else of what is no URL."""
@@ -48,7 +51,9 @@ class Host:
     resting: int = 0
     """Jobs that are tried again later."""
     not_before: float = 0.0
-    """On the loop's clock."""
+    """No request begins earlier, on the loop's clock."""
+    refused_until: float = 0.0
+    """The host asked for a longer pause than anybody waits for: until then its URLs are not requested at all."""
     is_due: bool = False
     """It stands among those that may begin, or among those that will."""
 
@@ -76,12 +81,15 @@ class Schedule:
         self._forget_at = 2 * KEPT_HOSTS
         self._window = max(4 * options.concurrency, 1000)
         for name, delay_s in holds.items():
-            self._hosts[name] = Host(name, not_before=self._loop.time() + delay_s)
+            self.hold(self._hosts.setdefault(name, Host(name)), delay_s)
 
     async def add(self, target: Target) -> None:
-        """One more; waits while enough are known."""
-        while self._pending >= self._window:
+        """Add a URL; waits while the window is full, unless workers are idle because of the hosts that are in it."""
+        while not self._has_room():
             await self._wait(self._adders)
+        if self._pending >= self._window:
+            # Reading further ahead must not hold up the requests.
+            await asyncio.sleep(0)
         if self._is_stopped:
             self.rest.append(target)
             return
@@ -93,6 +101,9 @@ class Schedule:
         self._pending += 1
         host.waiting.append(Job(target, host))
         self._consider(host)
+
+    def _has_room(self) -> bool:
+        return self._pending < self._window or (bool(self._takers) and self._pending < IDLE_WINDOWS * self._window)
 
     def close(self) -> None:
         """There are no more."""
@@ -128,6 +139,8 @@ class Schedule:
                 return job
             if self._is_closed and self._pending == 0:
                 return None
+            if self._adders and self._pending < IDLE_WINDOWS * self._window:
+                _wake(self._adders)
             await self._wait(self._takers)
 
     def done(self, job: Job) -> None:
@@ -146,13 +159,22 @@ class Schedule:
         self._set_later(self._loop.time() + delay_s, job)
 
     def hold(self, host: Host, delay_s: float) -> None:
-        """No request to the host for a while."""
-        host.not_before = max(host.not_before, self._loop.time() + delay_s)
+        """Send no request to the host for this time; its URLs are refused if that is more than `retry_after_s`."""
+        when = self._loop.time() + delay_s
+        if delay_s > self._options.retry_after_s:
+            host.refused_until = max(host.refused_until, when)
+        else:
+            host.not_before = max(host.not_before, when)
+
+    def refused_s(self, host: Host) -> float:
+        """For how many more seconds the host's URLs are not to be requested."""
+        return max(0.0, host.refused_until - self._loop.time()) if host.refused_until else 0.0
 
     def holds(self) -> dict[str, float]:
-        """Hosts that are waited for, and for how many seconds more."""
+        """Hosts that must be left alone, and for how many more seconds."""
         now = self._loop.time()
-        return {host.name: host.not_before - now for host in self._hosts.values() if host.not_before > now}
+        found = {host.name: max(host.not_before, host.refused_until) - now for host in self._hosts.values()}
+        return {name: delay_s for name, delay_s in found.items() if delay_s > 0}
 
     def _left(self, host: Host) -> None:
         host.under_way -= 1
@@ -163,41 +185,52 @@ class Schedule:
         if host.is_due or not host.waiting or host.under_way >= self._options.per_host:
             return
         host.is_due = True
-        if host.not_before > self._loop.time():
+        if self._is_held(host):
             self._set_later(host.not_before, host)
         else:
             self._due.append(host)
             _wake(self._takers)
 
+    def _is_held(self, host: Host) -> bool:
+        now = self._loop.time()
+        return host.not_before > now and not host.refused_until > now
+
     def _pop(self) -> Job | None:
         if self._later:
             self._bring()
-        if not self._due:
-            return None
-        options = self._options
-        if options.rate is not None:
-            now = self._loop.time()
-            if self._next_begin > now:
-                self._set_timer(self._next_begin)
-                return None
-            # Time that nobody used is not made up for by a burst.
-            self._next_begin = max(self._next_begin, now - 1 / options.rate) + 1 / options.rate
         while self._due:
-            host = self._due.popleft()
-            host.is_due = False
-            if host.not_before > self._loop.time():
-                # A Retry-After has come meanwhile.
+            host = self._due[0]
+            if self._is_held(host):
+                # A Retry-After came after the host had been put here.
+                self._due.popleft()
+                host.is_due = False
                 self._consider(host)
                 continue
+            if not self.refused_s(host) and not self._begin(host):
+                return None
+            self._due.popleft()
+            host.is_due = False
             job = host.waiting.popleft()
             host.under_way += 1
-            if options.per_host_delay_s:
-                host.not_before = self._loop.time() + options.per_host_delay_s
             self._consider(host)
             if self._due:
                 _wake(self._takers)
             return job
         return None
+
+    def _begin(self, host: Host) -> bool:
+        """Whether a request may begin now. It then counts against the rate and the host's delay."""
+        options = self._options
+        if options.rate is not None:
+            now = self._loop.time()
+            if self._next_begin > now:
+                self._set_timer(self._next_begin)
+                return False
+            # After a pause, requests that were not sent are not sent in a burst.
+            self._next_begin = max(self._next_begin, now - 1 / options.rate) + 1 / options.rate
+        if options.per_host_delay_s:
+            host.not_before = max(host.not_before, self._loop.time() + options.per_host_delay_s)
+        return True
 
     def _bring(self) -> None:
         """Those whose time has come."""
@@ -238,7 +271,8 @@ class Schedule:
         idle = [
             host.name
             for host in self._hosts.values()
-            if not (host.waiting or host.under_way or host.resting or host.is_due or host.not_before > now)
+            if not (host.waiting or host.under_way or host.resting or host.is_due)
+            and max(host.not_before, host.refused_until) <= now
         ]
         for name in idle[: len(self._hosts) - KEPT_HOSTS]:
             del self._hosts[name]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oneloop.check.checking import Run
 from oneloop.check.crew import Crew
+from oneloop.check.descriptors import raise_limit
 from oneloop.check.fetch import Fetcher
 from oneloop.check.schedule import host_of
 
@@ -71,6 +72,9 @@ def check_chunk(chunk: list[Target], options: Options, holds: dict[str, float]) 
         holds: hosts that are to be left alone at first, and for how many seconds.
     """
     import oneloop
+
+    # Workers of a Dask cluster have the limit of the shell that started them.
+    raise_limit(options.concurrency)
 
     async def work() -> Answer:
         async with Fetcher(options) as fetcher, Run(options, fetcher, holds) as run:
