@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, help="how often each rival is measured (5)")
     made.add_argument("--rate", type=float, help="messages per second: open loop")
     made.add_argument("--quick", action="store_true", help="a minute in all: a first look")
-    made.add_argument("--core", action="store_true", help="the rows that matter most: half an hour")
+    made.add_argument("--core", action="store_true", help="the most important rows: more than an hour")
     made.add_argument("--long", action="store_true", help="cases that take many minutes, too: a million URLs")
     made.add_argument("--json", type=Path, metavar="FILE", help="save the whole run")
     made.add_argument("--html", type=Path, metavar="FILE", help="save a page with charts")
