@@ -81,7 +81,7 @@ def test_await_gives_the_value_or_the_error() -> None:
 
 def test_await_in_a_coroutine_is_refused(run: Run) -> None:
     async def main() -> None:
-        with pytest.raises(RuntimeError, match="a coroutine can await it"):
+        with pytest.raises(RuntimeError, match="use `await` in a coroutine"):
             green.await_(coroutine(1))
 
     run(main())

@@ -415,7 +415,7 @@ def test_the_child_of_a_green_thread(ends: str, status: int) -> None:
 def test_the_child_of_a_green_thread_has_nothing_to_go_back_to() -> None:
     done = programs.run("oneloop", FORKS_IN_A_GREEN_THREAD.format(ends="pass"))
     assert sorted(done.stdout.splitlines()) == ["beside True"] * 3 + ["over True", "status 1"]
-    assert "RuntimeError: a green thread has forked, and ended in the child too" in done.stderr
+    assert "RuntimeError: a green thread called fork() and then ended in the child" in done.stderr
 
 
 def test_the_child_of_a_green_thread_under_a_running_loop() -> None:

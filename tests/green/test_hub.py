@@ -54,7 +54,7 @@ def test_a_hub_that_was_destroyed_is_followed_by_another() -> None:
 
 def test_a_hub_is_not_destroyed_from_within() -> None:
     def destroy() -> str:
-        with pytest.raises(RuntimeError, match="is destroyed by its thread's main greenlet"):
+        with pytest.raises(RuntimeError, match="requires the thread's main greenlet"):
             get_hub().destroy()
         return "refused"
 

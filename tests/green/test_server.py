@@ -223,5 +223,5 @@ def test_addresses() -> None:
     assert parse_address("*:80") == (stock.AF_INET, ("", 80))
     assert parse_address("80") == (stock.AF_INET, ("", 80))
     assert parse_address("/tmp/socket") == (stock.AF_UNIX, "/tmp/socket")
-    with pytest.raises(ValueError, match="an address is"):
+    with pytest.raises(ValueError, match="an address must be"):
         parse_address("nowhere")

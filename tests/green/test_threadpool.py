@@ -378,7 +378,7 @@ def test_the_main_greenlet_destroys_its_hub_after_it_has_waited(own_hub: None) -
     hub = get_hub()
     green.sleep(0)
     refused = green.spawn(hub.destroy)
-    with pytest.raises(RuntimeError, match="is destroyed by its thread's main greenlet"):
+    with pytest.raises(RuntimeError, match="requires the thread's main greenlet"):
         refused.get()
     hub.destroy()
     assert hub.asyncio_loop.is_closed()
