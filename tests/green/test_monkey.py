@@ -1,4 +1,4 @@
-"""Monkey patching: what is replaced, what is mended. Each program has a process of its own."""
+"""Monkey patching: what is replaced, and which earlier imports are updated. Each program runs in a new process."""
 
 from __future__ import annotations
 

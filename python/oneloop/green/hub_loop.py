@@ -1,8 +1,8 @@
 """`HubLoop`: the `GreenLoop` of a hub: watchers and callbacks on the loop that the hub runs.
 
-Callbacks run on the hub, each in its own context; they must not block. If the callback is the `switch` or `throw`
-method of a greenlet, the hub resumes that greenlet as if it had been woken. Iterations without work for watchers (green
-threads that wake each other, coroutines) do not call the idle, prepare and check watchers.
+Callbacks run on the hub, in callbacks of the loop below; they must not block. If the callback is the `switch` or
+`throw` method of a greenlet, the hub resumes that greenlet as if it had been woken. Iterations without work for
+watchers (green threads that wake each other, coroutines) do not call the idle, prepare and check watchers.
 """
 
 from __future__ import annotations
