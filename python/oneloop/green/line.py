@@ -90,10 +90,10 @@ async def wait_at(
 ) -> Any:
     """Wait in a coroutine until its place in a line is woken.
 
+    If the coroutine is cancelled after it was woken, `given_back` is called with the value.
+
     Returns:
         The value it was woken with, or `TIMED_OUT` after `timeout_s` seconds.
-
-    If the coroutine is cancelled after it was woken, `given_back` is called with the value.
     """
     ends = timeout_s is not None and float(timeout_s) != inf
     timer = place.loop.call_later(max(float(timeout_s), 0), place.wake, TIMED_OUT) if ends else None  # type: ignore[arg-type]
