@@ -1,4 +1,4 @@
-"""Test functions run in the main greenlet, coroutines on a loop of oneloop's. The thread's own hub ends with a test."""
+"""Test functions run in the main greenlet, coroutines on a oneloop loop. A thread's own hub ends with each test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conftest import Reported, close_audited
 
 @pytest.fixture(autouse=True)
 def own_hub(audit: None) -> Iterator[None]:
-    """What the test makes of a hub in this thread is destroyed."""
+    """Destroys the hub that the test has created in this thread."""
     yield
     end_own_hub()
 
@@ -31,7 +31,7 @@ def loop(audit: None, reported: Reported) -> Iterator[asyncio.AbstractEventLoop]
 
 @pytest.fixture
 def installed() -> Iterator[None]:
-    """As monkey patching leaves asyncio."""
+    """Puts asyncio into the state in which monkey patching leaves it."""
     facade.install()
     try:
         yield

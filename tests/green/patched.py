@@ -1,4 +1,4 @@
-"""`patched`: runs a program in a process of its own that is monkey patched."""
+"""`patched`: runs a monkey-patched program in a new process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATCHED = "from oneloop.green import monkey\nmonkey.patch_all()\n"
 
 
 def patched(body: str, before: str = "", options: tuple[str, ...] = ()) -> str:
-    """What a patched program prints, which must succeed without a word on stderr."""
+    """Run a patched program and return its output. It must succeed and print nothing to stderr."""
     source = (
         "import faulthandler\nfaulthandler.dump_traceback_later(30, exit=True)\n"
         + textwrap.dedent(before)

@@ -1,4 +1,4 @@
-"""What an attack on the finished whole has found: each was a defect once."""
+"""Regression tests for defects that an attack on the complete package has found."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_keyword_arguments_of_any_name() -> None:
 
 
 def test_many_that_wait_for_one() -> None:
-    """Each takes its link away again: in a time that does not grow with the number of the others."""
+    """Each waiter removes its link in a time that does not grow with the number of other waiters."""
     times = []
     for count in (1000, 8000):
         event, sleeping = Event(), green.spawn(green.sleep, 1000)

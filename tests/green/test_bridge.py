@@ -1,4 +1,4 @@
-"""Both worlds on one loop: what each sees of the other's results, errors, cancellations, kills and timeouts."""
+"""Green threads and coroutines on one loop: results, errors, cancellation, kills and timeouts across the boundary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 def run_on_facade(main: Coroutine[Any, Any, Any]) -> Any:
-    """In a green thread, on a loop of its own on the hub's."""
+    """Run a coroutine in a green thread, on a facade loop on the hub's loop."""
 
     def runs() -> tuple[Any, BaseException | None]:
         try:
@@ -40,7 +40,7 @@ def run_on_facade(main: Coroutine[Any, Any, Any]) -> Any:
 
 @pytest.fixture(params=[oneloop.run, run_on_facade], ids=["loop", "facade"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Where the coroutines are: on the loop that is the hub's, or on one that a green thread runs."""
+    """Where coroutines run: on the hub's own loop, or on a facade loop that a green thread runs."""
     chosen: Run = request.param
     return chosen
 
@@ -58,7 +58,7 @@ async def coroutine(value: Any) -> Any:
 
 
 def in_both_ways(function: Any) -> list[Any]:
-    """What a function gives in a green thread of a plain script, and in one beside coroutines."""
+    """Run a function in a green thread of a plain script, or of a loop with coroutines."""
 
     async def main() -> Any:
         return await run_green(function)
@@ -81,7 +81,7 @@ def test_await_gives_the_value_or_the_error() -> None:
 
 def test_await_in_a_coroutine_is_refused(run: Run) -> None:
     async def main() -> None:
-        with pytest.raises(RuntimeError, match="a coroutine can await it"):
+        with pytest.raises(RuntimeError, match="use `await` in a coroutine"):
             green.await_(coroutine(1))
 
     run(main())
@@ -284,7 +284,7 @@ def test_many_at_once(run: Run) -> None:
     run(main())
 
 
-# -- what both use -----------------------------------------------------------------------------------
+# -- objects that both use ---------------------------------------------------------------------------
 
 
 def test_a_queue_between_both(run: Run) -> None:
@@ -340,7 +340,7 @@ def test_both_wait_in_one_line(run: Run) -> None:
 
 @pytest.mark.parametrize("who", ["coroutine", "green"])
 def test_an_item_is_not_lost_with_who_has_got_it(who: str, run: Run) -> None:
-    """Given an item, but cancelled or killed before it could go on: the next one gets it."""
+    """If a getter is cancelled or killed after it was given an item, the next getter gets the item."""
 
     async def main() -> None:
         queue: Queue[int] = Queue()
@@ -354,7 +354,7 @@ def test_an_item_is_not_lost_with_who_has_got_it(who: str, run: Run) -> None:
             getting.cancel()
             await asyncio.wait([getting])
         else:
-            # The exception is on its way, and the green thread still in the line.
+            # The exception is scheduled, but the green thread is still in the line.
             green.kill(getting)
             queue.put_nowait(7)
             await asyncio.sleep(0.001)
@@ -427,11 +427,11 @@ def test_a_queue_is_shut_down_for_both(run: Run) -> None:
     run(main())
 
 
-# -- what a green thread knows of the loop -----------------------------------------------------------
+# -- what asyncio reports in a green thread ----------------------------------------------------------
 
 
 def test_no_loop_runs_in_a_green_thread(run: Run) -> None:
-    """So that what refuses to block a loop, as Django does, has no reason to."""
+    """Code that refuses to block a running loop, as Django does, must work in green threads."""
 
     def looks() -> None:
         for _ in range(2):
@@ -500,7 +500,7 @@ def test_many_share_a_context() -> None:
     assert context[VARIABLE] == "x" * 100
 
 
-# -- the rest of the mapping -------------------------------------------------------------------------
+# -- how results and exceptions are mapped -----------------------------------------------------------
 
 
 def test_a_killed_green_threads_result_is_its_exit(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Processes: fork, waitpid, spawn, and what the loop does meanwhile."""
+"""Processes: fork, waitpid, spawn, and the loop while they run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from oneloop.green.exceptions import BlockingSwitchOutError
 from oneloop.green.hub import get_hub, has_hub
 from tests import programs
 
-# Some of these children are watched by threads.
+# Some of these children are watched by OS threads.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 @pytest.fixture(params=["pidfd", "thread"])
 def watching(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How the end of a child is seen."""
+    """How the end of a child is detected."""
     if request.param == "thread":
 
         def refused(pid: int, flags: int = 0) -> int:
@@ -38,7 +38,7 @@ def watching(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def child_that(ends_with: int, after: int | None = None) -> int:
-    """A child that ends with a status, when the descriptor is closed."""
+    """A child that exits with a status; with `after`, when that descriptor is closed."""
     pid = os.fork()
     if pid == 0:
         if after is not None:
@@ -48,7 +48,7 @@ def child_that(ends_with: int, after: int | None = None) -> int:
 
 
 def held_child(ends_with: int) -> tuple[int, Callable[[], None]]:
-    """A child that ends when it is told to."""
+    """A child that exits when the returned function is called."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -279,7 +279,7 @@ def test_a_watched_child(watching: str) -> None:
         green.sleep(0.001)
     (watcher,) = told
     assert (watcher.pid, watcher.rpid, os.waitstatus_to_exitcode(watcher.rstatus)) == (pid, pid, 6)
-    # The status is kept, for one.
+    # `waitpid` returns the kept status once.
     assert green_os.waitpid(pid, 0) == (pid, watcher.rstatus)
     with pytest.raises(ChildProcessError):
         green_os.waitpid(pid, 0)
@@ -378,7 +378,7 @@ def test_the_child_has_a_hub_of_its_own() -> None:
     assert get_hub() is parents
 
 
-# The watchdog of these programs is a thread, for which a forked child would wait at its end.
+# The watchdog of these programs is a thread. A forked child would wait for it at exit.
 
 FORKS_IN_A_GREEN_THREAD = """
     faulthandler.cancel_dump_traceback_later()
@@ -415,7 +415,7 @@ def test_the_child_of_a_green_thread(ends: str, status: int) -> None:
 def test_the_child_of_a_green_thread_has_nothing_to_go_back_to() -> None:
     done = programs.run("oneloop", FORKS_IN_A_GREEN_THREAD.format(ends="pass"))
     assert sorted(done.stdout.splitlines()) == ["beside True"] * 3 + ["over True", "status 1"]
-    assert "RuntimeError: a green thread has forked, and ended in the child too" in done.stderr
+    assert "RuntimeError: a green thread called fork() and then ended in the child" in done.stderr
 
 
 def test_the_child_of_a_green_thread_under_a_running_loop() -> None:
@@ -488,7 +488,7 @@ def test_a_number_that_is_used_again() -> None:
         green.sleep(0.001)
         os.write(theirs, b"x")
         assert reading.get() == b"x"
-        # Behind the loop's back.
+        # The loop does not know about this.
         os.close(ours)
         os.close(theirs)
 

@@ -1,6 +1,7 @@
-"""A read that has emptied a stream socket saves the next one's first attempt: nothing that is there may be missed so.
+"""After a read has emptied a stream socket, the next read skips its first attempt. No data must be missed by that.
 
-Each case waits once before, so that the loop listens to the socket, and is compared with blocking sockets.
+Each case waits once first, so that the loop watches the socket. The results are compared with those of blocking
+sockets.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ CASES = [
 
 
 def read_all(sock: Any, count: int, into: bool) -> list[Any]:
-    """What so many reads give, an error's class at last."""
+    """The results of up to `count` reads. An error ends the list with its class."""
     got: list[Any] = []
     buffer = bytearray(100)
     for _ in range(count):
@@ -104,7 +105,7 @@ def read_all(sock: Any, count: int, into: bool) -> list[Any]:
 
 
 def joined(got: list[Any]) -> tuple[bytes, Any]:
-    """The bytes, and how it ended: where one read ends depends on the moment."""
+    """The bytes and the end of the results: how the data is split into reads depends on timing."""
     data = b"".join(part for part in got if isinstance(part, bytes))
     return data, got[-1]
 

@@ -1,4 +1,4 @@
-"""`core.loop`: gevent's loop by itself, which `run` runs; what the real gevent stands on, tested without it."""
+"""`core.loop`: gevent's standalone loop, driven by `run`. The real gevent runs on it; this tests it without gevent."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_another_thread_wakes_it(loop: core.loop) -> None:
 
 
 def test_coroutines_beside_it(loop: core.loop) -> None:
-    """They are something to go on for; for callbacks no loop runs."""
+    """A task keeps the loop running. In callbacks, no loop counts as running."""
     said: list[Any] = []
 
     async def main() -> None:
@@ -129,7 +129,7 @@ def test_a_reader_of_the_loop_below_is_something_to_go_on_for(loop: core.loop) -
 
 
 def test_greenlets_are_switched_by_callbacks(loop: core.loop) -> None:
-    """As gevent's hub does: the loop runs in a greenlet, and its callbacks switch away."""
+    """As in gevent's hub: the loop runs in a greenlet, and its callbacks switch to other greenlets."""
     hub = RawGreenlet(loop.run)
     main = getcurrent()
     loop.timer(0.001).start(main.switch, "first")

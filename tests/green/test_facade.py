@@ -1,4 +1,4 @@
-"""`asyncio.run` in many green threads of one hub: each on a loop of its own, and nobody holds up the others."""
+"""`asyncio.run` in many green threads of one hub: each has its own loop, and none blocks the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RUNS: list[Callable[[Coroutine[Any, Any, Any]], Any]] = [
 
 
 async def everything(number: int) -> int:
-    """What programs do on a loop."""
+    """Typical work of a program on a loop."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     assert asyncio.all_tasks() == {task}
@@ -79,7 +79,7 @@ async def everything(number: int) -> int:
     return VARIABLE.get()
 
 
-# -- many at once ------------------------------------------------------------------------------------
+# -- many loops at the same time ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -90,7 +90,7 @@ def test_many_run_at_once(installed: None, run: Callable[..., Any]) -> None:
     async def main(number: int) -> int:
         nonlocal seen
         inside.put_nowait(number)
-        # Nobody goes on before all are there.
+        # Continue only when all of them have arrived.
         while inside.qsize() < MANY:
             await asyncio.sleep(0)
         seen += 1
@@ -112,7 +112,7 @@ def test_oneloop_run_in_a_green_thread_needs_no_patching() -> None:
 
 
 def test_beside_a_running_loop() -> None:
-    """Green threads of `oneloop.run` run loops of their own beside its coroutines."""
+    """Green threads of `oneloop.run` run their own loops beside its coroutines."""
 
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
@@ -237,7 +237,7 @@ def test_debug_mode() -> None:
     assert sys.get_coroutine_origin_tracking_depth() == 0
 
 
-# -- what ends them ----------------------------------------------------------------------------------
+# -- shutdown, kills, timeouts -----------------------------------------------------------------------
 
 
 def test_asynchronous_generators_are_shut_down() -> None:
@@ -396,7 +396,7 @@ def test_what_ends_the_program_is_raised_in_the_main_greenlet(
     capsys.readouterr()
 
 
-# -- from one world to the other ---------------------------------------------------------------------
+# -- between green threads and coroutines ------------------------------------------------------------
 
 
 def test_blocking_in_a_coroutine_is_refused() -> None:
@@ -522,7 +522,7 @@ def test_another_thread_wakes_it() -> None:
 
 
 def test_in_a_thread_without_green_threads() -> None:
-    """It waits in the kernel, and other threads wake it there."""
+    """In an OS thread without a hub, the loop waits in the kernel, and other threads can wake it."""
     got: list[Any] = []
 
     async def main() -> str:

@@ -1,4 +1,4 @@
-"""asyncio as monkey patching leaves it: what it makes loops with, and whose the current loop is."""
+"""asyncio after monkey patching: which loops it creates, and which loop is current."""
 
 from __future__ import annotations
 

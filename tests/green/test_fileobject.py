@@ -1,4 +1,4 @@
-"""Files for green threads: as the built-in's, and nobody is held up; pipes, terminals, sockets, threads."""
+"""Files for green threads: they behave as the built-in's and block no others; pipes, terminals, sockets, OS threads."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pipe() -> tuple[int, int]:
-    """Closed by the test, or by what it gives them to."""
+    """The ends are closed by the test, or by the objects that it passes them to."""
     return os.pipe()
 
 
-# -- as the built-in's -------------------------------------------------------------------------------
+# -- compared with the built-in ----------------------------------------------------------------------
 
 
 def use_text(file: Any) -> list[Any]:
@@ -246,7 +246,7 @@ def test_what_nobody_has_closed(path: Path) -> None:
             del files[0]
     gc.collect()
     assert path.read_text() == "kept"
-    # A thread closes the one.
+    # An OS thread closes one end.
     while any(Path(f"/proc/self/fd/{number}").exists() for number in numbers):
         green.sleep(0.001)
 
@@ -266,7 +266,7 @@ def test_kinds(path: Path, pipe: tuple[int, int]) -> None:
             assert not file.seekable()
 
 
-# -- in turns ----------------------------------------------------------------------------------------
+# -- taking turns ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [fileobject.open, FileObjectThread])

@@ -1,4 +1,4 @@
-"""What hostile scripts have found: each was a defect once."""
+"""Regression tests for defects that hostile scripts have found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests import programs
 
 
 def test_a_stock_loop_in_a_script_that_has_waited() -> None:
-    """Its coroutines cannot block either, and it stays the running one."""
+    """Its coroutines cannot block either, and it stays the running loop."""
     green.sleep(0.001)
 
     async def main() -> None:
@@ -78,7 +78,7 @@ def test_a_channel_whose_getter_was_killed_with_an_item() -> None:
 
 
 def test_a_channel_whose_first_offer_is_void() -> None:
-    """Its time is up in the tick in which somebody takes what comes after it."""
+    """The first offer times out in the tick in which a getter takes the offer after it."""
     channel: Channel[str] = Channel()
     late = green.spawn(channel.put, "a", timeout=0)
     kept = green.spawn(channel.put, "b")
@@ -371,11 +371,11 @@ def test_a_socket_that_was_waited_for_and_closed_is_nothing_to_wait_for() -> Non
 
 @pytest.mark.parametrize("kind", [RLock, threadlock.RLock])
 def test_a_killed_wait_for_a_condition_has_its_lock_again(kind: Any) -> None:
-    """Else the lock's end would hide what has killed it."""
+    """Otherwise releasing the lock would fail and hide the exception that killed the green thread."""
     lock = kind()
 
     def waits() -> None:
-        # As `threading.Condition.wait` does.
+        # As in `threading.Condition.wait`.
         with lock:
             state = lock._release_save()
             green.sleep(0)

@@ -1,4 +1,4 @@
-"""The real gevent, unchanged, on a loop of ours: coroutines beside it, and parts of gevent's own test suite."""
+"""The real, unchanged gevent on a oneloop loop: coroutines beside it, and parts of gevent's own test suite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(find_spec("gevent") is None, reason="gevent is n
 
 LOOP = "oneloop.green.gevent_loop.loop"
 
-# Files of gevent's suite, each in a process of its own. Some seconds in all.
+# Files of gevent's test suite, each run in a new process. They take some seconds in total.
 FILES = [
     "test__api",
     "test__core_async",
@@ -47,9 +47,9 @@ FILES = [
     "test__timeout",
 ]
 
-# Tests that may fail, and why.
+# Tests that are allowed to fail, with the reason.
 FAIL = {
-    # It counts on timers that begin at the time at which the loop has looked at the clock last, and so come early.
+    # It requires that timers start from the loop's cached time, and so expire early.
     "test__core_timer": {"test_resolution"},
 }
 
@@ -69,7 +69,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("first", range(0, len(FILES), 9))
 def test_gevents_own_tests(first: int) -> None:
-    """They mostly wait, and so run beside each other; one that fails runs again, since gevent's look at the clock."""
+    """They mostly wait, so run several at a time. Run a failed file again: gevent's tests depend on the clock."""
     files = FILES[first : first + 9]
     with ThreadPoolExecutor(3) as threads:
         failures = dict(zip(files, threads.map(run_file, files), strict=True))
@@ -79,7 +79,7 @@ def test_gevents_own_tests(first: int) -> None:
 
 
 def run_file(file: str) -> str:
-    """What has failed that is not known to; empty: nothing."""
+    """Run a test file. Return the output if there are unexpected failures, otherwise ""."""
     done = run("-m", f"gevent.tests.{file}")
     failed = set(re.findall(r"^(?:ERROR|FAIL): (\w+)", done.stderr, re.MULTILINE))
     is_well = failed <= FAIL.get(file, set()) if failed else done.returncode == 0
@@ -129,7 +129,7 @@ def test_coroutines_beside_gevent() -> None:
         thread = threading.Thread(target=said.set)
         thread.start()
         thread.join()
-        # Nothing of gevent's is left: the coroutine is what the loop goes on for.
+        # gevent has nothing left to do: only the coroutine keeps the loop running.
         gevent.wait()
         print(task.result())
         try:

@@ -1,4 +1,4 @@
-"""Green threads: starting, results, links, waiting for them, ending them."""
+"""Green threads: starting, results, links, joining and killing."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_kill_itself() -> None:
 
 
 def test_the_first_kill_is_the_one() -> None:
-    """The wait is over when the second arrives, which finds another one, or the end."""
+    """The first kill ends the wait. The second one arrives in another wait, or after the end."""
     raised = []
 
     def run() -> None:
@@ -179,7 +179,7 @@ def test_links() -> None:
     green.joinall([good, bad])
     green.sleep(0.001)
     assert told == [("any", good), ("value", good), ("any", bad), ("exception", bad)]
-    # Of one that has ended already.
+    # A link to a green thread that has ended.
     good.link(told.append)
     green.sleep(0.001)
     assert told[-1] is good

@@ -1,4 +1,4 @@
-"""The hub: who runs the loop, who may wait, what code in green threads sees of asyncio."""
+"""The hub: who runs the loop, who may block, and what asyncio reports in green threads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_hub_that_was_destroyed_is_followed_by_another() -> None:
 
 def test_a_hub_is_not_destroyed_from_within() -> None:
     def destroy() -> str:
-        with pytest.raises(RuntimeError, match="is destroyed by its thread's main greenlet"):
+        with pytest.raises(RuntimeError, match="requires the thread's main greenlet"):
             get_hub().destroy()
         return "refused"
 
@@ -72,7 +72,7 @@ def test_nothing_left_to_wait_for() -> None:
         greenlet.join()
     assert "waits_for_the_event" in str(told.value)
     assert "Greenlet.join()" in str(told.value)
-    # It goes on afterwards.
+    # The green thread can continue after LoopExit.
     event.set()
     greenlet.join()
 
@@ -133,7 +133,7 @@ def test_the_refusal_names_the_call_alone_and_the_programs_line() -> None:
         with pytest.raises(BlockingSwitchOutError, match=r"^green\.sleep\(2\) would block"):
             _ = [green.spawn(len, ""), green.sleep(2)]  # type: ignore[func-returns-value]
         with pytest.raises(BlockingSwitchOutError, match=r"test_hub\.py:[0-9]+, in main"):
-            # The call itself is in the standard library.
+            # The blocking call itself is in the standard library.
             heapq.nsmallest(1, [2], key=green.sleep)  # type: ignore[arg-type]
         with pytest.raises(RuntimeError, match="joinall"):
             green.wait()
@@ -266,7 +266,7 @@ print("end")
 
 
 def test_a_script_ends_while_green_threads_wait() -> None:
-    """Without an error and without a leak that the interpreter tells of."""
+    """No error, and no leak that the interpreter reports."""
     assert programs.run_ok("oneloop", SCRIPT) == "end\nleft\nleft\nleft\n"
 
 
@@ -289,6 +289,6 @@ def test_a_thread_that_ends_takes_its_hub_along() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    # A thread counts as ended a moment before it has cleaned up.
+    # A thread counts as ended before its cleanup has finished.
     while len(ended) < 5 or opened_since(before):
         time.sleep(0.001)

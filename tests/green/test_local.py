@@ -1,4 +1,4 @@
-"""`local`: each greenlet has its own attributes, for as long as it lives."""
+"""`local`: each greenlet has separate attributes during its lifetime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oneloop.green.local import local
 
 
 class Value:
-    """May be weakly referenced."""
+    """Supports weak references."""
 
 
 class Initialized(local):
@@ -212,7 +212,8 @@ def test_values_of_raw_greenlets_and_threads_go_with_them() -> None:
     thread.start()
     thread.join()
     del thread
-    # A dead thread's greenlet goes when another one is asked for after the thread's very end, which `join` precedes.
+    # A dead thread's greenlet is freed by the next `getcurrent()` after the thread has fully ended, which is after
+    # `join`.
     for _ in range(1000):
         greenlet.getcurrent()
         gc.collect()
@@ -240,7 +241,7 @@ def test_it_may_be_weakly_referenced_and_collected() -> None:
 
 
 def test_a_value_may_refer_to_its_green_thread() -> None:
-    # Of a raw greenlet, the collector would not see it (greenlet 3.5).
+    # For a raw greenlet, the garbage collector would not find this cycle (greenlet 3.5).
     data = local()
 
     def use() -> None:

@@ -1,4 +1,4 @@
-"""`get_hub().loop`: watchers and callbacks, as gevent's users know them (compared with gevent 26.9 on libev)."""
+"""`get_hub().loop`: watchers and callbacks, compared with gevent 26.9 on libev."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def until(is_so: Callable[[], object]) -> None:
-    """Let others go on until it is so."""
+    """Let green threads run until the condition is true."""
     while not is_so():
         sleep(0.001)
 
 
 def noting(said: list[Any], value: Any, watcher: Watcher) -> Callable[..., None]:
-    """A callback that notes a value, `...` being its argument, and stops a watcher."""
+    """A callback that records a value (`...` stands for its argument) and stops a watcher."""
 
     def note(*events: int) -> None:
         said.append(*(events if value is ... else (value,)))
@@ -161,7 +161,7 @@ def test_refused(hub_loop: HubLoop) -> None:
     assert timer.priority == 2
 
 
-# -- what counts as something to wait for ----------------------------------------------------------------
+# -- references that keep the loop alive -----------------------------------------------------------------
 
 
 def test_watchers_that_do_not_count_do_not_keep_a_wait_alive(hub_loop: HubLoop, pipe: tuple[int, int]) -> None:
@@ -203,7 +203,7 @@ def test_they_are_served_while_something_counts(hub_loop: HubLoop, pipe: tuple[i
 
 
 def test_ref_can_be_changed_while_it_is_active(hub_loop: HubLoop) -> None:
-    # The loop below looks away from a timer that was cancelled when its time has come.
+    # The loop below forgets a cancelled timer when its time has come.
     timer = hub_loop.timer(0.01, 60)
     timer.start(len, ())
     timer.ref = False
@@ -308,13 +308,13 @@ def test_a_callback_that_fails_is_reported_and_not_called_again(hub_loop: HubLoo
     assert stream.getvalue().count("ZeroDivisionError: ") == 2
 
 
-# -- signs of others ---------------------------------------------------------------------------------------
+# -- async, signals, children ------------------------------------------------------------------------------
 
 
 def test_async_is_sent_by_another_thread(hub_loop: HubLoop) -> None:
     sign = hub_loop.async_()
     thread = threading.Timer(0.001, sign.send_ignoring_arg, (1,))
-    # What is sent before it is started is nobody's, as with libev.
+    # As with libev, a send before the start is lost.
     hub_loop.run_callback(thread.start)
     get_hub().wait(sign)
     thread.join()

@@ -1,4 +1,4 @@
-"""The monitor: a real thread that names what blocks the loop."""
+"""The monitor: an OS thread that names the code that blocks the loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oneloop.green.settings import Config, config
 
 
 class Told:
-    """The events, and a way to block until there is one."""
+    """Records the events, and can block until there is one."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -33,7 +33,7 @@ class Told:
         self._came.release()
 
     def block(self) -> None:
-        """As a driver in C would: nothing else runs, until the monitor has told of something."""
+        """Block the whole thread, as a C library would, until the monitor has sent an event."""
         assert self._came.acquire(timeout=20)
 
 
@@ -128,7 +128,7 @@ def test_a_block_that_is_known(told: Told, monitor: PeriodicMonitoringThread) ->
     green.sleep(0.001)
     told.block()
     monitor.ignore_current_greenlet_blocking()
-    # One may be on its way.
+    # One more event may be on its way.
     for _ in range(3):
         looks.acquire(timeout=20)
     seen = len(told.events)
@@ -225,7 +225,7 @@ def test_memory(told: Told, monitor: PeriodicMonitoringThread, monkeypatch: pyte
     assert isinstance(event, events.MemoryUsageThresholdExceeded)
     assert event.mem_usage > event.max_allowed == 1024
     assert "used=" in repr(event)
-    # It is known by now.
+    # The high memory usage has been reported already.
     assert isinstance(monitor.monitor_memory_usage(hub), int)
     monkeypatch.setattr(config, "max_memory_usage", "1000gb")
     assert isinstance(monitor.monitor_memory_usage(hub), int)

@@ -1,4 +1,4 @@
-"""Monkey patching: what is replaced, what is mended. Each program has a process of its own."""
+"""Monkey patching: what is replaced, and which earlier imports are updated. Each program runs in a new process."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_module_of_the_programs_own_can_be_patched() -> None:
         import sys; sys.modules["target"] = target
         print(monkey.patch_module(target, source), target.name, monkey.get_original("target", "name"))
     """)
-    assert out.splitlines() == ["source has no __implements__ that says what to patch", "True 2 1"]
+    assert out.splitlines() == ["source has no __implements__: pass the names in items", "True 2 1"]
 
 
 COMMANDS = [["-m", "oneloop", "run", "--patch"], ["-m", "oneloop.green.monkey"]]

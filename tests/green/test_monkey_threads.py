@@ -1,4 +1,4 @@
-"""Threads, pools and processes of patched programs: what is green, what stays real."""
+"""Threads, pools and processes of patched programs: which are green, and which are not patched."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_thread_pools_of_the_program_are_green() -> None:
 
 
 def test_a_coroutine_sets_what_threads_wait_for() -> None:
-    """Who begins to wait for an event or a condition does not park while it holds the lock of that."""
+    """A thread that starts to wait for an event or a condition must not park while it holds the internal lock."""
     patched("""
         import asyncio, threading
         for make in (threading.Event, lambda: threading.Condition(threading.Lock())):
@@ -227,7 +227,7 @@ def test_a_coroutine_sets_what_threads_wait_for() -> None:
 
 
 def test_who_takes_many_locks_does_not_park_while_others_go_on_anyway() -> None:
-    """A coroutine could not wait for the lock that it holds then. Who polls does park."""
+    """Otherwise a coroutine would meet a lock that it cannot wait for. A polling thread does park."""
     patched("""
         import threading, time
 
@@ -276,7 +276,7 @@ def test_who_takes_many_locks_does_not_park_while_others_go_on_anyway() -> None:
 
 
 def test_thread_pools_use_idle_threads_again() -> None:
-    """A thread that finds no more work tells that it is idle before others go on."""
+    """A thread without further work reports that it is idle before other threads run."""
     patched("""
         import queue
         from concurrent.futures import ThreadPoolExecutor
@@ -284,7 +284,7 @@ def test_thread_pools_use_idle_threads_again() -> None:
             for number in range(20):
                 assert executor.submit(abs, -number).result() == number
             assert len(executor._threads) == 1
-            # Who asks again and again lets others go on nevertheless.
+            # A thread that polls again and again lets others run too.
             answers = queue.SimpleQueue()
             executor.submit(answers.put, "answer")
             while True:
@@ -297,7 +297,7 @@ def test_thread_pools_use_idle_threads_again() -> None:
 
 
 def test_thread_pools_end_in_coroutines() -> None:
-    """Where nothing is left to be done; else the wait is refused, as any other."""
+    """This works if all calls have ended; otherwise the wait is refused, as every other wait."""
     patched("""
         import asyncio, threading
         from concurrent.futures import ThreadPoolExecutor
@@ -382,7 +382,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("make", ["None", "lambda: asyncio.SelectorEventLoop(selectors.DefaultSelector())"])
 def test_the_hooks_in_force_are_those_of_the_loop_that_runs(make: str) -> None:
-    """A loop that has something to read lets others go on, too; they had its hooks of asynchronous generators."""
+    """A busy loop lets others run too. They used to get its hooks for asynchronous generators."""
     out = patched(
         f"""
         import asyncio, selectors, socket, sys, threading

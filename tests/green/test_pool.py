@@ -1,4 +1,4 @@
-"""Groups and pools: who belongs to them, room, ends, and what mapped functions give."""
+"""Groups and pools: members, room, join and kill, and the results of mapped functions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def settle() -> None:
         green.sleep(0)
 
 
-# -- who belongs to a group ----------------------------------------------------------------------------
+# -- members of a group --------------------------------------------------------------------------------
 
 
 def test_green_threads_leave_when_they_have_ended(group: Group) -> None:
@@ -140,7 +140,7 @@ def test_a_timeout_leaves_the_wait(group: Group, method: str) -> None:
 
 
 def stubborn() -> None:
-    """Takes two kills."""
+    """Ends only after the second kill."""
     try:
         forever()
     except green.GreenletExit:
@@ -291,7 +291,7 @@ def test_who_is_killed_while_it_waits_takes_no_room() -> None:
     one = pool.spawn(forever)
     waiting = green.spawn(pool.spawn, forever)
     green.sleep(0)
-    # The room is the waiting one's already when it is killed.
+    # The place was given to the waiting green thread before it is killed.
     one.kill(block=False)
     waiting.kill()
     assert pool.join()
@@ -410,7 +410,7 @@ def test_the_iteration_goes_on_after_an_exception(group: Group, method: str) -> 
     with pytest.raises(ValueError, match="1"):
         next(results)
     assert next(results) == 2
-    # gevent would block the second time.
+    # gevent would block at the second call.
     for _ in range(2):
         with pytest.raises(StopIteration):
             next(results)

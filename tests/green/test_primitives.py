@@ -1,4 +1,4 @@
-"""Timeout, Event, AsyncResult, semaphores, locks and queues between green threads, and between threads."""
+"""Timeout, Event, AsyncResult, semaphores, locks and queues between green threads and between OS threads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_timeout_that_is_cancelled_or_never_comes() -> None:
 
 
 def test_timeout_that_has_expired_in_the_last_moment_is_not_raised_later() -> None:
-    """Its exception is on its way when the block is left."""
+    """The exception was scheduled when the timeout was cancelled."""
     timeout = Timeout.start_new(0)
     end = get_hub().asyncio_loop.time() + 0.002
     while get_hub().asyncio_loop.time() < end:
@@ -150,7 +150,7 @@ def test_semaphore() -> None:
     waiting = [green.spawn(takes, number) for number in range(5)]
     green.sleep(0)
     semaphore.release()
-    # Who comes now does not overtake.
+    # A later caller must not overtake.
     assert semaphore.acquire(blocking=False) is False
     green.joinall(waiting)
     assert order == [0, 1, 2, 3, 4]
@@ -279,7 +279,7 @@ def test_shutdown() -> None:
 
 
 def test_a_queue_between_threads() -> None:
-    """Each thread has a hub, and green threads that block on the same queue."""
+    """Each OS thread has a hub, and green threads that block on the same queue."""
     queue: Queue[int] = Queue(10)
     found: list[list[int]] = []
 

@@ -1,4 +1,4 @@
-"""Answers: how they are framed, what applications may not do, errors, and wsgiref's own validator."""
+"""Responses: framing, invalid use by applications, errors, and wsgiref's validator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def answering(status: str, fields: list[tuple[str, str]], result: Any) -> Any:
 
 
 def framing(app: Any, *, method: str = "GET", version: str = "1.1") -> tuple[str, str | None, str | None, bytes]:
-    """The framing of an answer, and what follows it on the connection: a second answer, or the end."""
+    """The status, Content-Length, Transfer-Encoding and body of an application's response."""
     with served(app) as server:
         answer = get(server, method=method, version=version)
         assert re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", answer.fields["date"])
@@ -96,7 +96,7 @@ def test_no_body() -> None:
     ],
 )
 def test_a_broken_application(app: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """The client gets 500 and no part of the answer; the error is reported, without what the request says."""
+    """The client gets a 500 response and no part of the application's. The report does not show the request's data."""
     with served(app) as server:
         answer = get(server, "/", "Authorization: secret")
         assert answer.status == "500 Internal Server Error"
@@ -133,7 +133,7 @@ def test_an_answer_that_fails_on_the_way_is_seen_to_be_cut(app: Any, capsys: pyt
 
 
 def test_write() -> None:
-    """What `start_response` returns sends at once, before what the application gives."""
+    """`write` sends its data before the data that the application returns."""
 
     def app(environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
         write = start_response("200 OK", [])

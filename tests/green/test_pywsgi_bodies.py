@@ -1,4 +1,4 @@
-"""Request bodies: Content-Length, chunks and trailers, 100 Continue, and what applications leave unread."""
+"""Request bodies: Content-Length, chunks and trailers, 100 Continue, and unread bodies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINES = b"one\ntwo\n\nthree"
 
 
 class Pieces:
-    """A connection that gives what it is told to, in those pieces."""
+    """A connection that returns the given pieces."""
 
     def __init__(self, *pieces: bytes) -> None:
         self.pieces = list(pieces)
@@ -150,7 +150,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_body(name: str) -> None:
-    """Never looks complete; the client gets 400, and no other request of its is read."""
+    """The body never looks complete. The client gets a 400 response, and no further request is read."""
     for made in (body_of(BROKEN[name]), body_of(*bytewise(BROKEN[name]))):
         for _ in range(2):
             with pytest.raises(InvalidInputError):
@@ -205,7 +205,7 @@ def test_a_large_body() -> None:
 
 
 def test_what_is_not_read() -> None:
-    """A small rest is taken, so that the next request can be read; for a large one the connection ends."""
+    """A small unread rest is read, so that the next request can follow. With a large one, the connection is closed."""
     with served(plain) as server:
         for body in (b"Content-Length: 3\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n" + chunks(b"a", b"b")):
             answers = taken_apart(exchange(server, POST + body + NEXT))
@@ -219,7 +219,7 @@ def test_what_is_not_read() -> None:
 
 
 def test_continue() -> None:
-    """It is sent when the body is read, once, and to clients of HTTP/1.1 that asked for it alone."""
+    """It is sent once, when the body is read, and only to HTTP/1.1 clients that have requested it."""
     expecting = POST + b"Expect: 100-Continue\r\n"
     with served(reading) as server, connect(server) as sock:
         for framed, sent in (
@@ -239,7 +239,7 @@ def test_a_body_that_nobody_wants_is_not_asked_for() -> None:
     with served(plain) as server:
         answer = ask(server, POST + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")
         assert answer.body == b"POST /"
-        # Whether the body follows nobody knows: what comes next is no request.
+        # It is unknown whether the body follows, so the next data must not be taken for a request.
         answers = taken_apart(exchange(server, POST + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n" + NEXT))
         assert [one.body for one in answers] == [b"POST /"]
 
@@ -253,7 +253,7 @@ def test_continue_by_hand() -> None:
 
 
 def test_a_read_that_was_broken_off_ends_the_connection() -> None:
-    """What it had received is lost, and with it the place where the next request begins."""
+    """The data received before is lost, so the start of the next request is unknown."""
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         with green.Timeout(0.01, False):

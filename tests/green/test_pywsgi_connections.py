@@ -1,4 +1,4 @@
-"""Connections: kept alive, pipelined, out of time, stopped, taken over; and what subclasses of the handler may do."""
+"""Connections: keep-alive, pipelining, timeouts, stopping, upgrades; and overriding the handler's methods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ StartResponse = Callable[..., Any]
 
 
 def closes(server: WSGIServer, request: bytes) -> bool:
-    """Whether the connection ends with the answer; the next request is answered else. The client is told."""
+    """Whether the connection ends after the response, which must say so. Otherwise the next request is answered."""
     answers = taken_apart(exchange(server, request + GET))
     is_over = len(answers) == 1
     assert (answers[0].fields.get("connection") == "close") is is_over
@@ -95,7 +95,7 @@ def short_of(**timeouts: float) -> type[WSGIServer]:
 
 
 def end_waits(server: WSGIServer) -> None:
-    """What the server does every second; as if the time of all were up."""
+    """Do what the server does every second, as if all timeouts had expired."""
     for reader in server._readers:
         if reader.deadline_s is not None:
             reader.deadline_s = 0.0
@@ -181,7 +181,7 @@ def test_an_application_has_all_the_time() -> None:
         assert get(server).body == b"GET /"
 
 
-# -- the end -----------------------------------------------------------------------------------------
+# -- stopping ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spawn", ["default", 10])
@@ -210,7 +210,7 @@ def test_stop_finishes_requests_and_ends_idle_connections(spawn: Any) -> None:
 
 
 def test_stop_ends_a_connection_whose_answer_had_begun() -> None:
-    """It was not told that the connection ends; after the answer it does."""
+    """The client was not told that the connection ends, but it ends after the response."""
     go_on = Event()
 
     def app(environ: dict[str, Any], start_response: StartResponse) -> Iterator[bytes]:
@@ -249,13 +249,13 @@ def test_stop_kills_in_the_end() -> None:
     assert ended == [True]
 
 
-# -- being taken over --------------------------------------------------------------------------------
+# -- upgrades ----------------------------------------------------------------------------------------
 
 UPGRADE = b"GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n"
 
 
 class Upgrading(WSGIHandler):
-    """As websocket packages do it: the handler answers itself, and gives the application a connection."""
+    """As in websocket packages: the handler answers the request itself and uses the connection."""
 
     def run_application(self) -> None:
         if self.environ.get("HTTP_UPGRADE", "").lower() != "websocket":
@@ -264,7 +264,7 @@ class Upgrading(WSGIHandler):
         self.result = self.start_response(
             "101 Switching Protocols", [("Upgrade", "websocket"), ("Connection", "Upgrade")]
         )
-        # So that the head has neither date nor length.
+        # Leave out the date and the length.
         self.provided_date = True
         self.provided_content_length = False
         self.response_use_chunked = False
@@ -280,7 +280,7 @@ def test_an_upgrade_by_the_handler() -> None:
     with served(plain, handler_class=Upgrading) as server, connect(server) as sock:
         sock.sendall(GET)
         assert taken_apart(sock.recv(1000))[0].body == b"GET /"
-        # Bytes of the new protocol may come with the head.
+        # Data of the new protocol may arrive together with the head.
         sock.sendall(UPGRADE + b"first")
         data = b""
         while not data.endswith(b"FIRST"):
@@ -293,7 +293,7 @@ def test_an_upgrade_by_the_handler() -> None:
 
 
 def test_an_upgrade_by_the_application() -> None:
-    """The raw connection is where simple-websocket and others look for it."""
+    """simple-websocket and other packages look for the raw connection there."""
 
     def app(environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
         assert environ["SERVER_SOFTWARE"].startswith("gevent/")
@@ -325,16 +325,16 @@ def test_101_of_the_application() -> None:
 
 def test_an_upgrade_that_nobody_makes() -> None:
     with served(reading) as server:
-        # The body of a request that asks for it is a body.
+        # The body of a request that asks for an upgrade is still a body.
         body = b"Content-Length: 3\r\n\r\nabc"
         post = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
         assert [one.body for one in taken_apart(exchange(server, post + body + GET))] == [b"abc", b""]
         post = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         assert [one.body for one in taken_apart(exchange(server, post + body + GET))] == [b"abc", b""]
     with served(plain) as server:
-        # What follows may be of the other protocol.
+        # The data after the head may belong to the other protocol.
         assert closes(server, UPGRADE)
-        # Not asked for: there is no option of the connection.
+        # No upgrade: the Connection field does not list it.
         assert not closes(server, b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n")
 
 
@@ -436,7 +436,7 @@ def test_a_function_as_handler_class() -> None:
 
 
 def test_errors_of_the_connection(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of the application's own sockets are reported; those of a client that has gone are not."""
+    """Errors of the application's own sockets are reported; errors of a disconnected client are not."""
 
     def app(environ: dict[str, Any], start_response: StartResponse) -> Any:
         raise OSError(errno.EPIPE if "quiet" in environ["PATH_INFO"] else errno.EHOSTUNREACH, "elsewhere")

@@ -1,4 +1,4 @@
-"""Request heads: what is taken, and what is refused, each rule of RFC 9110 and 9112 on a connection of its own."""
+"""Request heads: accepted and refused ones. Each rule of RFC 9110 and 9112 is tested on a new connection."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_is_written_is_read(method: str, target: str, fields: list[tuple[st
 
 @given(st.binary())
 def test_anything_is_read_or_refused(data: bytes) -> None:
-    """What is read has no character that could mean something else to another reader."""
+    """Accepted data has no character that another parser could interpret differently."""
     try:
         read = parse(b"GET / HTTP/1.1\r\nA: " + data + b"\r\n\r\n")
     except HeadError:
@@ -148,7 +148,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
-    """With a status, and the end of the connection: what follows is no request. Nothing reaches the application."""
+    """The client gets a status, and the connection ends. The application is not called. No further request is read."""
     data, status = REFUSED[name]
     called = []
 

@@ -1,4 +1,4 @@
-"""Resolvers against the system's functions, and against a name server of the test's own."""
+"""Resolvers, compared with the system's functions, and with the test's own name server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ QUESTIONS = [
 
 
 class HostsResolver(LookupResolver):
-    """Knows what a file has, and nothing else."""
+    """Knows only the names in the hosts file."""
 
     def __init__(self, hub: Any = None) -> None:
         self.hosts = HostsFile()
@@ -77,7 +77,7 @@ def test_answers_are_the_systems(kind: Any, ask: Any, monkeypatch: pytest.Monkey
     get_hub()
     expected = outcome(lambda: ask(stock))
     if kind is HostsResolver and isinstance(expected, list):
-        # One entry of the file each: the system leaves out what is there twice.
+        # The file may list an entry twice; the system's function leaves out duplicates.
         assert set(outcome(lambda: ask(socket))) == set(expected)
     else:
         assert outcome(lambda: ask(socket)) == expected
@@ -93,7 +93,7 @@ def test_others_go_on_meanwhile() -> None:
 
 
 def test_what_is_not_found_is_the_callers_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    """The hub reports what fails in its pool's threads; who asks for a name that is unknown gets an exception."""
+    """The hub reports exceptions in its pool's threads, but a failed lookup is only raised in the caller."""
     get_hub()
     for ask in (
         lambda: socket.getaddrinfo("localhost", "no such service"),
@@ -118,7 +118,7 @@ def test_which_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEVENT_RESOLVER", "block")
     assert type(resolver_here()) is BlockingResolver
     for wrong in ("unheard_of", "oneloop.green.Unknown"):
-        with pytest.raises(ImportError, match="no resolver"):
+        with pytest.raises(ImportError, match="cannot import resolver"):
             resolver_class(wrong)
 
 
@@ -155,7 +155,7 @@ def test_names_of_addresses() -> None:
 
 
 def answer(query: bytes) -> bytes:
-    """The name server's: `a.example` has 10.1.2.3, which has that name; there is nothing else."""
+    """The name server's answer: `a.example` has the address 10.1.2.3 and vice versa; nothing else exists."""
     end = query.index(b"\0", 12) + 5
     question = query[12:end]
     labels = question[:-4].lower()
@@ -179,7 +179,7 @@ def serve_names(sock: Any) -> None:
 
 
 def check(package: str) -> None:
-    """The resolver of a package, against the name server above."""
+    """Test the resolver of a package with the name server above."""
     with socket.socket(stock.AF_INET, stock.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         serving = green.spawn(serve_names, sock)
@@ -217,7 +217,7 @@ def check_with(package: str, port: int) -> None:
 
 @pytest.mark.parametrize("package", ["dns", "pycares"])
 def test_resolvers_of_other_packages(package: str) -> None:
-    """In a process of its own: pycares keeps a thread."""
+    """In a new process, because pycares keeps a thread."""
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     program = f"from tests.green.test_resolver import check; check({package!r})"

@@ -1,4 +1,4 @@
-"""`select` and `poll` of green threads, against the standard library's."""
+"""`select` and `poll` of green threads, compared with the standard library's."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 @pytest.fixture(autouse=True)
 def with_a_hub() -> None:
-    """A thread without a hub blocks as ever."""
+    """Without a hub, the thread would block as usual."""
     green.get_hub()
 
 
 CLOSED = 50
-"""A descriptor that is not open, of a number that the kernel looks at."""
+"""A descriptor number that is not open, but valid."""
 
 
 def later(function: Callable[..., Any], *args: Any) -> Any:

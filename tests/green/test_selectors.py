@@ -1,4 +1,4 @@
-"""Selectors of green threads, and stock event loops that wait with them."""
+"""Selectors of green threads, and stock event loops that use them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_in_a_coroutine(pair: tuple[Any, Any]) -> None:
 
 
 def test_a_stock_loop_and_green_threads_take_turns() -> None:
-    """The loop of asyncio loop with our selector, in the main greenlet and in another."""
+    """The loop of asyncio with our selector, in the main greenlet and in another one."""
     seen: list[str] = []
 
     async def count(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Servers: their life, their handlers, bounded pools, errors of accepting."""
+"""Servers: starting and stopping, handlers, bounded pools, errors while accepting."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_an_address_that_is_taken() -> None:
 
 
 def test_errors_of_accepting(capsys: pytest.CaptureFixture[str]) -> None:
-    """One that may pass is waited out; one that will not stops the server."""
+    """After a temporary error the server waits and continues; a permanent error stops it."""
     errors = [errno.EMFILE, errno.EMFILE, 0, errno.EBADF]
     done = Event()
 
@@ -159,7 +159,7 @@ def test_errors_of_accepting(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_error_that_is_not_the_sockets_does_not_end_accepting(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a subclass that reads, or of what starts handlers: the connection is closed, and the next one is accepted."""
+    """An error in a subclass's `do_read` or in `spawn`: the connection is closed, and the next one is accepted."""
     errors = [LookupError("of reading"), None, LookupError("of starting"), None]
 
     class Server(StreamServer):
@@ -223,5 +223,5 @@ def test_addresses() -> None:
     assert parse_address("*:80") == (stock.AF_INET, ("", 80))
     assert parse_address("80") == (stock.AF_INET, ("", 80))
     assert parse_address("/tmp/socket") == (stock.AF_UNIX, "/tmp/socket")
-    with pytest.raises(ValueError, match="an address is"):
+    with pytest.raises(ValueError, match="an address must be"):
         parse_address("nowhere")

@@ -1,4 +1,4 @@
-"""Servers that speak TLS."""
+"""Servers with TLS."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_client_that_does_not_shake_hands(capsys: pytest.CaptureFixture[str]) 
         server.start()
         with socket.create_connection(server.address) as sock:
             sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            # An alert, perhaps, and the end.
+            # Possibly an alert, and the end.
             with contextlib.suppress(ConnectionResetError):
                 assert b"HTTP" not in read_all(sock)
         server.handshake_timeout = 0.001

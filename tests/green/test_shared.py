@@ -1,4 +1,4 @@
-"""Queues, semaphores and events that coroutines and green threads use at once: hostile company, and nothing is lost."""
+"""Queues, semaphores and events that coroutines and green threads share: kills and cancellation lose nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 class Traffic:
-    """What goes through a queue: what was put, by the word of who has put it, and what came out."""
+    """Records the traffic of a queue: items whose `put` has returned, and items that came out."""
 
     def __init__(self, queue: Any) -> None:
         self.queue = queue
@@ -53,11 +53,11 @@ class Traffic:
         self.got = Counter[int]()
 
     def putter(self, is_green: bool, numbers: Iterable[int]) -> Any:
-        """A green thread or a task that puts these."""
+        """A green thread or a task that puts the numbers."""
         return green.spawn(self._puts, numbers) if is_green else asyncio.ensure_future(self._puts_awaiting(numbers))
 
     def getter(self, is_green: bool, count: int = sys.maxsize, **timeout: float) -> Any:
-        """One that gets so many, or until the time is up."""
+        """A green thread or a task that gets `count` items, or until the timeout."""
         if is_green:
             return green.spawn(self._gets, count, **timeout)
         return asyncio.ensure_future(self._gets_awaiting(count, **timeout))
@@ -84,14 +84,14 @@ class Traffic:
 
 
 class Room:
-    """Whoever is inside of a semaphore."""
+    """Counts who is inside of a semaphore."""
 
     def __init__(self, semaphore: Semaphore) -> None:
         self.semaphore = semaphore
         self.inside = self.most = 0
 
     def visitor(self, is_green: bool) -> Any:
-        """A green thread or a task that goes in and out."""
+        """A green thread or a task that enters and leaves several times."""
         return green.spawn(self._visits) if is_green else asyncio.ensure_future(self._visits_awaiting())
 
     @contextlib.contextmanager
@@ -137,7 +137,7 @@ async def at_each_step(at: Callable[[int], Coroutine[Any, Any, None]]) -> None:
 
 @pytest.mark.parametrize("make", [QUEUES[1], QUEUES[4]])
 def test_items_alternate(make: Make, run: Run) -> None:
-    """There and back: from a coroutine to a green thread, and on to a coroutine."""
+    """Items go from a coroutine to a green thread, and back to a coroutine."""
 
     async def main() -> None:
         there, back = make(), make()
@@ -187,13 +187,13 @@ def test_both_get_their_share(run: Run) -> None:
             await queue.put(-1)
         await asyncio.gather(*getting)
         assert got["green"] + got["coroutine"] == 2000
-        # A loop goes on for a few ticks before it lets others in.
+        # A loop runs a few ticks before it lets others run.
         assert min(got.values()) > 250, got
 
     run(main())
 
 
-# -- ended at each step ------------------------------------------------------------------------------
+# -- kills and cancellation at each step -------------------------------------------------------------
 
 
 async def ticks(count: int) -> None:
@@ -223,9 +223,9 @@ def test_an_ended_getter_loses_nothing(make: Make, is_green: bool, run: Run) -> 
 @pytest.mark.parametrize("is_green", [True, False], ids=["green", "coroutine"])
 @pytest.mark.parametrize("make", QUEUES)
 def test_an_ended_putter_loses_nothing(make: Make, is_green: bool, run: Run) -> None:
-    """What it has been told was put arrives once; what it was ended with does not.
+    """Each item whose `put` has returned arrives once. The item of a killed `put` does not arrive.
 
-    Save through a channel, whose getter may have had it in that moment.
+    Exception: a channel, whose getter may have received the item at that moment.
     """
 
     async def at(step: int) -> None:
@@ -287,7 +287,7 @@ def test_out_of_time_with_no_room(is_green: bool, run: Run) -> None:
 
 
 def test_room_is_passed_on() -> None:
-    """Who was woken for room, and gave his item to a getter, has left the room to the next one."""
+    """A putter was woken for free room, but gave its item directly to a getter: the room goes to the next putter."""
     queue = Queue[int](1, items=[0])
     putting = [green.spawn(queue.put, number) for number in (1, 2)]
     green.sleep(0)

@@ -19,7 +19,7 @@ from oneloop.green.hub import end_own_hub
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """The handlers are those of before."""
+    """Check that the tests restore the signal handlers."""
     watched = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
     before = [signal.getsignal(number) for number in watched]
     yield
@@ -61,7 +61,7 @@ def test_an_interrupt_reaches_the_main_greenlet() -> None:
     send_soon(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         green.sleep(10)
-    # All goes on afterwards.
+    # Green threads work after it.
     green.spawn(green.sleep, 0.001).get()
 
 
@@ -87,7 +87,7 @@ def test_a_function_in_a_green_thread() -> None:
     done = Event()
 
     def handle(*args: Any, **kwargs: Any) -> None:
-        # It may block.
+        # The handler may block.
         green.sleep(0)
         came.append((args, kwargs))
         done.set()
@@ -191,7 +191,7 @@ def test_a_wakeup_descriptor_of_the_programs() -> None:
         signal.set_wakeup_fd(loops)
         assert loops != -1
         old = signal.signal(signal.SIGUSR1, lambda *_: None)
-        # What the loop listens on is not the program's.
+        # The loop's own descriptor is not reported to the program.
         assert green_signal.set_wakeup_fd(theirs.fileno()) == -1
         send_soon(signal.SIGUSR1)
         green.sleep(0.01)

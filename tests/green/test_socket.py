@@ -1,4 +1,4 @@
-"""Green sockets against the standard library's, which real threads use on the other end."""
+"""Green sockets, compared with the standard library's, which OS threads use on the other end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Green TLS sockets against the standard library's, which real threads use on the other end."""
+"""Green TLS sockets, compared with the standard library's, which OS threads use on the other end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def green_context(server_side: bool = False) -> Any:
 
 
 def in_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Runs in a real thread."""
+    """Runs in an OS thread."""
     future: Future[Any] = Future()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""What native code does for each green thread: its stack chunks, and making the object."""
+"""Native code for each green thread: stack chunks, and creating the object."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from oneloop import green
 from oneloop.green.event import Event
 
-# More than are kept.
+# More than the number that is kept.
 MANY = 1500
 
 
 def deep(depth: int, gate: Event, seen: list[int]) -> int:
-    """Waits with so many frames on its stack; several chunks of them."""
+    """Waits with this many frames on its stack, which take several chunks."""
     kept = [depth, depth + 1, depth + 2]
     if depth == 0:
         gate.wait()

@@ -1,4 +1,4 @@
-"""Children with pipes: others run meanwhile, and all else is as in the standard library."""
+"""Children with pipes: other green threads run while one waits; otherwise as in the standard library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oneloop.green.hub import get_hub, has_hub
 from oneloop.green.subprocess import PIPE, STDOUT, TimeoutExpired
 from tests import children
 
-# Whose pipes are there, a checker of types cannot know.
+# A type checker cannot know which pipes exist.
 Popen: Any = green_subprocess.Popen
 
 BIG = bytes(range(256)) * 4096
@@ -31,13 +31,13 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-S", "-c", code]
 
 
-# Starts at once, and ends when its input does.
+# Starts quickly, and ends when its input ends.
 CAT = ["cat"]
 
 
 @pytest.fixture(params=["hub", "no hub"], autouse=True)
 def hub(request: pytest.FixtureRequest, own_hub: None) -> bool:
-    """Whether the thread has a hub: without one it may block."""
+    """Whether the thread has a hub. Without one, calls block the thread."""
     if request.param == "hub":
         get_hub()
     return bool(request.param == "hub")
@@ -59,7 +59,7 @@ def beside(hub: bool) -> Any:
 
 
 def waits(turns: list[None], function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a function, in whose midst others have run."""
+    """Call a function, and check that others have run during the call."""
     before = len(turns)
     result = function(*args, **kwargs)
     assert len(turns) > before
@@ -85,7 +85,7 @@ def test_waiting_for_a_while(beside: list[None]) -> None:
         process.wait(0)
     process.kill()
     assert process.wait(timeout=10) == -signal.SIGKILL
-    # It is over, and its number perhaps another's.
+    # The process has ended, and its id may have been reused.
     process.send_signal(signal.SIGTERM)
     process.terminate()
     process.stdin.close()
@@ -124,7 +124,7 @@ def test_killed_while_it_waits() -> None:
 def test_a_status_that_is_gone() -> None:
     process = Popen(["true"])
     os.waitpid(process.pid, 0)
-    # As the standard library has it.
+    # As in the standard library.
     assert process.wait() == 0
 
 
@@ -260,7 +260,7 @@ def test_the_other_end_is_closed() -> None:
 
 
 def test_a_pipe_of_one_child_to_another() -> None:
-    """A program does not expect its standard input not to block."""
+    """The standard input of the program must be in blocking mode."""
     first = Popen(["sh", "-c", "sleep 0.02; echo x"], stdout=PIPE)
     second = Popen(CAT, stdin=first.stdout, stdout=PIPE, stderr=STDOUT)
     third = Popen(CAT, stdin=second.stdout.fileno(), stdout=PIPE)
@@ -434,7 +434,7 @@ def test_a_thread_without_green_threads() -> None:
             outputs.append(process.stdout.read(1))
             with pytest.raises(TimeoutExpired):
                 process.wait(0.001)
-        # It blocks: no hub is needed.
+        # It blocks the thread: no hub is needed.
         outputs.append(has_hub())
 
     thread = threading.Thread(target=run)

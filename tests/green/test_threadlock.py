@@ -1,4 +1,4 @@
-"""Locks of green threads: who waits how, who is woken, what is refused."""
+"""Locks of green threads: how callers wait, who is woken, and which waits are refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_green_threads_get_it_in_the_order_in_which_they_came() -> None:
     waiting = [green.spawn(take, number) for number in range(5)]
     green.sleep(0)
     lock.release()
-    # It was handed over: nobody overtakes.
+    # The lock was handed over: a later caller must not overtake.
     assert not lock.acquire(False)
     green.joinall(waiting)
     assert order == [0, 1, 2, 3, 4]
@@ -75,7 +75,7 @@ def test_who_is_killed_or_late_passes_it_on() -> None:
     green.sleep(0)
     assert late.get() is False
     killed.kill(block=False)
-    # Handed over to the killed one, which has not had its turn yet.
+    # The lock is handed to the killed green thread, which has not run yet.
     lock.release()
     assert waiting.get(timeout=5) is True
 
@@ -183,7 +183,7 @@ def test_a_reentrant_lock_belongs_to_a_green_thread() -> None:
 def test_conditions_wait_by_them() -> None:
     for made in (RLock(), LockType()):
         condition = threading.Condition(made)  # type: ignore[arg-type]
-        # Its waiters are locks of `threading`'s, which is not patched here.
+        # Its waiters are locks of `threading`, which is not patched here.
         with condition:
             assert condition._is_owned()  # type: ignore[attr-defined]
         state = None

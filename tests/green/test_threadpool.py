@@ -1,4 +1,4 @@
-"""OS threads for green threads: calls, room, sizes, ends, and `concurrent.futures`' interface to them."""
+"""OS threads for green threads: calls, room, sizes, shutdown, and the interface of `concurrent.futures`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def fail(number: int) -> int:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Another thread makes it true."""
+    """Wait until another thread makes the condition true."""
     while not condition():
         green.sleep(0.001)
 
@@ -239,7 +239,7 @@ def test_what_a_call_holds_is_let_go(pool: ThreadPool) -> None:
     reference = weakref.ref(argument)
     pool.spawn(id, argument).get()
     del argument
-    # The worker lets go of it just after it has told the hub.
+    # The worker drops its reference shortly after it has notified the hub.
     until(lambda: reference() is None)
 
 
@@ -341,7 +341,7 @@ def test_the_system_gives_no_thread(pool: ThreadPool, monkeypatch: pytest.Monkey
     assert pool.spawn(square, 3).get() == 9
 
 
-# -- the hub's -----------------------------------------------------------------------------------------
+# -- the hub's pool ------------------------------------------------------------------------------------
 
 
 def test_the_hub_has_a_pool(own_hub: None) -> None:
@@ -378,7 +378,7 @@ def test_the_main_greenlet_destroys_its_hub_after_it_has_waited(own_hub: None) -
     hub = get_hub()
     green.sleep(0)
     refused = green.spawn(hub.destroy)
-    with pytest.raises(RuntimeError, match="is destroyed by its thread's main greenlet"):
+    with pytest.raises(RuntimeError, match="requires the thread's main greenlet"):
         refused.get()
     hub.destroy()
     assert hub.asyncio_loop.is_closed()

@@ -1,4 +1,4 @@
-"""Reports: who waits where, who blocks, and what else `util` has."""
+"""Reports about waiting and blocking green threads, and the other functions of `util`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def waits_in_here(event: Event) -> None:
 
 @pytest.fixture
 def waiting() -> Any:
-    """A green thread that waits, with something to tell."""
+    """A green thread that waits and has a `local` value."""
     event = Event()
     kept = local()
 

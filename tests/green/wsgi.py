@@ -1,4 +1,4 @@
-"""A WSGI server beside the test, asked with raw bytes; what it answers, taken apart as a strict client would."""
+"""A WSGI server beside the test, with requests in raw bytes; responses are parsed as by a strict client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
 @contextlib.contextmanager
 def served(app: App, *, server_class: type[WSGIServer] = WSGIServer, **options: Any) -> Iterator[WSGIServer]:
-    """A started server, whose error log is `server.error_log`, an `io.StringIO`."""
+    """A started server. Its error log is `server.error_log`, an `io.StringIO`."""
     given: dict[str, Any] = {"log": None, "error_log": io.StringIO(), "spawn": 100, **options}
     server = server_class(given.pop("listener", ("127.0.0.1", 0)), app, **given)
     server.start()
@@ -43,7 +43,7 @@ def read_all(sock: Any) -> bytes:
 
 
 def exchange(server: WSGIServer, *pieces: bytes) -> bytes:
-    """What the server sends until it closes the connection; the client sends no more than the pieces."""
+    """The data that the server sends until it closes the connection. The client sends only the pieces."""
     with connect(server) as sock:
         for piece in pieces:
             sock.sendall(piece)
@@ -52,7 +52,7 @@ def exchange(server: WSGIServer, *pieces: bytes) -> bytes:
 
 
 def ask(server: WSGIServer, *pieces: bytes, method: str = "GET") -> Answer:
-    """The only answer."""
+    """The only response."""
     answers = taken_apart(exchange(server, *pieces), method)
     assert len(answers) == 1, answers
     return answers[0]
@@ -64,7 +64,7 @@ def get(server: WSGIServer, path: str = "/", *fields: str, method: str = "GET", 
 
 
 def taken_apart(data: bytes, method: str = "GET") -> list[Answer]:
-    """Answers, one after the other; the last one may end with the connection."""
+    """Parse consecutive responses. The last one may end with the connection."""
     answers = []
     while data:
         head, end, data = data.partition(b"\r\n\r\n")
@@ -110,13 +110,13 @@ def _unchunked(data: bytes) -> tuple[bytes, bytes]:
 
 
 def plain(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-    """Answers with what it was asked for."""
+    """Responds with the method and the path of the request."""
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [environ["REQUEST_METHOD"].encode(), b" ", environ["PATH_INFO"].encode("latin-1")]
 
 
 def reading(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-    """Answers with the body."""
+    """Responds with the body of the request."""
     body = environ["wsgi.input"].read()
     start_response("200 OK", [("Content-Type", "application/octet-stream")])
     return [body]

@@ -150,7 +150,7 @@ def test_not_after_gevent_itself() -> None:
         except RuntimeError as error:
             print(error)
     """
-    assert run_program(program) == "'gevent.event' has been imported already: install the facade before it\n"
+    assert run_program(program) == "'gevent.event' was already imported: install the facade before the first import\n"
 
 
 def test_no_other_names() -> None:

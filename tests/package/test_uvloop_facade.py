@@ -99,11 +99,11 @@ def test_package_that_is_in_use_is_not_replaced() -> None:
             print(error)
         """
     )
-    assert shown == "'uvloop' has been imported already: install the facade before it\n"
+    assert shown == "'uvloop' was already imported: install the facade before the first import\n"
 
 
 def test_unknown_name_lists_the_known() -> None:
     known = ("aiofiles", "gevent", "httptools", "linux_aio", "uvloop")
-    with pytest.raises(ValueError, match=f"no facade for 'trio'; known are: {', '.join(known)}"):
+    with pytest.raises(ValueError, match=f"no facade for 'trio'; use one of: {', '.join(known)}"):
         compat.install("trio")
     assert known == compat.KNOWN

@@ -1,7 +1,6 @@
-"""Facades: modules that present another package's names on oneloop.
+"""Facades: modules with another package's names, implemented by oneloop.
 
-A program that imports such a package gets the facade after `install(name)`, or under
-`oneloop run --replace name`.
+After `install(name)`, or under `oneloop run --replace name`, a program that imports the package gets the facade.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from importlib import import_module
 
 __all__ = ["KNOWN", "install"]
 
-# Package: the modules of its facade, parents first.
+# Package -> the modules of its facade, parents first.
 _MODULES = {
     "aiofiles": (
         "aiofiles",
@@ -25,7 +24,7 @@ _MODULES = {
         "aiofiles.threadpool.text",
         "aiofiles.threadpool.utils",
     ),
-    # Its modules are found one by one, when they are imported.
+    # Its other modules are created when they are imported.
     "gevent": ("gevent",),
     "httptools": (
         "httptools",
@@ -45,34 +44,36 @@ _MODULES = {
         "linux_aio.block.non_vector",
         "linux_aio.block.rw",
         "linux_aio.block.vector",
-        # Where programs on linux_aio get its enumerations from.
+        # Programs on linux_aio import its enumerations from here.
         "linux_aio_bind",
     ),
     "uvloop": ("uvloop", "uvloop.loop"),
 }
 
 KNOWN = tuple(sorted(_MODULES))
-"""Names of the packages that have a facade."""
+"""The names of the packages that have a facade."""
 
 
 def install(name: str) -> None:
-    """Make `import name` give the facade, in this process and from here on.
+    """Make `import name` return the facade in this process from now on.
 
-    Whether the package itself is installed does not matter.
+    It does not matter whether the package itself is installed.
+
+    Args:
+        name: the name of the package, one of `KNOWN`.
 
     Raises:
-        ValueError: there is no facade of that name; the message lists those there are.
-        RuntimeError: the package itself has been imported already; parts of the program would go
-            on using it.
-        ImportError: the facade of gevent, without the greenlet package.
+        ValueError: there is no facade with this name; the message lists the available ones.
+        RuntimeError: the package was already imported, so parts of the program would continue to use it.
+        ImportError: the facade of gevent requires the greenlet package, which is missing.
     """
     modules = _MODULES.get(name)
     if modules is None:
-        raise ValueError(f"no facade for {name!r}; known are: {', '.join(KNOWN)}")
+        raise ValueError(f"no facade for {name!r}; use one of: {', '.join(KNOWN)}")
     facades = {module: import_module(f"{__name__}.{module}") for module in modules}
     for module, facade in facades.items():
         if sys.modules.get(module, facade) is not facade:
-            raise RuntimeError(f"{module!r} has been imported already: install the facade before it")
+            raise RuntimeError(f"{module!r} was already imported: install the facade before the first import")
     claim = getattr(facades[name], "claim", None)
     if claim is not None:
         claim()

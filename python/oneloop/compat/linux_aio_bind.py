@@ -1,6 +1,6 @@
 """linux_aio_bind's enumerations (those of linux_aio_bind 1.0), which programs on linux_aio import.
 
-Its ctypes structures and calls are not here: nothing in linux_aio's own interface needs them.
+Its ctypes structures and calls are not included: linux_aio's own interface does not use them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = [
 ]
 
 IOPRIO_CLASS_SHIFT = 13
-"""Bits of an I/O priority that are its value; the class stands above them."""
+"""The number of bits of an I/O priority's value. The class is stored in the bits above them."""
 
 
 class IOCBCMD(IntEnum):
-    """What a block does."""
+    """The operation of a block."""
 
     PREAD = 0
     PWRITE = 1
@@ -33,14 +33,14 @@ class IOCBCMD(IntEnum):
 
 
 class IOCBFlag(IntFlag):
-    """Which of a block's fields the kernel looks at."""
+    """The optional fields of a block that the kernel uses."""
 
     RESFD = 1
     IOPRIO = 2
 
 
 class IOCBRWFlag(IntFlag):
-    """How a read or write is done, as preadv2(2) takes it."""
+    """Flags for reads and writes, as in preadv2(2)."""
 
     HIPRI = 1
     DSYNC = 2
@@ -50,7 +50,7 @@ class IOCBRWFlag(IntFlag):
 
 
 class IOCBPriorityClass(IntEnum):
-    """Classes of I/O priorities, as ioprio_set(2) takes them."""
+    """Classes of I/O priorities, as in ioprio_set(2)."""
 
     NONE = 0
     RT = 1
@@ -59,18 +59,22 @@ class IOCBPriorityClass(IntEnum):
 
 
 def gen_io_priority(priority_class: int, priority: int) -> int:
-    """Return the kernel's word for a class and a value.
+    """Return the kernel's encoding of a priority class and value.
+
+    Args:
+        priority_class: the class, an `IOCBPriorityClass`.
+        priority: the value within the class.
 
     Raises:
-        ValueError: there is no such class or value.
+        ValueError: the class or the value does not exist.
     """
     if not 0 <= priority < 1 << IOPRIO_CLASS_SHIFT:
-        raise ValueError(f"no such I/O priority: {priority}")
+        raise ValueError(f"the I/O priority must be from 0 to {(1 << IOPRIO_CLASS_SHIFT) - 1}, not {priority}")
     return IOCBPriorityClass(priority_class) << IOPRIO_CLASS_SHIFT | priority
 
 
 def __getattr__(name: str) -> object:
     raise AttributeError(
         f"module 'linux_aio_bind' has no attribute {name!r}: oneloop's facade has linux_aio_bind's "
-        "enumerations, not its ctypes calls; oneloop.aio does their work"
+        "enumerations, but not its ctypes calls; use oneloop.aio instead"
     )

@@ -1,13 +1,13 @@
-"""Green threads: code that looks blocking, beside coroutines, on one event loop; gevent's names.
+"""Green threads: blocking-style code that runs beside coroutines on one event loop, with gevent's names.
 
-Needs the greenlet package: `pip install 'oneloop[green]'`. The modules beside this one have the names of gevent's;
-docs/reference/green.md lists them, and what differs.
+Requires the greenlet package: `pip install 'oneloop[green]'`. The modules of this package have the names of gevent's
+modules; docs/reference/green.md lists them and the differences from gevent.
 """
 
 from __future__ import annotations
 
 try:
-    import greenlet as _greenlet  # noqa: F401 - asked for before anything else, for a clear error
+    import greenlet as _greenlet  # noqa: F401 - imported first, for a clear error message
 except ImportError as _missing:
     raise ImportError("oneloop.green needs the greenlet package: pip install 'oneloop[green]'") from _missing
 

@@ -1,4 +1,4 @@
-"""`BackdoorServer`: a Python console of a running program, for whoever connects."""
+"""`BackdoorServer`: a Python console in a running program, for each client that connects."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["BackdoorServer"]
 
 
 class BackdoorServer(StreamServer):
-    """A console for each connection, with variables of its own.
+    """A console for each connection, with separate variables.
 
-    Nobody is asked for a password, and whoever connects may do all that the program may: listen on this machine only.
-    What a console runs blocks the other green threads, unless it waits. `stop` ends the consoles.
+    There is no authentication, and a client can do everything that the program can do: listen only on the local
+    machine. Code in a console blocks the other green threads unless it waits. `stop` ends the consoles.
 
     Args:
         listener: see `BaseServer`.
-        locals: variables that each console begins with.
-        banner: what it says first; None: what Python's own console says.
+        locals: the initial variables of each console.
+        banner: the text at the start of a session; None means that of Python's console.
         server_args: see `StreamServer`.
     """
 
@@ -41,7 +41,7 @@ class BackdoorServer(StreamServer):
         self.banner = banner
 
     def handle(self, conn: Any, _: Any) -> None:
-        """Talk to one who has connected, until they leave or the server stops."""
+        """Serve one client until it disconnects or the server stops."""
         if conn.family != _socket.AF_UNIX:
             conn.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         console = InteractiveConsole({**self.locals, "builtins": builtins, "__builtins__": builtins})
@@ -54,7 +54,7 @@ class BackdoorServer(StreamServer):
                 # quit() ends the console, not the program.
                 return
             except OSError:
-                # They have left.
+                # The client has disconnected.
                 return
             finally:
                 _leave()
@@ -72,7 +72,7 @@ class _Terminal:
         self._lines = lines
 
     def fileno(self) -> int:
-        # Not a terminal's: so `input()` asks this object.
+        # Not a terminal's descriptor, so that `input()` uses this object.
         number: int = self._conn.fileno()
         return number
 
@@ -91,18 +91,18 @@ class _Terminal:
         self.write("".join(lines))
 
     def flush(self) -> None:
-        """All is sent already."""
+        """Do nothing: writes are sent immediately."""
 
     def close(self) -> None:
-        """Called by `quit()`; the connection is closed by the server."""
+        """Do nothing. `quit()` calls this; the server closes the connection."""
 
 
 _terminals: dict[Any, _Terminal] = {}
-"""By the green thread of the console."""
+"""The consoles by their green threads."""
 
 
 class _Divided:
-    """Stands for a standard stream while there are consoles: theirs in their green threads, the program's elsewhere."""
+    """Replaces a standard stream while consoles exist: consoles use their own stream, other code the program's."""
 
     def __init__(self, stream: Any) -> None:
         self.program_stream = stream

@@ -1,9 +1,9 @@
-"""`BaseServer`: a listening socket, and a green thread for each of what arrives.
+"""`BaseServer`: a listening socket, with a green thread for each accepted connection or datagram.
 
 ```text
-made → started (accepting ⇄ paused) → stopped
+created → started (accepting ⇄ paused) → stopped
 ```
-Accepting pauses while a bounded pool is full, and for a while after an error that may pass, such as EMFILE.
+Accepting pauses while a bounded pool is full, and for a short time after a temporary error such as EMFILE.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ __all__ = ["BaseServer", "parse_address"]
 
 
 class BaseServer:
-    """Accepts in a green thread of its own, and handles what it accepts in others.
+    """Accepts in one green thread, and calls handlers in others.
 
     Args:
-        listener: an address, `(host, port)`, `"host:port"` or `":port"`, or a bound socket.
-        handle: called with what was accepted; None: the method `handle` of a subclass.
-        spawn: "default": a `Greenlet` each; "raw": a raw one; an int: a `Pool` of so many; None: none, in the accepting
-            green thread itself; a pool, or a function that starts what it is called with.
+        listener: a bound socket, or an address: `(host, port)`, `"host:port"`, `":port"`, a port, or a Unix socket's
+            path.
+        handle: called with what was accepted; None means the subclass's `handle` method.
+        spawn: how handlers are started. "default": in a new `Greenlet`. "raw": in a raw greenlet. An int: in a `Pool`
+            of this size. None: in the accepting green thread itself. A pool: with its `spawn` method. A function:
+            called with the handler and its arguments.
     """
 
     min_delay = 0.01
-    """After an error, accepting pauses for so many seconds, and for twice as long each time, up to `max_delay`."""
+    """The first pause after an error, in seconds. It doubles with each further error, up to `max_delay`."""
     max_delay = 1.0
     max_accept = 100
-    """So many are accepted before others have a turn."""
+    """The number of connections that are accepted before other green threads run."""
     stop_timeout: float | None = 1.0
-    """What is handled has so many seconds to end when the server stops."""
+    """The time that running handlers get when the server stops, in seconds."""
     fatal_errors = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)
-    """Of accepting: the server stops."""
+    """If accepting fails with one of these errors, the server stops."""
 
     def __init__(self, listener: Any, handle: Callable[..., object] | None = None, spawn: Any = "default") -> None:
         self.delay = self.min_delay
@@ -62,7 +64,7 @@ class BaseServer:
         self.set_listener(listener)
 
     def set_spawn(self, spawn: Any) -> None:
-        """Say how handlers are started; see the class's `spawn`."""
+        """Set how handlers are started; see the `spawn` argument of the class."""
         self.pool = None
         if spawn == "default":
             self._spawn: Callable[..., Any] | None = Greenlet.spawn
@@ -78,10 +80,10 @@ class BaseServer:
             self._spawn = spawn
 
     def set_handle(self, handle: Callable[..., object] | None) -> None:
-        """Say what is called with what was accepted; None: the method `handle` of a subclass.
+        """Set the handler; None means the subclass's `handle` method.
 
         Raises:
-            TypeError: there is neither.
+            TypeError: `handle` is None and the subclass has no `handle` method.
         """
         if handle is None:
             handle = getattr(self, "handle", None)
@@ -92,14 +94,14 @@ class BaseServer:
         self._handle: Callable[..., object] = handle
 
     def set_listener(self, listener: Any) -> None:
-        """Say where to listen: an address, or a bound socket, which stays the caller's.
+        """Set where to listen: an address, or a bound socket, which still belongs to the caller.
 
         Raises:
-            TypeError: a TLS socket; the connections are what TLS is spoken on.
-            ValueError: it is no address.
+            TypeError: the listener is a TLS socket; TLS applies to the accepted connections instead.
+            ValueError: the listener is not an address.
         """
         if hasattr(listener, "do_handshake"):
-            raise TypeError(f"a server listens on a plain socket, not on {listener!r}")
+            raise TypeError(f"the listener must be a plain socket, not a TLS socket: {listener!r}")
         if hasattr(listener, "accept") or hasattr(listener, "recvfrom"):
             self.family = listener.family
             self.address = listener.getsockname()
@@ -113,17 +115,17 @@ class BaseServer:
             self.family, self.address = parse_address(listener)
             self._is_own_socket = True
 
-    # -- what subclasses say -------------------------------------------------------------------------
+    # -- hooks for subclasses ---------------------------------------------------------------------------
 
     def init_socket(self) -> None:
-        """Make `socket`, if an address was given."""
+        """Create `socket`, if an address was given."""
 
     def do_read(self) -> tuple[Any, ...] | None:
-        """Wait for one that arrives: the arguments of its handler; None to go on."""
+        """Wait for a connection or datagram. Return the handler's arguments, or None to try again."""
         raise NotImplementedError
 
     def do_close(self, *args: Any) -> None:
-        """Give back what was accepted, and its handler has ended with or never begun."""
+        """Clean up what was accepted, after its handler has ended or could not be started."""
 
     # -- accepting -----------------------------------------------------------------------------------
 
@@ -138,7 +140,7 @@ class BaseServer:
             sleep(0)
 
     def _accept_one(self) -> bool:
-        """False: accepting has ended."""
+        """Accept once. False if the server has stopped accepting."""
         try:
             args = self.do_read()
             self.delay = self.min_delay
@@ -161,17 +163,17 @@ class BaseServer:
         return True
 
     def _rest_after(self, context: object) -> None:
-        """Report the error that is being handled, and accept nothing for a while; what is handled goes on."""
+        """Report the current exception, and pause accepting. Running handlers continue."""
         get_hub().handle_error(context, *sys.exc_info())
         sleep(self.delay)
         self.delay = min(self.max_delay, self.delay * 2)
 
     def is_fatal_error(self, error: BaseException) -> bool:
-        """Whether accepting can go on after an error."""
+        """Whether the server must stop after this error."""
         return isinstance(error, OSError) and error.errno in self.fatal_errors
 
     def do_handle(self, *args: Any) -> None:
-        """Have the handler run with what was accepted."""
+        """Run the handler for what was accepted."""
         if self._spawn is None:
             self._handle_closing(*args)
         else:
@@ -183,39 +185,40 @@ class BaseServer:
         finally:
             self.do_close(*args)
 
-    # -- its life ------------------------------------------------------------------------------------
+    # -- starting and stopping ---------------------------------------------------------------------------
 
     @property
     def started(self) -> bool:
-        """Whether it accepts."""
+        """Whether the server accepts."""
         return self._accepting is not None
 
     @property
     def closed(self) -> bool:
-        """Whether it has no socket."""
+        """Whether the server has no socket."""
         return self.socket is None
 
     def full(self) -> bool:
-        """Whether its pool has no room."""
+        """Whether the server's pool is full."""
         return self.pool is not None and self.pool.full()
 
     def start(self) -> None:
-        """Listen, and accept in a green thread.
+        """Listen, and accept in a green thread. No effect if the server is started.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the server cannot listen on the address.
+            RuntimeError: the server was closed, and it was created with a socket.
         """
         if self.started:
             return
         self.init_socket()
         if self.socket is None:
-            raise RuntimeError(f"{self!r} was closed")
+            raise RuntimeError(f"{self!r} was closed with its socket: create a new server")
         self.address = self.socket.getsockname()
         self._stopped.clear()
         self._accepting = Greenlet.spawn(self._accept)
 
     def close(self) -> None:
-        """Accept no more; what was accepted is handled to its end."""
+        """Stop accepting. Running handlers continue."""
         accepting, self._accepting = self._accepting, None
         sock, self.socket = self.socket, None
         self._stopped.set()
@@ -225,14 +228,18 @@ class BaseServer:
             sock.close()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Accept no more, and wait for what is handled, for `timeout` (or `stop_timeout`) seconds; then kill it."""
+        """Stop accepting, wait for running handlers, and then kill those that are left.
+
+        Args:
+            timeout: the time to wait in seconds; None means `stop_timeout`.
+        """
         self.close()
         if self.pool is not None:
             self.pool.join(self.stop_timeout if timeout is None else timeout)
             self.pool.kill(block=True, timeout=1)
 
     def serve_forever(self, stop_timeout: float | None = None) -> None:
-        """Start, and wait until it is stopped."""
+        """Start the server, and wait until it is stopped."""
         if not self.started:
             self.start()
         try:
@@ -242,19 +249,19 @@ class BaseServer:
 
     @property
     def server_host(self) -> Any:
-        """Of an IP server: its address."""
+        """The address of an IP server, or None."""
         return self.address[0] if isinstance(self.address, tuple) else None
 
     @property
     def server_port(self) -> Any:
-        """Of an IP server: its port, the system's choice once it has started."""
+        """The port of an IP server, or None. If the address has port 0, the system chooses the port in `start`."""
         return self.address[1] if isinstance(self.address, tuple) else None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop."""
+        """Stop the server."""
         self.stop()
 
     def __repr__(self) -> str:
@@ -263,12 +270,13 @@ class BaseServer:
 
 
 def parse_address(address: Any) -> tuple[int, Any]:
-    """The family and the address of what says where to listen.
+    """Return the socket family and the normalized address.
 
-    That is `(host, port)`, `"host:port"`, `":port"`, `"*:port"`, a port, or the path of a Unix socket.
+    Args:
+        address: `(host, port)`, `"host:port"`, `":port"`, `"*:port"`, a port, or the path of a Unix socket.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: `address` is none of these.
     """
     if isinstance(address, tuple):
         host = address[0]
@@ -283,4 +291,4 @@ def parse_address(address: Any) -> tuple[int, Any]:
             return (_socket.AF_INET6 if ":" in host else _socket.AF_INET), (host, int(port))
         if "/" in address:
             return _socket.AF_UNIX, address
-    raise ValueError(f"an address is (host, port), 'host:port', a port, or the path of a Unix socket, not {address!r}")
+    raise ValueError(f"an address must be (host, port), 'host:port', a port, or a Unix socket's path, not {address!r}")

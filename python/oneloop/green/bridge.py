@@ -1,7 +1,7 @@
-"""From green threads to coroutines and back, on one loop.
+"""Calls from green threads to coroutines and back, on one loop.
 
-A cancellation of the awaiting task raises CancelledError where the green thread waits, and waits for its end; a green
-thread that is killed while it awaits something cancels that.
+If a task that awaits a green thread is cancelled, CancelledError is raised where the green thread waits, and the task
+waits for its end. If a green thread is killed while it awaits something, that is cancelled.
 """
 
 from __future__ import annotations
@@ -28,22 +28,25 @@ T = TypeVar("T")
 
 
 def await_(awaitable: Awaitable[T]) -> T:
-    """What an awaitable gives; in a green thread, which waits meanwhile.
+    """Wait in a green thread for the result of an awaitable.
 
-    A coroutine runs on the loop that has called the green thread with `run_green`, else on the hub's; a task or future
-    may belong to any loop of this hub's. Killed, or out of time, the green thread cancels what it awaits, and does not
-    wait for that.
+    A coroutine runs on the loop that called the green thread with `run_green`, otherwise on the hub's loop. A task or
+    future can belong to any loop that runs on this hub. If the green thread is killed or a Timeout expires, the
+    awaitable is cancelled, and the green thread does not wait for that.
+
+    Args:
+        awaitable: a coroutine, task, future or other awaitable.
 
     Raises:
-        RuntimeError: in a coroutine, which can await it.
-        ValueError: it belongs to a loop that does not run on this hub.
-        BaseException: what it raises.
+        RuntimeError: called in a coroutine, which can use `await`.
+        ValueError: the awaitable belongs to a loop that does not run on this hub.
+        BaseException: the exception that the awaitable raises.
     """
     if not is_in_green_thread():
         close = getattr(awaitable, "close", None)
         if close is not None:
             close()
-        raise RuntimeError("await_() is for green threads: a coroutine can await it")
+        raise RuntimeError("await_() is for green threads: use `await` in a coroutine")
     hub = get_hub()
     loop = _loop_for(awaitable, hub)
     waiter = Waiter(hub)
@@ -70,7 +73,7 @@ def _loop_for(awaitable: Awaitable[Any], hub: Hub) -> asyncio.AbstractEventLoop:
 
 
 def _await_elsewhere(awaitable: Awaitable[T], loop: asyncio.AbstractEventLoop, waiter: Waiter) -> T:
-    """On a loop that another green thread runs: everything is done in that loop's turn."""
+    """Await on a loop that another green thread runs: the future is created and cancelled in that loop's callbacks."""
     begun: list[asyncio.Future[T]] = []
     is_over = False
 
@@ -100,11 +103,11 @@ def _await_elsewhere(awaitable: Awaitable[T], loop: asyncio.AbstractEventLoop, w
 
 
 def in_context(function: Callable[..., T], context: contextvars.Context | None = None) -> Callable[..., T]:
-    """What calls a function in a context that is shared, not copied: for `spawn`, `run_green`, pools.
+    """Return a wrapper that calls `function` in a shared context instead of a copy: for `spawn`, `run_green`, pools.
 
     Args:
-        function: it is to be called in a green thread.
-        context: None for the caller's own: what either of them sets, both see.
+        function: the function to call in a green thread.
+        context: the context; None means the caller's own, so that the caller and the function see each other's changes.
     """
     shared = getcurrent().gr_context if context is None else context
 
@@ -121,7 +124,7 @@ def in_context(function: Callable[..., T], context: contextvars.Context | None =
 
 
 class _Running(Greenlet):
-    """A green thread whose errors are its awaiter's."""
+    """A green thread whose exceptions are raised in the coroutine that awaits it."""
 
     def __init__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         super().__init__(function, *args, **kwargs)
@@ -138,18 +141,26 @@ class _Running(Greenlet):
 
 
 def _raise(error: BaseException) -> None:
-    """Out of the loop whose callback this is."""
+    """Raise an error out of the loop; used as a callback."""
     raise error
 
 
 async def run_green(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Call a function in a green thread of the running loop, with a copy of the caller's context; what it returns.
+    """Call a function in a green thread of the running loop, with a copy of the caller's context.
 
-    With `in_context(function)` it shares the caller's context.
+    To share the caller's context instead, pass `in_context(function)`.
+
+    Args:
+        function: the function to call.
+        *args: its arguments.
+        **kwargs: its keyword arguments.
+
+    Returns:
+        The function's return value.
 
     Raises:
-        asyncio.CancelledError: it was cancelled, or has ended with GreenletExit.
-        BaseException: what it raises.
+        asyncio.CancelledError: the call was cancelled, or the green thread ended with GreenletExit.
+        BaseException: the exception that the function raises.
     """
     greenlet = _Running(function, *args, **kwargs)
     greenlet.start()
@@ -158,7 +169,7 @@ async def run_green(function: Callable[..., T], /, *args: Any, **kwargs: Any) ->
 
 
 async def ended(greenlet: Greenlet) -> Any:
-    """The end of a green thread, awaited; see `Greenlet.__await__`."""
+    """Wait for the end of a green thread; see `Greenlet.__await__`."""
     if not greenlet.ready():
         await _wait(greenlet)
     raised = greenlet.exception
@@ -172,12 +183,12 @@ async def ended(greenlet: Greenlet) -> Any:
 
 
 async def _wait(greenlet: Greenlet) -> None:
-    """Until it has ended; each cancellation meanwhile is raised in it."""
+    """Wait until the green thread has ended. Raise each cancellation in it."""
     loop = asyncio.get_running_loop()
     if not is_on_hub(loop, greenlet.hub):
         raise RuntimeError(
-            f"{greenlet!r} belongs to another event loop than {loop!r}, which awaits it: spawn green threads while the "
-            "loop that awaits them runs; that has to be a oneloop loop (oneloop.run())"
+            f"{greenlet!r} cannot be awaited in {loop!r}, because it belongs to another event loop: spawn it while the "
+            "loop that awaits it is running; that must be a oneloop loop (oneloop.run())"
         )
     is_over = loop.create_future()
 
@@ -186,7 +197,7 @@ async def _wait(greenlet: Greenlet) -> None:
             is_over.set_result(None)
 
     def tell(_: Greenlet) -> None:
-        # The hub calls it; the loop may be another green thread's.
+        # Called by the hub. The awaiting loop may be run by another green thread.
         if loop is greenlet.hub.asyncio_loop:
             settle()
         elif not loop.is_closed():
@@ -198,6 +209,6 @@ async def _wait(greenlet: Greenlet) -> None:
             await asyncio.shield(is_over)
         except asyncio.CancelledError as cancelled:
             if is_over.done():
-                # Its end and the cancellation came together: the cancellation counts.
+                # The green thread ended and the task was cancelled at the same time: raise the cancellation.
                 raise
             greenlet.kill(cancelled, block=False)

@@ -1,4 +1,4 @@
-"""`Callback`: a call that the hub makes soon, once."""
+"""`Callback`: a call that the hub makes once, soon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Callback"]
 
 
 class Callback:
-    """What `loop.run_callback` gives. True until it has run or was stopped. It belongs to the loop's thread."""
+    """The return value of `loop.run_callback`. True until it has run or was stopped. Use it in the loop's thread."""
 
     __slots__ = ("__weakref__", "args", "callback")
 
@@ -20,7 +20,7 @@ class Callback:
         self.args: tuple[Any, ...] | None = args
 
     def stop(self) -> None:
-        """Do not call; nothing if it was called."""
+        """Cancel the call. No effect if it was made."""
         self.callback = self.args = None
 
     close = stop
@@ -30,7 +30,7 @@ class Callback:
 
     @property
     def pending(self) -> bool:
-        """Whether it is still to be called, or is being called."""
+        """Whether the call has not started and was not stopped."""
         return self.callback is not None
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""Waiting for child processes without blocking the loop, and without taking SIGCHLD from the program.
+"""Waiting for child processes without blocking the loop, and without using SIGCHLD.
 
-The end of one child is told by a pidfd on the loop. What a pidfd cannot tell (any child, a process group, a child that
-stops or goes on) a real thread waits for, with waitid(2), which leaves the child's status where it is; so does it where
-there are no pidfds (Linux before 5.3, a sandbox, no descriptor left). Whoever waits takes the status itself afterwards,
-as it would have without us.
+A pidfd on the loop reports the end of one child. Other changes (any child, a process group, a child that stops or
+continues) are waited for in an OS thread with waitid(2), which does not collect the child's status. The thread is also
+used if there are no pidfds (Linux before 5.3, a sandbox, no free descriptor). The waiter then collects the status
+itself.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _IN_WAITID = {0: os.WEXITED, os.WUNTRACED: os.WSTOPPED, os.WCONTINUED: os.WCONTI
 
 
 def wait_changed(pid: int, options: int, poll: Callable[[], Any], timeout: float | None = None) -> Any:
-    """Wait until `poll()` gives something true, asking it after each change of a child that may be meant.
+    """Wait until `poll()` returns a true value. It is called after each change of a child that matches.
 
     Args:
-        pid: as `os.waitpid` has it: a child, -1 for any, 0 or less than -1 for a process group.
-        options: `os.WUNTRACED` and `os.WCONTINUED`, for what counts as a change beside a child's end.
-        poll: asks for the state, without waiting.
-        timeout: at most so many seconds.
+        pid: as in `os.waitpid`: a child, -1 for any child, 0 or less than -1 for a process group.
+        options: `os.WUNTRACED` and `os.WCONTINUED`, to wait for more changes than the end of a child.
+        poll: checks the state without waiting.
+        timeout: the maximum time in seconds; None means no limit.
 
     Returns:
-        What `poll` has given; something false if the time is up.
+        The result of `poll`; a false value if the timeout expired.
 
     Raises:
-        BlockingSwitchOutError: in a coroutine or a callback, if `poll` gives nothing at once.
-        OSError: what `poll` raises.
+        BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
+        OSError: raised by `poll`.
     """
     left = Countdown(timeout)
     while not (found := poll()):
@@ -50,7 +50,7 @@ def wait_changed(pid: int, options: int, poll: Callable[[], Any], timeout: float
         waiter = Waiter(hub)
         watch = _watch(hub, pid, options, waiter)
         try:
-            # It may have changed before anybody watched.
+            # The child may have changed before the watch started.
             if found := poll():
                 return found
             if wait_for(waiter, left.seconds()) is TIMED_OUT:
@@ -61,7 +61,7 @@ def wait_changed(pid: int, options: int, poll: Callable[[], Any], timeout: float
 
 
 def when_ended(hub: Hub, pid: int, call: Callable[[], object]) -> Callable[[], None]:
-    """Have the hub call a function, once, when a child has ended; what undoes it. Its status stays where it is."""
+    """Call a function once on the hub when a child has ended; return a function that cancels this."""
     watch: _Pidfd | _Listener
 
     def tell(_: object = None) -> None:
@@ -73,7 +73,7 @@ def when_ended(hub: Hub, pid: int, call: Callable[[], object]) -> Callable[[], N
 
 
 class _Called:
-    """A function in the place of a `Waiter`."""
+    """A function with the interface of a `Waiter`."""
 
     __slots__ = ("_call", "_hub")
 
@@ -90,13 +90,13 @@ def _watch(hub: Hub, pid: int, options: int, waiter: Any) -> _Pidfd | _Listener:
         try:
             return _Pidfd(hub, os.pidfd_open(pid), waiter)
         except OSError:
-            # None of our children any more, which waitid tells too, or no pidfds here.
+            # The process is not our child, which waitid reports too; or pidfds are not available.
             pass
     return _Listener(pid, options, waiter)
 
 
 class _Pidfd:
-    """Wakes when a child has ended."""
+    """Wakes its waiter when a child has ended."""
 
     __slots__ = ("_fd", "_hub")
 
@@ -113,7 +113,7 @@ class _Pidfd:
 
 
 class _Listener:
-    """Wakes when a thread has seen a change. One thread listens for all who wait for the same."""
+    """Wakes its waiter when an OS thread has seen a change. Waits for the same change share one thread."""
 
     __slots__ = ("_key", "_waiter")
 
@@ -127,7 +127,7 @@ class _Listener:
 
 
 class _Threads:
-    """The threads that listen, and for whom. One whom nobody needs any more goes on until something changes."""
+    """The threads that call waitid, and their waiters. An unused thread continues until the next change."""
 
     def __init__(self) -> None:
         self.reset()
@@ -153,7 +153,7 @@ class _Threads:
         try:
             _waitid(*key)
         except ChildProcessError:
-            # There is no such child, which is a change as well.
+            # There is no such child. The waiters must check that too.
             pass
         finally:
             with self._lock:
@@ -163,7 +163,7 @@ class _Threads:
 
 
 _threads = _Threads()
-# In a forked child: they are the parent's.
+# In a forked child: forget the threads, which belong to the parent.
 os.register_at_fork(after_in_child=_threads.reset)
 
 

@@ -1,4 +1,4 @@
-"""`gevent.core`: the loop by itself, and libev's numbers, for programs that use them."""
+"""`gevent.core`: a standalone event loop, and libev's constants for programs that use them."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ _FLAGS = {
 
 
 class loop(DrivenLoop):  # noqa: N801 - gevent's name
-    """An event loop by itself: gevent's `core.loop`.
+    """A standalone event loop: gevent's `core.loop`.
 
     Args:
-        flags: libev's, as a number, names with commas between them, or a list of names. The backend is epoll whatever
-            they say.
-        default: whether it is the one of the main thread; None: it is.
+        flags: libev's flags: an integer, a string of names separated by commas, or an iterable of names. The backend is
+            always epoll; other backends in `flags` have no effect.
+        default: whether this is the main thread's loop; None means true.
 
     Raises:
-        ValueError: an unknown name.
-        TypeError: flags of another kind.
+        ValueError: a flag name is unknown.
+        TypeError: `flags` has an unsupported type.
     """
 
     def __init__(self, flags: int | str | Iterable[str] | None = None, default: bool | None = None) -> None:
@@ -81,12 +81,12 @@ class loop(DrivenLoop):  # noqa: N801 - gevent's name
 
     @property
     def origflags(self) -> list[str | int]:
-        """The flags that were given."""
+        """The flags that were passed, as a list of names."""
         return _flags_to_list(self._flags)
 
     @property
     def origflags_int(self) -> int:
-        """The same as a number."""
+        """The flags that were passed, as an integer."""
         return self._flags
 
 
@@ -111,7 +111,7 @@ def _flags_to_list(flags: int) -> list[str | int]:
 
 
 def get_version() -> str:
-    """The name and version of what the loop is built on."""
+    """The name and version of the event loop implementation."""
     return f"oneloop-{oneloop.__version__}"
 
 
@@ -119,7 +119,7 @@ get_header_version = get_version
 
 
 def supported_backends() -> list[str]:
-    """`["epoll"]`."""
+    """Return `["epoll"]`."""
     return ["epoll"]
 
 
@@ -127,5 +127,5 @@ recommended_backends = supported_backends
 
 
 def embeddable_backends() -> list[str]:
-    """The same."""
+    """Return `["epoll"]`."""
     return ["epoll"]

@@ -1,8 +1,8 @@
-"""`DrivenLoop`: a `GreenLoop` whose `run` takes the turns: of a loop that no hub of ours runs.
+"""`DrivenLoop`: a `GreenLoop` for a loop that no oneloop hub runs: its `run` method takes the turns.
 
-Greenlets are switched between the turns of the loop below, never in their midst: so any code may switch from callbacks,
-as gevent's own hub does, with coroutines beside it on the loop below. For callbacks and greenlets no loop runs;
-coroutines see theirs.
+Greenlets are switched between the turns of the loop below, never during one. So callbacks may switch to any greenlet,
+as in gevent's own hub, while coroutines run on the loop below. In callbacks and greenlets, no loop counts as running;
+coroutines see their loop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DrivenLoop"]
 
-# The functions of this moment: patching replaces them.
+# The original functions, even if patching replaces them later.
 _getpid = os.getpid
 _listdir = os.listdir
 _set_running_loop = events._set_running_loop
@@ -44,7 +44,7 @@ _run_core = _native.LoopCore._run
 
 
 class _LoopBelow(Loop):
-    """Ends with the one who drives it, quietly."""
+    """The loop below. It is closed without a warning when it is garbage collected."""
 
     __slots__ = ("driver",)
 
@@ -55,24 +55,24 @@ class _LoopBelow(Loop):
 
     def _nothing_to_wait_for(self) -> None:
         if self.driver is not None and self.driver._refs <= 0:
-            # It would sleep for ever: the driver is to see that.
+            # The loop would sleep forever: return to the driver, which checks whether anything is left.
             self.stop()
 
     def __del__(self) -> None:
-        # gevent's programs do not destroy their hubs, and are not warned.
+        # Programs on gevent do not destroy their hubs, so a ResourceWarning would be noise.
         if not self.is_closed() and not self.is_running() and not sys.is_finalizing():
             self.close()
 
 
 class DrivenLoop(GreenLoop):
-    """gevent's loop, which `run` runs.
+    """Gevent's loop, run by its `run` method.
 
     Args:
-        default: whether it is the one of the main thread, which may watch children; None: it is.
+        default: whether it is the main thread's loop, which can watch children; None means true.
     """
 
     ends: tuple[type[BaseException], ...] = (HubDestroyed,)
-    """Raised in a callback, they end `run`."""
+    """Exceptions that end `run` when a callback raises them."""
 
     def __init__(self, default: bool | None = None) -> None:
         below = _LoopBelow()
@@ -86,14 +86,18 @@ class DrivenLoop(GreenLoop):
     # -- running ---------------------------------------------------------------------------------------
 
     def run(self, nowait: bool = False, once: bool = False) -> None:
-        """Run until nothing is left to wait for; with `nowait`, what is ready now; with `once`, one turn.
+        """Run until nothing is left to wait for.
+
+        Args:
+            nowait: run only what is ready now.
+            once: run one turn.
 
         Raises:
-            RuntimeError: inside of a coroutine.
+            RuntimeError: called in a coroutine.
         """
         self._check_live()
         if _get_running_loop() is not None:
-            raise RuntimeError("a coroutine cannot run gevent's loop: it is to be awaited, or run in a thread")
+            raise RuntimeError("a coroutine cannot run gevent's loop: await instead, or run the loop in another thread")
         if _getpid() != self._pid:
             self.reinit()
         self._depth += 1
@@ -135,7 +139,7 @@ class DrivenLoop(GreenLoop):
             if not is_busy and self._refs <= 0:
                 if not is_first and not self._has_others():
                     return
-                # Unless a turn shows something, that was all.
+                # If this first turn finds nothing to do, stop after it.
                 is_busy = is_first
             self._poll(is_busy)
             is_first = False
@@ -176,20 +180,20 @@ class DrivenLoop(GreenLoop):
         )
 
     def _poll(self, is_busy: bool) -> None:
-        """A turn of the loop below, which may sleep; it ends when there is something for us to do."""
+        """Run one turn of the loop below. It may sleep, and ends when there is work for this loop."""
         below = self.asyncio_loop
         outer = _get_running_loop()
         self._is_polling = True
-        # Once more: another thread may have looked before.
+        # Check again: another thread may have added work after the first check.
         if is_busy or self._callbacks or self._sent:
             below.stop()
         _set_running_loop(below)
         try:
             _run_core(below)
-        except BaseException as error:  # noqa: BLE001 - it is the error handler's
+        except BaseException as error:  # noqa: BLE001 - passed to the error handler
             self._is_polling = False
             _set_running_loop(outer)
-            # A child of a fork cannot go on there; it gets a loop of its own in the next turn.
+            # A forked child cannot continue on this loop; the next turn creates a new one.
             if _getpid() == self._pid:
                 self._report(None, error)
         finally:
@@ -197,11 +201,11 @@ class DrivenLoop(GreenLoop):
             _set_running_loop(outer)
 
     def _has_others(self) -> bool:
-        """Whether coroutines, transports or the like are at work on the loop below."""
+        """Whether coroutines, transports or other users are active on the loop below."""
         below = self.asyncio_loop
         tasks = asyncio.all_tasks(below)
         for task in tasks:
-            # It may be what the loop goes on for.
+            # This task may be the only reason why the loop runs.
             task.remove_done_callback(self._wake_for)
             task.add_done_callback(self._wake_for)
         counters = below._counters()
@@ -227,12 +231,12 @@ class DrivenLoop(GreenLoop):
         try:
             below.call_soon_threadsafe(below.stop)
         except RuntimeError:
-            # Destroyed by its thread at this moment: nobody waits.
+            # The loop's thread destroyed it at this moment; nothing waits for it.
             if not below.is_closed():
                 raise
 
     def break_(self, how: int = 1) -> None:
-        """Have `run` return at the end of this turn."""
+        """Make `run` return at the end of this turn."""
         self._check_live()
         if self._depth:
             self._is_broken = True
@@ -241,7 +245,7 @@ class DrivenLoop(GreenLoop):
     # -- errors ----------------------------------------------------------------------------------------
 
     def handle_error(self, context: object, kind: Any, value: Any, trace: Any) -> None:
-        """What becomes of an exception in a callback: `error_handler`, or else a report, and the loop's end."""
+        """Handle an exception in a callback: call `error_handler`; without one, print a report and stop the loop."""
         if isinstance(kind, type) and issubclass(kind, self.ends):
             self._callbacks.clear()
             if not self._is_destroyed:
@@ -252,16 +256,20 @@ class DrivenLoop(GreenLoop):
     def _report(self, context: object, error: BaseException) -> None:
         try:
             super()._report(context, error)
-        except BaseException as another:  # noqa: BLE001 - it is reported; the loop goes on
+        except BaseException as another:  # noqa: BLE001 - it is reported, and the loop continues
             if isinstance(another, self.ends):
                 super()._report(context, another)
             else:
                 _print(another)
 
-    # -- beginning and end -----------------------------------------------------------------------------
+    # -- destroy and fork ------------------------------------------------------------------------------
 
     def destroy(self) -> bool | None:
-        """Close the loop; nothing if it is closed. True if it was closed now. Any thread, while it does not run."""
+        """Close the loop. Callable from any thread while the loop does not run.
+
+        Returns:
+            True if this call closed it, None if it was closed before.
+        """
         if self._is_destroyed:
             return None
         for watcher in tuple(self._actives):
@@ -274,7 +282,7 @@ class DrivenLoop(GreenLoop):
         return True
 
     def reinit(self) -> None:
-        """In the child of a fork: have descriptors of its own, and tell the fork watchers. Nothing anywhere else."""
+        """In a forked child: replace the loop's descriptors and call the fork watchers. No effect elsewhere."""
         self._check_live()
         if _getpid() == self._pid:
             return
@@ -302,6 +310,6 @@ class DrivenLoop(GreenLoop):
 
 
 def _print(error: BaseException) -> None:
-    """A report of what an error handler has raised. Where even that fails, nobody is left to be told."""
+    """Print an exception that an error handler raised. Errors while printing are ignored: nothing can report them."""
     with contextlib.suppress(Exception):
         traceback.print_exception(error)

@@ -1,7 +1,7 @@
-"""`Event` and `AsyncResult`: what green threads and coroutines wait for, and any thread may set.
+"""`Event` and `AsyncResult`: green threads and coroutines wait for them, and any thread can set them.
 
-Methods that block return an awaitable where they are called in a coroutine: `event.wait()` in a green thread,
-`await event.wait()` in a coroutine.
+In a coroutine, the blocking methods return an awaitable: use `event.wait()` in a green thread, and `await event.wait()`
+in a coroutine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class _Linked:
-    """Has callbacks that are called on the hub, once each, when it is ready."""
+    """An object with callbacks that the hub calls, once each, when the object is ready."""
 
     def __init__(self) -> None:
         self._line = Line()
@@ -35,10 +35,14 @@ class _Linked:
         raise NotImplementedError
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
-        """Have the hub call `callback(self)` when it is ready; the callback may not block."""
+        """Make the hub call `callback(self)` once, when the object is ready. The callback must not block.
+
+        Raises:
+            TypeError: `callback` is not callable.
+        """
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
-        # Before the link: another thread may set it at any moment.
+        # Set before the link is added: another thread may set the event at any moment.
         if self._hub is None:
             self._hub = get_hub()
         self._links.append(callback)
@@ -46,11 +50,11 @@ class _Linked:
             self._hub.run_callback_threadsafe(self._notify)
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
-        """Call `callback` no more."""
+        """Remove a callback."""
         unlink(self._links, callback)
 
     def linkcount(self) -> int:
-        """How many callbacks there are, and waiters."""
+        """The number of callbacks and waiters."""
         return len(self._links) + len(self._line)
 
     def _notify(self) -> None:
@@ -70,30 +74,37 @@ class _Linked:
 
 
 class Event(_Linked):
-    """A flag that is waited for; see `threading.Event`."""
+    """A flag that green threads and coroutines can wait for; see `threading.Event`."""
 
     def __init__(self) -> None:
         super().__init__()
         self._flag = False
 
     def is_set(self) -> bool:
-        """Whether it is set."""
+        """Whether the flag is set."""
         return self._flag
 
     isSet = ready = is_set  # noqa: N815 - threading's name
 
     def set(self) -> None:
-        """Set it, and wake all who wait. Any thread."""
+        """Set the flag and wake all waiters. Callable from any thread."""
         with self._line.guard:
             self._flag = True
         self._tell(True)
 
     def clear(self) -> None:
-        """Who waits from now on, waits until it is set again."""
+        """Clear the flag: later waits block until it is set again."""
         self._flag = False
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Wait until it is set, for at most so many seconds: whether it was. In a coroutine: an awaitable of that."""
+        """Wait until the flag is set.
+
+        Args:
+            timeout: the maximum time in seconds; None means no limit.
+
+        Returns:
+            True, or False if the timeout expired. In a coroutine: an awaitable of that.
+        """
         if not is_in_green_thread():
             return self._waited(timeout)
         if self.is_set():
@@ -118,9 +129,10 @@ class Event(_Linked):
 
 
 class AsyncResult(_Linked, Generic[T]):
-    """A value or an exception that comes later, once; a coroutine may await it.
+    """A value or an exception that is set later; a coroutine can await it.
 
-    It can be linked to a green thread (`greenlet.link(result)`), whose outcome it has then.
+    It can be a link of a green thread (`greenlet.link(result)`): it then receives the green thread's value or
+    exception.
     """
 
     def __init__(self) -> None:
@@ -130,39 +142,44 @@ class AsyncResult(_Linked, Generic[T]):
         self._exception: BaseException | None = None
 
     def ready(self) -> bool:
-        """Whether it has come."""
+        """Whether a value or an exception was set."""
         return self._is_set
 
     done = ready
 
     def successful(self) -> bool:
-        """Whether a value has come."""
+        """Whether a value was set."""
         return self._is_set and self._exception is None
 
     @property
     def value(self) -> T | None:
-        """The value; None if there is none."""
+        """The value, or None."""
         return self._value
 
     @property
     def exception(self) -> BaseException | None:
-        """The exception; None if there is none."""
+        """The exception, or None."""
         return self._exception
 
     @property
     def exc_info(self) -> tuple[Any, Any, Any]:
-        """The exception as `sys.exc_info` would tell it; an empty tuple's worth of None otherwise."""
+        """The exception in the form of `sys.exc_info()`; three times None if there is none."""
         raised = self._exception
         return (None, None, None) if raised is None else (type(raised), raised, raised.__traceback__)
 
     def set(self, value: T | None = None) -> None:
-        """Set the value, and wake all who wait. Any thread."""
+        """Set the value and wake all waiters. Callable from any thread."""
         self._come(value, None)
 
     set_result = set  # noqa: A003 - a future's name for it
 
     def set_exception(self, exception: BaseException, exc_info: tuple[Any, Any, Any] | None = None) -> None:
-        """Set an exception, with the traceback of `exc_info` if it is given, and wake all who wait. Any thread."""
+        """Set an exception and wake all waiters. Callable from any thread.
+
+        Args:
+            exception: the exception that `get` raises.
+            exc_info: a tuple as from `sys.exc_info()`; its traceback, if it has one, is set on the exception.
+        """
         if exc_info is not None and exc_info[2] is not None:
             exception = exception.with_traceback(exc_info[2])
         self._come(None, exception)
@@ -173,11 +190,18 @@ class AsyncResult(_Linked, Generic[T]):
         self._tell(None)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """The value. In a coroutine: an awaitable of it.
+        """Wait for the value.
+
+        Args:
+            block: whether to wait.
+            timeout: the maximum time to wait, in seconds; None means no limit.
+
+        Returns:
+            The value. In a coroutine, with `block`: an awaitable of it.
 
         Raises:
-            Timeout: nothing has come, and `block` is false or the time is up.
-            BaseException: the exception that has come.
+            Timeout: nothing was set, and `block` is false or the timeout expired.
+            BaseException: the exception that was set.
         """
         if block and not is_in_green_thread():
             return self._got(timeout)
@@ -202,11 +226,18 @@ class AsyncResult(_Linked, Generic[T]):
         return self._value
 
     def get_nowait(self) -> Any:
-        """The value, at once. As `get(block=False)`."""
+        """Return the value without waiting, as `get(block=False)` does."""
         return self.get(block=False)
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Wait for so many seconds at most; the value, None if there is none. In a coroutine: an awaitable of that."""
+        """Wait until a value or an exception is set.
+
+        Args:
+            timeout: the maximum time in seconds; None means no limit.
+
+        Returns:
+            The value; None if there is none. In a coroutine: an awaitable of that.
+        """
         if not is_in_green_thread():
             return self._waited(timeout)
         with self._line.guard:
@@ -223,15 +254,15 @@ class AsyncResult(_Linked, Generic[T]):
         return self._value
 
     def cancel(self) -> bool:
-        """For code that expects a future: it cannot be cancelled."""
+        """Return False: it cannot be cancelled. For code that expects a future."""
         return False
 
     def cancelled(self) -> bool:
-        """Whether its exception says so."""
+        """Whether its exception is a CancelledError."""
         return isinstance(self._exception, CancelledError)
 
     def __call__(self, source: Any) -> None:
-        """As a link: has the outcome of what it is linked to."""
+        """As a link: copy the value or exception of `source`."""
         if source.successful():
             self.set(source.value)
         else:

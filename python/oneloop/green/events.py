@@ -1,8 +1,8 @@
-"""Events that the package tells a program of: what is patched, and what blocks the loop.
+"""Events that the package sends to the program: patching, and a blocked event loop.
 
-`subscribers` holds functions of one argument, the event. They are called in the order of the list, where the event
-happens: those of the monitor in its own thread, which may not wait for green threads. The interfaces (`I...`) are
-classes that the events are instances of.
+`subscribers` is a list of functions that take one argument, the event. They are called in the order of the list, in the
+thread where the event occurs. The monitor's events occur in its own thread, where functions must not wait for green
+threads. The interfaces (`I...`) are base classes of the events.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ subscribers: list[Callable[[Any], object]] = []
 
 
 def notify(event: object) -> None:
-    """Tell all subscribers. What one of them raises ends it: the rest is not told."""
+    """Call all subscribers. If one raises an exception, the remaining ones are not called."""
     for subscriber in subscribers:
         subscriber(event)
 
@@ -54,7 +54,7 @@ def notify(event: object) -> None:
 class _Interface:
     @classmethod
     def providedBy(cls, event: object) -> bool:  # noqa: N802 - zope's name
-        """Whether it is such an event."""
+        """Whether `event` is an instance of this interface."""
         return isinstance(event, cls)
 
 
@@ -70,32 +70,32 @@ class IPeriodicMonitorThreadStartedEvent(_Interface):
 
 
 class IEventLoopBlocked(_Interface):
-    """A green thread, a coroutine or a callback does not let others go on."""
+    """A green thread, a coroutine or a callback keeps the event loop from running others."""
 
 
 class IMemoryUsageThresholdExceeded(_Interface):
-    """The process uses more memory than it should."""
+    """The process uses more memory than the limit."""
 
 
 class IMemoryUsageUnderThreshold(_Interface):
-    """It uses less again."""
+    """The process uses less memory than the limit again."""
 
 
 class PeriodicMonitorThreadStartedEvent(IPeriodicMonitorThreadStartedEvent):
-    """A monitor has started, and may be given functions of a program's own: `event.monitor.add_monitoring_function`."""
+    """A monitor has started. `event.monitor.add_monitoring_function` adds a program's own functions to it."""
 
     def __init__(self, monitor: Any) -> None:
         self.monitor = monitor
 
 
 class EventLoopBlocked(IEventLoopBlocked):
-    """Nothing else has run for too long.
+    """The event loop has not run anything else for too long.
 
     Attributes:
-        greenlet: what blocks, if it can be told.
-        blocking_time: for how many seconds it has done so, by now.
+        greenlet: the greenlet that blocks, if known.
+        blocking_time: how long it has blocked so far, in seconds.
         info: the lines of a report; the first names the frame.
-        hub: whose loop is blocked.
+        hub: the hub whose loop is blocked.
     """
 
     def __init__(self, greenlet: Any, blocking_time: float, info: list[str], *, hub: Any = None) -> None:
@@ -108,22 +108,22 @@ class EventLoopBlocked(IEventLoopBlocked):
 class _MemoryEvent:
     def __init__(self, mem_usage: int, max_allowed: int, memory_info: Any) -> None:
         self.mem_usage = mem_usage
-        """Bytes that are used."""
+        """Bytes in use."""
         self.max_allowed = max_allowed
-        """Bytes that may be used."""
+        """The limit in bytes."""
         self.memory_info = memory_info
-        """What is known of the process's memory."""
+        """Details about the memory of the process."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} used={self.mem_usage} max={self.max_allowed} details={self.memory_info!r}>"
 
 
 class MemoryUsageThresholdExceeded(_MemoryEvent, IMemoryUsageThresholdExceeded):
-    """The process uses more memory than `config.max_memory_usage`. Told once, until it uses less again."""
+    """The process uses more memory than `config.max_memory_usage`. Sent once, until it uses less again."""
 
 
 class MemoryUsageUnderThreshold(_MemoryEvent, IMemoryUsageUnderThreshold):
-    """It uses less again; `max_memory_usage` is the most that it has used meanwhile."""
+    """The process uses less memory than the limit again; `max_memory_usage` is the peak in between."""
 
     def __init__(self, mem_usage: int, max_allowed: int, memory_info: Any, max_usage: int) -> None:
         super().__init__(mem_usage, max_allowed, memory_info)
@@ -134,7 +134,7 @@ class MemoryUsageUnderThreshold(_MemoryEvent, IMemoryUsageUnderThreshold):
 
 
 class DoNotPatch(BaseException):
-    """Raised by a subscriber of an event that tells what will be patched: it is not."""
+    """A subscriber of a "will patch" event raises this to prevent the patch."""
 
 
 class IGeventPatchEvent(_Interface):
@@ -142,23 +142,23 @@ class IGeventPatchEvent(_Interface):
 
 
 class IGeventWillPatchEvent(IGeventPatchEvent):
-    """It will be, unless a subscriber raises `DoNotPatch`."""
+    """Something will be patched, unless a subscriber raises `DoNotPatch`."""
 
 
 class IGeventDidPatchEvent(IGeventPatchEvent):
-    """It was."""
+    """Something was patched."""
 
 
 class IGeventWillPatchModuleEvent(IGeventWillPatchEvent):
-    """A module will be."""
+    """A module will be patched, unless a subscriber raises `DoNotPatch`."""
 
 
 class IGeventDidPatchModuleEvent(IGeventDidPatchEvent):
-    """A module was."""
+    """A module was patched."""
 
 
 class IGeventWillPatchAllEvent(IGeventWillPatchEvent):
-    """`patch_all` begins."""
+    """`patch_all` starts."""
 
 
 class IGeventDidPatchBuiltinModulesEvent(IGeventDidPatchEvent):
@@ -166,11 +166,11 @@ class IGeventDidPatchBuiltinModulesEvent(IGeventDidPatchEvent):
 
 
 class IGeventDidPatchAllEvent(IGeventDidPatchEvent):
-    """`patch_all` has ended."""
+    """`patch_all` has finished."""
 
 
 class GeventPatchEvent(IGeventPatchEvent):
-    """`target` gets attributes of `source`."""
+    """Attributes of `source` are copied to `target`."""
 
     def __init__(self, source: Any, target: Any) -> None:
         self.source = source
@@ -181,21 +181,21 @@ class GeventPatchEvent(IGeventPatchEvent):
 
 
 class GeventWillPatchEvent(GeventPatchEvent, IGeventWillPatchEvent):
-    """Before it is patched."""
+    """Sent before `target` is patched."""
 
 
 class _DidPatchEvent(GeventPatchEvent, IGeventDidPatchEvent):
-    """After it was patched."""
+    """Sent after `target` was patched."""
 
 
 class GeventWillPatchModuleEvent(GeventWillPatchEvent, IGeventWillPatchModuleEvent):
     """A module will be patched.
 
     Attributes:
-        module_name: the name of the standard library's module.
+        module_name: the name of the standard library module.
         source: the module with the replacements.
         target: the module that is patched.
-        target_item_names: what is replaced; a subscriber may take names out.
+        target_item_names: the names that are replaced; a subscriber may remove names.
     """
 
     def __init__(self, module_name: str, source: Any, target: Any, items: list[str]) -> None:
@@ -220,20 +220,20 @@ class _PatchAll:
 
     @property
     def patch_all_arguments(self) -> dict[str, Any]:
-        """A copy of the arguments of `patch_all`, by name."""
+        """A copy of the known arguments of `patch_all`, by name."""
         return self._arguments.copy()
 
     @property
     def patch_all_kwargs(self) -> dict[str, Any]:
-        """A copy of the arguments that it does not know."""
+        """A copy of the arguments that `patch_all` does not define."""
         return self._kwargs.copy()
 
 
 class GeventWillPatchAllEvent(_PatchAll, GeventWillPatchEvent, IGeventWillPatchAllEvent):
-    """`patch_all` begins."""
+    """`patch_all` starts."""
 
     def will_patch_module(self, module_name: str) -> bool:
-        """Whether its arguments ask for a module."""
+        """Whether the arguments of `patch_all` select a module."""
         return bool(self.patch_all_arguments.get(module_name))
 
 
@@ -242,4 +242,4 @@ class GeventDidPatchBuiltinModulesEvent(_PatchAll, _DidPatchEvent, IGeventDidPat
 
 
 class GeventDidPatchAllEvent(_PatchAll, _DidPatchEvent, IGeventDidPatchAllEvent):
-    """`patch_all` has ended, with all that subscribers have patched."""
+    """`patch_all` has finished, including the patches that subscribers made."""

@@ -1,4 +1,4 @@
-"""Exceptions of green threads, under gevent's names."""
+"""Exceptions of green threads, with gevent's names."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = [
 
 
 class LoopExit(Exception):  # noqa: N818 - gevent's name
-    """Nothing is left that could wake the green thread that waits."""
+    """The loop has nothing left that could wake the waiting green thread."""
 
 
 class BlockingSwitchOutError(AssertionError):
-    """A blocking call on the event loop itself: in a coroutine, or in a callback."""
+    """A blocking call on the event loop itself: in a coroutine or a callback."""
 
 
 class InvalidSwitchError(AssertionError):
-    """A switch to a greenlet that cannot go on."""
+    """A switch to a greenlet that cannot be resumed."""
 
 
 class ConcurrentObjectUseError(AssertionError):
-    """Two green threads use an object that is for one at a time."""
+    """Two green threads use an object that supports only one at a time."""
 
 
 class InvalidThreadUseError(RuntimeError):
-    """An object is used in another thread than its own."""
+    """An object is used in a thread that it does not belong to."""
 
 
 class HubDestroyed(GreenletExit):

@@ -1,6 +1,6 @@
-"""`ThreadPoolExecutor`: `concurrent.futures`' executor, with futures for which green threads wait.
+"""`ThreadPoolExecutor`: the executor of `concurrent.futures`, with futures that green threads can wait for.
 
-Its threads, locks and queue are the real ones, also where patching has replaced those of the standard library.
+Its threads, locks and queue are real ones, even where patching replaced those of the standard library.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ P = ParamSpec("P")
 
 
 class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
-    """As that of `concurrent.futures`, for any thread; `submit` never waits, and results let other green threads go on.
+    """Like `concurrent.futures.ThreadPoolExecutor`, but waiting for a result lets other green threads run.
 
-    Unlike that one, it does not keep the program from ending: calls that are not waited for may never be made.
+    Callable from any thread. `submit` never waits. Difference from `concurrent.futures`: the executor does not delay
+    the end of the program, so calls that nobody waits for might never be made.
 
     Args:
-        max_workers: how many threads there are at most; None: as in `concurrent.futures`.
-        thread_name_prefix: has no effect: the threads have no names.
-        initializer: called by each thread before anything else.
-        initargs: its arguments.
+        max_workers: the maximum number of threads; None means the default of `concurrent.futures`.
+        thread_name_prefix: ignored: the threads have no names.
+        initializer: called by each thread when it starts.
+        initargs: the arguments of `initializer`.
     """
 
     def __init__(
@@ -52,21 +53,33 @@ class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
         weakref.finalize(self, self._pool.workers.shrink, 0).atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call a function in an OS thread; the future of what it returns. Never waits.
+        """Call a function in an OS thread. Never waits.
+
+        Args:
+            fn: the function to call.
+            *args: its arguments.
+            **kwargs: its keyword arguments.
+
+        Returns:
+            A future for the function's return value.
 
         Raises:
-            RuntimeError: the executor was shut down, or the system gives no thread.
-            BrokenThreadPool: the initializer has failed.
+            RuntimeError: the executor was shut down, or the system cannot start a thread.
+            BrokenThreadPool: the initializer raised an exception.
         """
         future: GreenFuture[T] = GreenFuture()
         self._pool.put(_Submitted(future, fn, args, kwargs))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; wait until those that were taken have ended.
+        """Accept no more calls, and wait until the submitted ones have ended.
+
+        Args:
+            wait: whether to wait.
+            cancel_futures: cancel the calls that were not started.
 
         Raises:
-            BlockingSwitchOutError: it would wait, in a coroutine.
+            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
         """
         self._pool.shut_down()
         if cancel_futures:
@@ -76,34 +89,38 @@ class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
 
 
 class GreenFuture(Future[T]):
-    """A future: where there are green threads, `result()` and `exception()` let the others go on."""
+    """A future whose `result()` and `exception()` let other green threads run while they wait."""
 
     def __init__(self) -> None:
         super().__init__()
-        # A thread sets it: the lock is a real one, even if `threading` was patched.
+        # An OS thread sets the result, so this must be a real lock even if `threading` was patched.
         self._condition = Condition(RLock())
 
     def result(self, timeout: float | None = None) -> T:
-        """What the call has returned.
+        """Wait for the return value of the call.
+
+        Args:
+            timeout: the maximum time in seconds; None means no limit.
 
         Raises:
-            TimeoutError: it has not ended in so many seconds.
-            CancelledError: it was cancelled.
-            BlockingSwitchOutError: it has not ended, in a coroutine, which can await `asyncio.wrap_future(future)`.
-            BaseException: what it has raised.
+            TimeoutError: the call has not ended in time.
+            CancelledError: the call was cancelled.
+            BlockingSwitchOutError: called in a coroutine before the call has ended; use `await
+                asyncio.wrap_future(future)` there.
+            BaseException: the exception that the call raised.
         """
         return super().result(self._wait(timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the call has raised; None if it has returned. Raises what `result` does itself."""
+        """Wait for the call; return the exception that it raised, or None. Raises the same errors as `result`."""
         return super().exception(self._wait(timeout))
 
     def _wait(self, timeout_s: float | None) -> float | None:
-        """Until it is done, for at most so long; how long there is left to wait for in the thread itself."""
+        """Wait until the call has ended. Return the timeout for a wait that blocks the OS thread."""
         if self.done():
             return 0
         if not has_hub():
-            # Nobody here could go on meanwhile.
+            # The OS thread has no green threads, so it can block.
             return timeout_s
         if not is_in_green_thread():
             raise get_hub()._parking_refused()
@@ -117,7 +134,7 @@ class GreenFuture(Future[T]):
         try:
             wait_for(waiter, timeout_s)
         finally:
-            # One that is left does no harm, but those of many waits would add up.
+            # A leftover callback is harmless, but those of many waits would accumulate.
             with self._condition:
                 callbacks: list[object] = self._done_callbacks  # type: ignore[attr-defined]
                 if wake in callbacks:
@@ -141,21 +158,21 @@ class _Submitted:
             return _nothing
         try:
             value = self._function(*self._args, **self._kwargs)
-        except BaseException as error:  # noqa: BLE001 - it is the future's
+        except BaseException as error:  # noqa: BLE001 - set on the future
             return partial(self.future.set_exception, error)
         return partial(self.future.set_result, value)
 
 
 def _nothing() -> None:
-    """The future was cancelled: there is nothing to tell."""
+    """Do nothing: the future was cancelled."""
 
 
 class _Pool:
-    """What the threads of an executor know of it; does not keep it alive."""
+    """The state of an executor that its threads use. It does not keep the executor alive."""
 
     def __init__(self, maxsize: int, initializer: Callable[..., object] | None, initargs: tuple[Any, ...]) -> None:
         self.is_over: GreenFuture[None] = GreenFuture()
-        """Done when the executor was shut down and its threads have gone."""
+        """Done when the executor was shut down and its threads have ended."""
         self._initializer = initializer
         self._initargs = initargs
         self._lock = allocate_lock()
@@ -188,7 +205,7 @@ class _Pool:
             return True
         try:
             self._initializer(*self._initargs)
-        except BaseException as error:  # noqa: BLE001 - it is each future's
+        except BaseException as error:  # noqa: BLE001 - set on each future
             with self._lock:
                 self._failed = error
             for task in self.workers.drain():

@@ -1,4 +1,4 @@
-"""`FacadeLoop`: an asyncio loop that a green thread runs, beside others, on the hub's loop. See docs/design/0016."""
+"""`FacadeLoop`: an asyncio loop that a green thread runs on the hub's loop, beside others. See docs/design/0016."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ T = TypeVar("T")
 
 
 class FacadeLoop(asyncio.SelectorEventLoop):
-    """asyncio's own loop, whose waits are those of the green thread that runs it: others go on meanwhile.
+    """asyncio's own loop, run by a green thread: while it waits, other green threads run.
 
-    It is made by `oneloop.green.run`, by `oneloop.run` in a green thread, and by everything of asyncio's that makes a
-    loop once `install()` was called. Any number of them run at once in a thread, each in a green thread of its own.
-    In a thread without green threads it waits in the kernel.
+    `oneloop.green.run` creates it, and so does `oneloop.run` in a green thread. After `install()`, every asyncio
+    function that creates a loop does too. Any number of them can run at the same time in an OS thread, each in its own
+    green thread. In an OS thread without green threads, it waits in the kernel.
 
-    It differs from asyncio's in that signals come by way of the hub's loop.
+    Difference from asyncio: signals are received by the hub's loop and forwarded.
     """
 
     def __init__(self) -> None:
         super().__init__(ParkingSelector())
 
     def run_green(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, T]:
-        """As `oneloop.Loop.run_green`, in a green thread of the same hub."""
+        """Like `oneloop.Loop.run_green`, in a green thread of the same hub."""
         from oneloop.green.bridge import run_green
 
         return run_green(function, *args, **kwargs)
@@ -44,10 +44,17 @@ class FacadeLoop(asyncio.SelectorEventLoop):
     # -- signals -------------------------------------------------------------------------------------
 
     def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
-        """Call callback(*args) on this loop when the signal arrives. Main thread only.
+        """Call `callback(*args)` on this loop when the signal arrives. Main thread only.
 
-        Raises ValueError for a signal that does not exist, RuntimeError for one that cannot be caught or from another
-        thread, TypeError for a coroutine.
+        Args:
+            sig: the signal number.
+            callback: the function to call.
+            *args: its arguments.
+
+        Raises:
+            ValueError: the signal does not exist.
+            RuntimeError: the signal cannot be caught, or the caller is not the main thread.
+            TypeError: `callback` is a coroutine or a coroutine function.
         """
         given: object = callback
         if asyncio.iscoroutine(given) or inspect.iscoroutinefunction(given):
@@ -59,7 +66,7 @@ class FacadeLoop(asyncio.SelectorEventLoop):
         loop._signal_handlers[sig] = (asyncio.Handle(callback, args, self), hub_loop)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Take a handler back; True if there was one."""
+        """Remove the handler of a signal. True if there was one."""
         handlers: dict[int, Any] = cast("Any", self)._signal_handlers
         handle, hub_loop = handlers.pop(sig, (None, None))
         if handle is None:
@@ -78,7 +85,7 @@ class FacadeLoop(asyncio.SelectorEventLoop):
     def _write_to_self(self) -> None:
         selector: ParkingSelector | None = cast("Any", self)._selector
         if selector is None or not selector.wake():
-            # It waits in the kernel, or not at all.
+            # The loop waits in the kernel, or does not wait.
             super()._write_to_self()  # type: ignore[misc]
 
 
@@ -87,30 +94,37 @@ def _hub_loop() -> Any:
 
 
 def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
-    """As `asyncio.run`, while other green threads of this thread go on; they may do the same.
+    """Like `asyncio.run`, while other green threads of this OS thread continue. They can call `run` too.
+
+    Args:
+        main: the coroutine to run.
+        debug: whether to run in asyncio's debug mode; None means asyncio's default.
+
+    Returns:
+        The result of the coroutine.
 
     Raises:
-        RuntimeError: a loop is running here: a coroutine can await `main`.
-        BaseException: what the coroutine raises.
+        RuntimeError: an event loop is running in the caller, where `main` can be awaited.
+        BaseException: the exception that the coroutine raises.
     """
     if asyncio._get_running_loop() is not None:
         main.close()
-        raise RuntimeError("green.run() cannot be called from a running event loop: a coroutine can be awaited there")
+        raise RuntimeError("green.run() cannot be called from a running event loop: use `await` there")
     with asyncio.Runner(debug=debug, loop_factory=FacadeLoop) as runner:
         return runner.run(main)
 
 
-# -- in the place of asyncio's own -------------------------------------------------------------------
+# -- installing it in asyncio ----------------------------------------------------------------------------
 
 
 class _Installed:
-    """What `install()` has replaced; None where it has not."""
+    """The steps that undo `install()`; None if it is not installed."""
 
     undo: list[Callable[[], None]] | None = None
 
 
 def is_wanted() -> bool:
-    """Whether what the caller runs asyncio on is to be a `FacadeLoop`: in a green thread; after `install()` always."""
+    """Whether asyncio in the caller should use a `FacadeLoop`: in a green thread, and everywhere after `install()`."""
     if _Installed.undo is not None:
         return True
     hub = _native.active_hub()
@@ -118,10 +132,10 @@ def is_wanted() -> bool:
 
 
 def install() -> None:
-    """Have asyncio make a `FacadeLoop` wherever nobody names a loop, and have its own loops park their green threads.
+    """Make asyncio create a `FacadeLoop` by default, and make asyncio's own loops park their green threads.
 
-    For monkey patching: `asyncio.run`, `asyncio.Runner` and `asyncio.new_event_loop` in any greenlet; the current loop
-    (`asyncio.set_event_loop`) is each greenlet's own. Does nothing the second time.
+    Used by monkey patching. It affects `asyncio.run`, `asyncio.Runner` and `asyncio.new_event_loop` in every greenlet.
+    The current loop (`asyncio.set_event_loop`) becomes separate for each greenlet. A second call has no effect.
     """
     if _Installed.undo is not None:
         return
@@ -143,7 +157,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Take back what `install()` has done; loops that were made stay what they are."""
+    """Undo `install()`. Loops that exist keep their class."""
     undo, _Installed.undo = _Installed.undo, None
     for step in reversed(undo or []):
         step()
@@ -159,7 +173,7 @@ def _replace(owner: Any, name: str, value: Any, undo: list[Callable[[], None]]) 
 
 
 class _CurrentLoop(local):
-    """asyncio's note of a thread's current loop, for each greenlet."""
+    """asyncio's record of the current loop, per greenlet instead of per thread."""
 
     _loop: asyncio.AbstractEventLoop | None = None
     _set_called = False

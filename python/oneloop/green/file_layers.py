@@ -1,4 +1,4 @@
-"""`stacked`: io's buffered or text file on the raw file that a descriptor needs."""
+"""`stacked`: builds io's buffered or text file on the raw file class that fits the descriptor."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["raw_file", "raw_of", "stacked"]
 def stacked(
     fobj: Any, mode: str, buffering: int, style: Any, closes: bool, opener: Callable[[str, int], int] | None
 ) -> Any:
-    """Io's file for a path, a descriptor or a file object that has one. The arguments are those of `open`.
+    """Create an io file for a path, a descriptor or a file object with a descriptor. The arguments are those of `open`.
 
     Raises:
-        TypeError, ValueError, LookupError, OSError: as `open`.
+        TypeError, ValueError, LookupError, OSError: as in `open`.
     """
     source = fobj if hasattr(fobj, "fileno") else None
     if source is not None:
@@ -85,14 +85,14 @@ def _layers(raw: RawFile, checked: Request) -> Any:
 
 
 def raw_of(opened: Any) -> RawFile | None:
-    """The raw file below a file of io's; None if it is not one of ours."""
+    """The raw file below an io file; None if it is not a `RawFile`."""
     while opened is not None and not isinstance(opened, RawFile):
         opened = getattr(opened, "buffer", None) or getattr(opened, "raw", None)
     return opened
 
 
 def _synchronize(source: Any, number: int) -> None:
-    """What a file object has in its buffers goes to the descriptor; what it has read ahead is read again."""
+    """Flush a file object's write buffers, and set the descriptor to the file object's position."""
     if hasattr(source, "flush"):
         source.flush()
     with contextlib.suppress(AttributeError, OSError):
@@ -102,11 +102,11 @@ def _synchronize(source: Any, number: int) -> None:
 
 
 def raw_file(number: int, mode: Mode, name: Any, closefd: bool, source: Any = None) -> RawFile:
-    """The file for a descriptor, of the kind that it needs.
+    """Create the raw file for a descriptor, of the class that fits it.
 
     Raises:
-        IsADirectoryError: it is a directory.
-        OSError: it is no open descriptor.
+        IsADirectoryError: the descriptor is a directory.
+        OSError: the descriptor is not open.
     """
     look = outcome_of(files_here().look(number))
     kind = stat.S_IFMT(look[0])

@@ -1,7 +1,7 @@
-"""`FileObject`: files whose operations park the green thread that calls, and let all others go on.
+"""`FileObject`: files whose operations park the calling green thread, so that other green threads run.
 
-A file is for one green thread at a time: the others that use it wait for their turn. In a coroutine or a callback, what
-would have to wait raises BlockingSwitchOutError; there `oneloop.files` is for files.
+One green thread uses a file at a time; others wait for their turn. In a coroutine or a callback, operations that would
+have to wait raise BlockingSwitchOutError; use `oneloop.files` there.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ class FileObjectClosed(OSError, ValueError):  # noqa: N818 - gevent's name
 
 
 class FileObjectBase:
-    """What is common to all: the arguments, whose turn it is, and io's methods.
+    """The common part of all file objects: arguments, turns, and the methods of io.
 
     Args:
-        fobj: a descriptor, a file object that has one, or, as for `open`, a path.
-        mode: as for `open`; of a file object too, whatever its own is.
-        bufsize: as `buffering`.
-        close: whether `close()` closes the descriptor, or the file object, that was given.
-        encoding, errors, newline: as for `open`.
-        buffering: how many bytes are buffered; 0: none; 1: lines, in text; -1: as `open` has it.
-        closefd: as `close`.
+        fobj: a descriptor, a file object that has one, or a path as in `open`.
+        mode: as in `open`; it also applies to a file object, whatever mode that has.
+        bufsize: another name of `buffering`.
+        close: whether `close()` closes the given descriptor or file object.
+        encoding, errors, newline: as in `open`.
+        buffering: the buffer size in bytes. 0: no buffer. 1: line buffering, for text. -1: as in `open`.
+        closefd: another name of `close`.
 
     Raises:
-        TypeError, ValueError, LookupError, OSError: as `open`.
+        TypeError, ValueError, LookupError, OSError: as in `open`.
     """
 
     _io: Any = None
     _holder: Any = None
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
-        """Nobody uses it yet."""
+        """Create a file without a holder of the turn."""
         made = super().__new__(cls)
         made._waiting = []
         return made
@@ -82,7 +82,7 @@ class FileObjectBase:
         closefd: bool | None = None,
     ) -> None:
         if (bufsize is not None and buffering is not None) or (close is not None and closefd is not None):
-            raise TypeError("bufsize and buffering, close and closefd are one")
+            raise TypeError("pass only one of bufsize and buffering, and only one of close and closefd")
         size = bufsize if buffering is None else buffering
         closes = closefd if close is None else close
         size = -1 if size is None or (size == 0 and "b" not in mode) else size
@@ -93,10 +93,10 @@ class FileObjectBase:
     def _make(self, fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
         raise NotImplementedError
 
-    # -- whose turn it is ----------------------------------------------------------------------------
+    # -- turns -----------------------------------------------------------------------------------------
 
     def _enter(self) -> bool:
-        """Take the turn, after those before; False if the caller has it already."""
+        """Take the turn after the earlier waiters. False if the caller has it already."""
         current = getcurrent()
         if self._holder is None:
             self._holder = current
@@ -111,7 +111,7 @@ class FileObjectBase:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
             else:
-                # The turn was its already.
+                # The caller was given the turn before the exception: pass it on.
                 self._leave()
             raise
         self._holder = current
@@ -119,14 +119,14 @@ class FileObjectBase:
 
     def _leave(self) -> None:
         while self._waiting:
-            # Nobody else comes in between, the caller included.
+            # Hand the turn over directly, so that no other caller can take it in between.
             self._holder = self._waiting.pop(0)
             if self._holder.wake():
                 return
         self._holder = None
 
     def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of io's."""
+        """Call a method of the io file during the caller's turn."""
         is_first = self._enter()
         try:
             if self._io is None:
@@ -174,7 +174,7 @@ class FileObjectBase:
         return self._do("readlines", *args)
 
     def write(self, data: Any) -> Any:
-        """See `io`. All of it, even without a buffer."""
+        """Like io's `write`, but it always writes all of the data, even without a buffer."""
         return self._do("write", data)
 
     def writelines(self, lines: Any) -> None:
@@ -207,7 +207,7 @@ class FileObjectBase:
 
     def __next__(self) -> Any:
         if self._holder is None and self._io is not None and type(self)._call is FileObjectBase._call:
-            # The same, for the many lines of a file.
+            # A faster equivalent of `_do("readline")`, for reading many lines.
             self._holder = getcurrent()
             try:
                 line = self._io.readline()
@@ -226,18 +226,18 @@ class FileObjectBase:
             raise FileObjectClosed
         return self
 
-    # -- what it is ----------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------------
 
     @property
     def io(self) -> Any:
-        """The file of module io below; whoever uses it keeps the turns himself."""
+        """The underlying file of module io. It does not take turns: the caller must prevent concurrent use."""
         if self._io is None:
             raise FileObjectClosed
         return self._io
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the file was closed."""
         return self._io is None or self._io.closed
 
     def fileno(self) -> int:
@@ -246,23 +246,23 @@ class FileObjectBase:
         return number
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Whether the file is a terminal."""
         return bool(self.io.isatty())
 
     def readable(self) -> bool:
-        """Whether it was opened for reading."""
+        """Whether the file was opened for reading."""
         return bool(self.io.readable())
 
     def writable(self) -> bool:
-        """Whether it was opened for writing."""
+        """Whether the file was opened for writing."""
         return bool(self.io.writable())
 
     def seekable(self) -> bool:
-        """Whether it has a position."""
+        """Whether the file has a position."""
         return bool(self.io.seekable())
 
     def __getattr__(self, name: str) -> Any:
-        # mode, name, encoding, buffer, raw, …: what does not wait.
+        # Attributes that do not wait: mode, name, encoding, buffer, raw and others.
         if name.startswith("__") or name == "_io":
             raise AttributeError(name)
         return getattr(self.io, name)
@@ -271,11 +271,14 @@ class FileObjectBase:
         what = "closed" if self._io is None else f"_fobj={self._io!r}"
         return f"<{type(self).__name__} at {id(self):#x} {what}>"
 
-    # -- the end -------------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write out what is buffered, and close it. Who waits in it gets FileObjectClosed. Nothing the second time."""
-        # Whoever waits for his turn finds it closed.
+        """Flush the buffers and close the file. No effect if it is closed.
+
+        Green threads that wait in an operation of the file get FileObjectClosed.
+        """
+        # Callers that wait for their turn will find the file closed.
         opened, self._io = self._io, None
         if opened is None:
             return
@@ -292,7 +295,7 @@ class FileObjectBase:
                 self._leave()
 
     def _wake_waiting(self, opened: Any) -> None:
-        """The file is to be closed under who waits for it."""
+        """Wake the green threads that wait for the descriptor, because it will be closed."""
 
     def _end(self, opened: Any) -> None:
         opened.close()
@@ -309,10 +312,10 @@ class FileObjectBase:
 
 
 class FileObjectPosix(FileObjectBase):
-    """The right one for each descriptor.
+    """A file object that uses the best method for its descriptor.
 
-    Files on a disk go through `oneloop.files`' engine, pipes, terminals and sockets are waited for, and a thread reads
-    and writes what is neither.
+    Files on a disk use the engine of `oneloop.files`. For pipes, terminals and sockets, the green thread waits until
+    they are ready. Anything else is read and written in an OS thread.
     """
 
     default_bufsize: ClassVar[int] = io.DEFAULT_BUFFER_SIZE
@@ -321,7 +324,7 @@ class FileObjectPosix(FileObjectBase):
         return stacked(fobj, mode, buffering, style, closes, None)
 
     def write(self, data: Any) -> Any:
-        """See `io`. All of it, even without a buffer."""
+        """Like io's `write`, but it always writes all of the data, even without a buffer."""
         if not isinstance(self._io, RawFile):
             return self._do("write", data)
         is_first = self._enter()
@@ -343,11 +346,11 @@ class FileObjectPosix(FileObjectBase):
 
 
 class FileObjectThread(FileObjectBase):
-    """Any file object: each call is made by a thread.
+    """Any file object; each call is made in an OS thread.
 
     Args:
-        lock: whether green threads take turns; without, they may call the file at the same time.
-        threadpool: what has the threads; the hub's, if it is None.
+        lock: whether green threads take turns. If false, they can use the file at the same time.
+        threadpool: the pool of OS threads; None means the hub's pool.
     """
 
     def __init__(self, *args: Any, lock: bool = True, threadpool: ThreadPool | None = None, **kwargs: Any) -> None:
@@ -373,7 +376,7 @@ class FileObjectThread(FileObjectBase):
 
 
 class FileObjectBlock(FileObjectBase):
-    """The standard library's file, which blocks the loop as well."""
+    """The standard library's file object. Its operations block the event loop."""
 
     def _make(self, fobj: Any, mode: str, buffering: int, closes: bool, style: Any) -> Any:
         self._closes = closes or not hasattr(fobj, "read")
@@ -386,7 +389,7 @@ class FileObjectBlock(FileObjectBase):
 FileObject = FileObjectPosix
 
 
-def open(  # noqa: A001 - the built-in's other half
+def open(  # noqa: A001 - the green counterpart of the built-in
     file: Any,
     mode: str = "r",
     buffering: int = -1,
@@ -396,11 +399,11 @@ def open(  # noqa: A001 - the built-in's other half
     closefd: bool = True,
     opener: Callable[[str, int], int] | None = None,
 ) -> FileObjectPosix:
-    """As the built-in `open`, for green threads: opening, reading, writing and closing let the others go on.
+    """Like the built-in `open`, but opening, reading, writing and closing let other green threads run.
 
     Raises:
-        TypeError, ValueError, LookupError, OSError: as the built-in.
-        BlockingSwitchOutError: in a coroutine, which has `oneloop.files.open`.
+        TypeError, ValueError, LookupError, OSError: as in the built-in.
+        BlockingSwitchOutError: called in a coroutine; use `oneloop.files.open` there.
     """
     if not isinstance(file, int):
         file = os.fspath(file)

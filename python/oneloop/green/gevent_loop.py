@@ -1,6 +1,6 @@
-"""The real gevent, unchanged, on a loop of oneloop's: `GEVENT_LOOP=oneloop.green.gevent_loop.loop`.
+"""Runs the real, unchanged gevent on a oneloop loop: `GEVENT_LOOP=oneloop.green.gevent_loop.loop`.
 
-`gevent.get_hub().loop.asyncio_loop` is the loop below; `create_task` there runs coroutines beside gevent's greenlets.
+`gevent.get_hub().loop.asyncio_loop` is the loop below; its `create_task` runs coroutines beside gevent's greenlets.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ classImplements(loop, gevent._interfaces.ILoop)
 classImplements(Watcher, gevent._interfaces.IWatcher)
 classImplements(Callback, gevent._interfaces.ICallback)
 
-# gevent.core shows what is here: libev's functions and numbers.
+# gevent.core exports these names: libev's functions and constants.
 _shown = {*core.__all__, "_events_to_str"} - {"loop"}
 globals().update({name: value for name, value in vars(core).items() if name.isupper() or name in _shown})

@@ -1,8 +1,8 @@
-"""`Greenlet`: a green thread: a function that runs beside others, and waits as if it blocked.
+"""`Greenlet`: a green thread: a function that runs beside others and can wait as if it blocked.
 
 ```text
-made → started → running ⇄ waiting → ended
-     ↘ killed before it began ───────↗
+created → started → running ⇄ waiting → ended
+     ↘ killed before it began ─────────↗
 ```
 """
 
@@ -30,34 +30,34 @@ __all__ = ["Greenlet", "iwait", "joinall", "kill", "killall", "spawn", "spawn_la
 
 
 class Greenlet(RawGreenlet):
-    """A green thread; `spawn` makes and starts one. Subclasses may define `_run` instead of giving a function.
+    """A green thread. `spawn` creates and starts one. Subclasses may define `_run` instead of passing a function.
 
-    It belongs to the thread that made it. `value` is what its function has returned, `exception` what it has raised; a
-    green thread that ends with GreenletExit has succeeded, with that exception as its value.
+    Use it in the OS thread that created it. `value` is the function's return value, `exception` the exception it
+    raised. A green thread that ends with GreenletExit counts as successful, and its `value` is that exception.
     """
 
-    # What happens once for each of them is native: `Life`.
+    # The state and the steps that every green thread goes through are native code: `Life`.
     __slots__ = ("_is_unbegun_end", "_life", "_timer")
 
     _life: _native.Life
 
     def __init__(self, /, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
-        # Its parent is the hub from its begin on.
+        # Its parent becomes the hub when it starts.
         RawGreenlet.__init__(self)
         self._life = _native.Life(get_hub(), run, args, kwargs or None)
         if not callable(getattr(self, "_run", None)):
             raise TypeError("The run argument or self._run must be callable")
 
-    run = property(attrgetter("_life"), doc="The green thread's life: a function, which greenlet calls.")
+    run = property(attrgetter("_life"), doc="The callable that the greenlet runs.")
     hub = property(attrgetter("_life.hub"), doc="The hub of its thread.")
-    spawning_greenlet = property(attrgetter("_life.spawner"), doc="A weak reference to the greenlet that has made it.")
+    spawning_greenlet = property(attrgetter("_life.spawner"), doc="A weak reference to the greenlet that created it.")
     spawn_tree_locals = property(
-        attrgetter("_life.tree"), doc="A dictionary, shared with what it was spawned by and what it spawns."
+        attrgetter("_life.tree"), doc="A dictionary shared with the spawning green thread and those it spawns."
     )
 
     @property
     def _run(self) -> Any:
-        """What it calls: nothing, unless a function was given, or when it has ended."""
+        """The function to call; a function that does nothing if none was given or the green thread has ended."""
         return self._life.function or _do_nothing
 
     @_run.setter
@@ -66,7 +66,7 @@ class Greenlet(RawGreenlet):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The arguments of its function; none when it has ended."""
+        """The positional arguments of the function; empty after the green thread has ended."""
         return self._life.args
 
     @args.setter
@@ -75,7 +75,7 @@ class Greenlet(RawGreenlet):
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The keyword arguments of its function; none when it has ended."""
+        """The keyword arguments of the function; empty after the green thread has ended."""
         return self._life.kwargs
 
     @kwargs.setter
@@ -84,7 +84,7 @@ class Greenlet(RawGreenlet):
 
     @property
     def value(self) -> Any:
-        """What the function has returned; None before, and if it has failed."""
+        """The function's return value; None before it returns, and if it raised an exception."""
         return self._life.value
 
     @value.setter
@@ -103,19 +103,19 @@ class Greenlet(RawGreenlet):
 
     @classmethod
     def spawn_later(cls, /, seconds: float, *args: Any, **kwargs: Any) -> Self:
-        """One that starts after so many seconds."""
+        """Create a green thread that starts after `seconds` seconds."""
         greenlet = cls(*args, **kwargs)
         greenlet.start_later(seconds)
         return greenlet
 
     def start(self) -> None:
-        """Run in the loop's next tick. Nothing if it was started."""
+        """Start in the loop's next tick. No effect if it was started before."""
         if self._is_unstarted():
             _call_all(self)
             self._life.begin(self)
 
     def start_later(self, seconds: float) -> None:
-        """Run after so many seconds. Nothing if it was started."""
+        """Start after `seconds` seconds. No effect if it was started before."""
         if self._is_unstarted():
             _call_all(self)
             self._timer = self.hub.call_later(seconds, self._start_now)
@@ -132,18 +132,18 @@ class Greenlet(RawGreenlet):
 
     @property
     def started(self) -> bool:
-        """Whether it was started, and has not ended."""
+        """Whether it was started and has not ended."""
         return not self.ready() and (self._life.start is not None or self._has_timer() or RawGreenlet.__bool__(self))
 
     @staticmethod
     def add_spawn_callback(callback: Callable[[Greenlet], object]) -> None:
-        """Call `callback(greenlet)` for each green thread that is started from now on, by whoever starts it."""
+        """Call `callback(greenlet)` for each green thread started from now on, in the greenlet that starts it."""
         _spawn_callbacks.append(callback)
         _native.watch_starts(True)
 
     @staticmethod
     def remove_spawn_callback(callback: Callable[[Greenlet], object]) -> None:
-        """Call it no more; nothing if it was not added."""
+        """Remove a spawn callback. No effect if it was not added."""
         with contextlib.suppress(ValueError):
             _spawn_callbacks.remove(callback)
         _native.watch_starts(bool(_spawn_callbacks))
@@ -151,7 +151,7 @@ class Greenlet(RawGreenlet):
     def _report(self, error: BaseException) -> None:
         self.hub.handle_error(self, type(error), error, error.__traceback__)
 
-    # -- what became of it ---------------------------------------------------------------------------
+    # -- outcome -------------------------------------------------------------------------------------
 
     def ready(self) -> bool:
         """Whether it has ended."""
@@ -163,24 +163,33 @@ class Greenlet(RawGreenlet):
         return hasattr(self, "_is_unbegun_end") or bool(RawGreenlet.dead.__get__(self))
 
     def successful(self) -> bool:
-        """Whether it has ended without an exception; GreenletExit counts as none."""
+        """Whether it has ended without an exception. GreenletExit counts as success."""
         return self.ready() and self._life.raised is None
 
     @property
     def exception(self) -> BaseException | None:
-        """What the function has raised; None otherwise."""
+        """The exception that the function raised, or None."""
         return self._life.raised
 
     @property
     def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]:
-        """The same as `sys.exc_info` would tell it."""
+        """The exception in the form of `sys.exc_info()`; three times None if there is none."""
         raised = self._life.raised
         return (None, None, None) if raised is None else (type(raised), raised, raised.__traceback__)
 
     # -- links ---------------------------------------------------------------------------------------
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
-        """Have the hub call `callback(self)` when it has ended; the callback may not block."""
+        """Make the hub call `callback(self)` when this green thread has ended.
+
+        The callback must not block. If the green thread has ended already, it is called soon.
+
+        Args:
+            callback: called with this green thread as its only argument.
+
+        Raises:
+            TypeError: `callback` is not callable.
+        """
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
         self._life.add_link(callback)
@@ -188,19 +197,19 @@ class Greenlet(RawGreenlet):
             self._life.notify_soon(self)
 
     def link(self, callback: Callable[[Any], object], SpawnedLink: Any = None) -> None:  # noqa: N803 - gevent's
-        """Have `callback(self)` run in a green thread of its own when it has ended."""
+        """Run `callback(self)` in a new green thread when this one has ended."""
         self.rawlink(SpawnedLink(callback) if SpawnedLink is not None else _Link(callback))
 
     def link_value(self, callback: Callable[[Any], object], SpawnedLink: Any = None) -> None:  # noqa: N803
-        """The same if it has succeeded."""
+        """Like `link`, but only if this green thread succeeds."""
         self.rawlink(SpawnedLink(callback) if SpawnedLink is not None else _Link(callback, if_succeeded=True))
 
     def link_exception(self, callback: Callable[[Any], object], SpawnedLink: Any = None) -> None:  # noqa: N803
-        """The same if it has failed."""
+        """Like `link`, but only if this green thread fails."""
         self.rawlink(SpawnedLink(callback) if SpawnedLink is not None else _Link(callback, if_succeeded=False))
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
-        """Call `callback` no more."""
+        """Remove a link."""
         life = self._life
         if life.remove_link(callback):
             return
@@ -209,30 +218,34 @@ class Greenlet(RawGreenlet):
                 return
 
     def unlink_all(self) -> None:
-        """Call nobody any more."""
+        """Remove all links."""
         while self._life.pop_link() is not None:
             pass
 
     def has_links(self) -> bool:
-        """Whether somebody is told of its end."""
+        """Whether any link is registered."""
         return bool(self._life.links)
 
-    # -- waiting for it ------------------------------------------------------------------------------
+    # -- waiting -------------------------------------------------------------------------------------
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, for at most so many seconds."""
+        """Wait until it has ended.
+
+        Args:
+            timeout: the maximum time in seconds; None means no limit.
+        """
         if self.ready():
             return
         if timeout is None:
             self._life.join(self)
             return
         if self is getcurrent():
-            raise RuntimeError("a green thread cannot wait for itself")
+            raise RuntimeError("a green thread cannot join itself")
         hub = get_hub()
         waiter = Waiter(hub)
         self._life.add_link(waiter)
         if self._life.is_ready:
-            # In another thread, meanwhile.
+            # It ended in another thread in the meantime.
             self._life.remove_link(waiter)
             return
         try:
@@ -241,11 +254,15 @@ class Greenlet(RawGreenlet):
             self._life.remove_link(waiter)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """What the function has returned.
+        """Wait for the function's return value.
+
+        Args:
+            block: whether to wait.
+            timeout: the maximum time to wait, in seconds; None means no limit.
 
         Raises:
-            Timeout: it has not ended, and `block` is false or the time is up.
-            BaseException: what the function has raised.
+            Timeout: it has not ended, and `block` is false or the timeout expired.
+            BaseException: the exception that the function raised.
         """
         if not self.ready():
             if not block:
@@ -259,19 +276,27 @@ class Greenlet(RawGreenlet):
         return self._life.value
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """What the function returns, for a coroutine of the same loop. Cancelled, the green thread is cancelled too.
+        """Wait for the return value in a coroutine of the same loop. Cancelling the wait cancels the green thread.
 
         Raises:
-            asyncio.CancelledError: it has ended with GreenletExit.
+            asyncio.CancelledError: the green thread ended with GreenletExit.
         """
         from oneloop.green.bridge import ended
 
         return ended(self).__await__()
 
-    # -- ending it -----------------------------------------------------------------------------------
+    # -- killing -------------------------------------------------------------------------------------
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
-        """Raise an exception where it waits, and wait until it has ended; if it has not begun, it never will."""
+        """Raise an exception where the green thread waits, and wait until it has ended.
+
+        A green thread that has not started never starts.
+
+        Args:
+            exception: an exception or an exception class.
+            block: whether to wait for the end.
+            timeout: the maximum time to wait, in seconds; None means no limit.
+        """
         self._kill_soon(exception)
         if block and self is not getcurrent() and not self.ready():
             self.join(timeout)
@@ -282,7 +307,7 @@ class Greenlet(RawGreenlet):
             return
         raised = exception() if isinstance(exception, type) else exception
         if not RawGreenlet.__bool__(self):
-            # It has not begun.
+            # It has not started.
             self._end_unbegun(raised)
         elif self is getcurrent():
             raise raised
@@ -307,7 +332,7 @@ class Greenlet(RawGreenlet):
             self._report(raised)
 
     def throw(self, *args: Any) -> Any:
-        """Raise an exception where it waits, and switch to it at once; see greenlet."""
+        """Raise an exception where it waits, and switch to it immediately; see greenlet's `throw`."""
         self._never_start()
         if not RawGreenlet.__bool__(self) and not self.ready():
             kind = args[0] if args else GreenletExit
@@ -316,7 +341,7 @@ class Greenlet(RawGreenlet):
             return None
         return RawGreenlet.throw(self, *args)
 
-    # -- as a context --------------------------------------------------------------------------------
+    # -- context manager -----------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         return self
@@ -324,7 +349,7 @@ class Greenlet(RawGreenlet):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for its end; after an exception, kill it first."""
+        """Wait for its end. If the block raised an exception, kill the green thread first."""
         if value is not None:
             self.kill(block=False)
         self.join()
@@ -333,13 +358,13 @@ class Greenlet(RawGreenlet):
 
     @property
     def minimal_ident(self) -> int:
-        """A small number, which no other of its hub's green threads has while it lives; see `threading.get_ident`."""
+        """A small integer, unique among the living green threads of its hub; see `threading.get_ident`."""
         ident: int = self.hub.ident_registry.get_ident(self)
         return ident
 
     @property
     def name(self) -> str:
-        """The class's name and `minimal_ident`, unless it is assigned."""
+        """The assigned name; by default the class name and `minimal_ident`."""
         return str(self.__dict__.get("_name") or f"{type(self).__name__}-{self.minimal_ident}")
 
     @name.setter
@@ -359,7 +384,7 @@ _native.set_greenlet_class(Greenlet)
 
 
 def _do_nothing(*args: Any, **kwargs: Any) -> None:
-    """For a green thread without a function."""
+    """Do nothing; runs in green threads without a function."""
 
 
 _spawn_callbacks: list[Callable[[Greenlet], object]] = []
@@ -371,19 +396,19 @@ def _call_all(greenlet: Greenlet) -> None:
 
 
 def unlink(links: deque[Any], callback: Callable[[Any], object]) -> None:
-    """Remove a link, which other threads may do at the same time."""
+    """Remove a link. Other threads may change `links` at the same time."""
     while True:
         try:
             links.remove(callback)
         except IndexError:
-            continue  # somebody else has changed it meanwhile
+            continue  # another thread changed it in the meantime
         except ValueError:
             pass
         return
 
 
 class _Link:
-    """Runs a callback in a green thread of its own."""
+    """Runs a callback in a new green thread."""
 
     __slots__ = ("callback", "if_succeeded")
 
@@ -409,7 +434,7 @@ spawn_later = Greenlet.spawn_later
 
 
 def spawn_raw(function: Callable[..., Any], *args: Any, **kwargs: Any) -> RawGreenlet:
-    """A started greenlet without links and without a result: cheaper."""
+    """Start a plain greenlet, without links and without a result. Cheaper than `spawn`."""
     hub = get_hub()
     if args or kwargs:
         plain = function
@@ -423,7 +448,7 @@ def spawn_raw(function: Callable[..., Any], *args: Any, **kwargs: Any) -> RawGre
 
 
 def kill(greenlet: RawGreenlet, exception: Any = GreenletExit) -> None:
-    """Raise an exception in a greenlet where it waits, soon; without waiting for its end."""
+    """Raise an exception in a greenlet where it waits, soon. Does not wait for its end."""
     if isinstance(greenlet, Greenlet):
         greenlet.kill(exception, block=False)
     elif not greenlet.dead:
@@ -434,10 +459,19 @@ def kill(greenlet: RawGreenlet, exception: Any = GreenletExit) -> None:
 def joinall(
     greenlets: Iterable[Any], timeout: float | None = None, raise_error: bool = False, count: int | None = None
 ) -> list[Any]:
-    """Wait until all (or `count`) have ended, for at most so many seconds; those that have.
+    """Wait until all green threads (or `count` of them) have ended.
+
+    Args:
+        greenlets: the green threads.
+        timeout: the maximum time in seconds; None means no limit.
+        raise_error: raise the exception of the first green thread that fails.
+        count: the number of green threads to wait for; None means all.
+
+    Returns:
+        The green threads that have ended, in the order in which they ended.
 
     Raises:
-        BaseException: with `raise_error`, what the first of them that has failed has raised.
+        BaseException: with `raise_error`, the exception of the first green thread that failed.
     """
     done = []
     for greenlet in iwait(list(greenlets), timeout, count):
@@ -448,9 +482,10 @@ def joinall(
 
 
 class iwait(Iterator[Any]):  # noqa: N801 - gevent's name
-    """The objects (green threads, events, results: what has `rawlink`) as they become ready, for at most so long.
+    """An iterator over objects (green threads, events, results: objects with `rawlink`) in the order they become ready.
 
-    It is over when all, or `count` of them, were given, or the time is up; a `with` block ends it too.
+    It ends after all objects, or `count` of them, or when `timeout` seconds have passed. It is also a context manager:
+    leaving the `with` block ends it.
     """
 
     def __init__(self, objects: Iterable[Any], timeout: float | None = None, count: int | None = None) -> None:
@@ -491,7 +526,7 @@ def _each(waited: list[Any], timeout: float | None, count: int | None) -> Genera
             while not ready:
                 if is_late:
                     return
-                # Perhaps at once, for what was noted while nobody waited.
+                # Returns immediately if an object became ready while nobody waited.
                 waiter.get()
             left -= 1
             yield ready.popleft()
@@ -503,9 +538,10 @@ def _each(waited: list[Any], timeout: float | None, count: int | None) -> Genera
 
 
 def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, count: int | None = None) -> Any:
-    """Wait for the objects, as `iwait`; a list of those that are ready.
+    """Wait for objects as `iwait` does, and return the list of those that are ready.
 
-    Without objects, wait until nothing is left that could go on, as `hub.join`: False if the time was up.
+    Without objects, wait until the hub has nothing left to wait for, as `hub.join` does, and return False if the
+    timeout expired first.
     """
     if objects is None:
         return get_hub().join(timeout)
@@ -515,10 +551,16 @@ def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, cou
 def killall(
     greenlets: Iterable[Any], exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
 ) -> None:
-    """Kill all, and wait until they have ended.
+    """Kill green threads and wait until they have ended.
+
+    Args:
+        greenlets: the green threads.
+        exception: an exception or an exception class.
+        block: whether to wait for their end.
+        timeout: the maximum time to wait, in seconds; None means no limit.
 
     Raises:
-        Timeout: the time is up.
+        Timeout: the timeout expired.
     """
     killed = list(greenlets)
     for greenlet in killed:

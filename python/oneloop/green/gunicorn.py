@@ -1,6 +1,6 @@
 """Worker classes for gunicorn: `gunicorn -k oneloop.green.gunicorn.Worker app`.
 
-`Worker` has gunicorn's own HTTP; `PyWSGIWorker` has that of `oneloop.green.pywsgi`. Both patch the standard library.
+`Worker` uses gunicorn's HTTP parser, `PyWSGIWorker` uses `oneloop.green.pywsgi`. Both patch the standard library.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ NOTIFY_S = 1.0
 
 
 class Worker(AsyncWorker):  # type: ignore[misc] # gunicorn has no types
-    """Serves each connection in a green thread, `--worker-connections` of them at most."""
+    """Serves each connection in a green thread; at most `--worker-connections` of them at a time."""
 
     def init_process(self) -> None:
-        """Begin, in the worker's process."""
+        """Initialize the worker in its process."""
         monkey.patch_all()
         self.sockets: Any = [
             socket.socket(one.FAMILY, socket.SOCK_STREAM, fileno=one.sock.detach()) for one in self.sockets
@@ -43,7 +43,7 @@ class Worker(AsyncWorker):  # type: ignore[misc] # gunicorn has no types
         super().init_process()
 
     def notify(self) -> None:
-        """Tell the arbiter that this worker lives; end if the arbiter does not.
+        """Tell the arbiter that this worker is alive. Exit if the arbiter has gone.
 
         Raises:
             SystemExit: the arbiter has gone.
@@ -54,11 +54,11 @@ class Worker(AsyncWorker):  # type: ignore[misc] # gunicorn has no types
             sys.exit(0)
 
     def timeout_ctx(self) -> Timeout:
-        """How long a connection waits for its next request; once the end is asked for, not at all."""
+        """The timeout for a connection's next request: the keep-alive time, or 0 while the worker shuts down."""
         return Timeout(self.cfg.keepalive if self.alive else 0, False)
 
     def run(self) -> None:
-        """Serve until the arbiter asks for the end; then finish the requests, for `--graceful-timeout` seconds."""
+        """Serve until the arbiter stops the worker; then wait at most `--graceful-timeout` seconds for requests."""
         ssl_args = {"ssl_context": ssl_context(self.cfg)} if self.cfg.is_ssl else {}
         servers = [self.make_server(listener, ssl_args) for listener in self.sockets]
         for server in servers:
@@ -79,7 +79,7 @@ class Worker(AsyncWorker):  # type: ignore[misc] # gunicorn has no types
                 self.notify()
 
     def make_server(self, listener: Any, ssl_args: dict[str, Any]) -> StreamServer:
-        """The server of a listening socket."""
+        """Create the server for a listening socket."""
         pool = Pool(self.worker_connections)
         server = StreamServer(listener, partial(self.handle, listener), spawn=pool, **ssl_args)
         if self.cfg.workers > 1:
@@ -87,23 +87,23 @@ class Worker(AsyncWorker):  # type: ignore[misc] # gunicorn has no types
         return server
 
     def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> Any:
-        """Answer one request; a green thread that is killed ends quietly."""
+        """Answer one request. If its green thread is killed, end without an error."""
         try:
             return super().handle_request(listener_name, req, sock, addr)
         except (GreenletExit, SystemExit):
             return False
 
     def handle_quit(self, sig: Any, frame: Any) -> None:
-        """SIGQUIT and SIGINT: in a green thread, since it waits."""
+        """Handle SIGQUIT and SIGINT in a green thread, because the handler waits."""
         spawn(super().handle_quit, sig, frame)
 
     def handle_usr1(self, sig: Any, frame: Any) -> None:
-        """SIGUSR1: opens the logs again; in a green thread, since it waits."""
+        """Handle SIGUSR1, which reopens the logs, in a green thread, because the handler waits."""
         spawn(super().handle_usr1, sig, frame)
 
 
 class _Answer:
-    """What gunicorn's access log is told of an answer."""
+    """The response data that gunicorn's access log reads."""
 
     def __init__(self, status: str, headers: Any, sent: int) -> None:
         self.status = status
@@ -112,7 +112,7 @@ class _Answer:
 
 
 class _Handler(pywsgi.WSGIHandler):
-    """Logs as gunicorn does, and adds its variables to environs."""
+    """Logs as gunicorn does, and adds gunicorn's variables to the environ."""
 
     def log_request(self) -> None:
         status = self.status.decode("latin-1") if isinstance(self.status, bytes) else self.status

@@ -1,8 +1,8 @@
 """`Hub`: runs a thread's event loop in a greenlet, and lets green threads wait.
 
-There are two ways to a hub. Where a oneloop loop runs already (`oneloop.run`), its hub is the greenlet that runs it,
-and green threads live beside its coroutines. In a plain script, the first green thread that waits, which may be the
-script itself, starts a hub with a loop of its own; each thread has its own.
+A hub starts in one of two ways. If a oneloop loop is already running (`oneloop.run`), its hub is the greenlet that runs
+the loop, and green threads run beside the loop's coroutines. In a plain script, the first green thread that waits (this
+can be the script itself) starts a hub with its own loop. Each OS thread has its own hub.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _LIBRARY = os.__file__.removesuffix("os.py")
 _PACKAGES = f"{_LIBRARY}site-packages{os.sep}"
 
 TIMED_OUT: Any = _native.TIMED_OUT
-"""What `wait_for` gives when the time is up."""
+"""The value that `wait_for` returns when the timeout expires."""
 
 
 class _Threads(threading.local):
@@ -72,30 +72,30 @@ _threads = _Threads()
 
 
 class Hub(_native.HubCore, PublicHub):
-    """The hub of a loop. Made by `get_hub()`; for the loop's thread alone, unless a method says otherwise."""
+    """The hub of a loop, created by `get_hub()`. Use it only in the loop's thread, unless a method says otherwise."""
 
     NOT_ERROR: tuple[type[BaseException], ...] = (GreenletExit, SystemExit, asyncio.CancelledError)
-    """What a green thread may end with without a report, SystemExit because the end of the program shows it."""
+    """Exceptions that end a green thread without a report; SystemExit shows itself when the program ends."""
     SYSTEM_ERROR: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, SystemError)
-    """What ends the program: it is raised in the main greenlet, or leaves the loop that a program runs itself."""
+    """Exceptions that end the program: raised in the main greenlet, or out of a loop that the program runs."""
 
     threadpool_size = 10
-    """How many threads `threadpool` may have."""
+    """The maximum number of threads in `threadpool`."""
 
     def __new__(cls, loop: Loop) -> Self:
         return super().__new__(cls, loop)
 
     def __init__(self, loop: Loop) -> None:
         self.asyncio_loop = loop
-        """The loop that it runs."""
+        """The event loop that this hub runs."""
         self.is_owner = False
-        """The loop is the hub's own: it ends with it."""
+        """Whether the hub created the loop. If so, destroying the hub also closes the loop."""
         self._threadpool: ThreadPool | None = None
         self.ident_registry = Idents()
-        """The numbers of its green threads."""
+        """The small integers that identify this hub's green threads (`minimal_ident`)."""
         self._is_parents = False
         self.periodic_monitoring_thread: PeriodicMonitoringThread | None = None
-        """What tells that the loop is blocked; None if nobody does."""
+        """The thread that detects a blocked loop; None if it is not running."""
         if config.monitor_thread:
             self.start_periodic_monitoring_thread()
         self._thread_ident = _thread.get_ident()
@@ -108,11 +108,11 @@ class Hub(_native.HubCore, PublicHub):
 
     @property
     def main(self) -> RawGreenlet:
-        """The thread's main greenlet."""
+        """The main greenlet of the calling thread."""
         return _root(getcurrent())
 
     def _make_greenlet(self) -> RawGreenlet:
-        """A greenlet that runs the loop, begun or not. Called natively where the loop does not run."""
+        """Return the greenlet that runs the loop; create it if needed. Called by native code."""
         hub: RawGreenlet | None = self.greenlet
         if hub is None or hub.dead or hub.parent is None:
             old, hub = hub, RawGreenlet(self._run, self.main)
@@ -130,14 +130,16 @@ class Hub(_native.HubCore, PublicHub):
                 self.asyncio_loop.close()
 
     def destroy(self, destroy_loop: bool = True) -> None:
-        """End the greenlet that runs the loop; with `destroy_loop`, close the loop. For the thread's main greenlet.
+        """End the greenlet that runs the loop, and close the loop if `destroy_loop` is true.
+
+        Call it from the thread's main greenlet.
 
         Raises:
-            RuntimeError: in another greenlet, or of the hub of a loop that the program runs itself.
+            RuntimeError: called from another greenlet, or the program runs this hub's loop itself.
         """
         hub = self.greenlet
         if not self.is_owner or getcurrent() is not self.main:
-            raise RuntimeError("a hub is destroyed by its thread's main greenlet, and only one with a loop of its own")
+            raise RuntimeError("destroy() requires the thread's main greenlet, and a hub that created its loop")
         if hub is not None and not hub.dead and self.asyncio_loop.is_running():
             hub.throw(HubDestroyed(destroy_loop))
         if destroy_loop:
@@ -146,7 +148,10 @@ class Hub(_native.HubCore, PublicHub):
             _threads.hub = None
 
     def let_go(self) -> None:
-        """The loop was closed: threads end, and so do green threads that wait, since nobody would ever wake them."""
+        """Clean up after the loop was closed: end helper threads, and kill the waiting green threads.
+
+        Nothing could wake these green threads any more.
+        """
         if self._resolver is not None:
             self._resolver.close()
             self._resolver = None
@@ -167,14 +172,14 @@ class Hub(_native.HubCore, PublicHub):
                 self.handle_error(greenlet, type(error), error, error.__traceback__)
 
     def _has(self, greenlet: RawGreenlet) -> bool:
-        """Whether it is a green thread of this hub; raw ones are known by a hub's own greenlet alone."""
+        """Whether `greenlet` belongs to this hub. Raw greenlets are recognized only if the hub created its loop."""
         hub: RawGreenlet | None = self.greenlet
         is_ours: bool = getattr(greenlet, "hub", None) is self
         return is_ours or (self.is_owner and hub is not None and greenlet.parent is hub)
 
     @property
     def threadpool(self) -> ThreadPool:
-        """OS threads for what would block the loop; made at its first use, of `threadpool_size` threads at most."""
+        """OS threads for calls that would block the loop; created on first use, at most `threadpool_size` threads."""
         if self._threadpool is None:
             from oneloop.green.threadpool import ThreadPool
 
@@ -183,9 +188,9 @@ class Hub(_native.HubCore, PublicHub):
         return self._threadpool
 
     def start_periodic_monitoring_thread(self) -> PeriodicMonitoringThread:
-        """Start what tells that the loop is blocked, and by whom, if it does not run; see `oneloop.green.monitor`.
+        """Start the thread that detects a blocked loop, if it is not running; see `oneloop.green.monitor`.
 
-        For the hub's thread. With `config.monitor_thread`, hubs do it by themselves.
+        Call it in the hub's thread. If `config.monitor_thread` is set, each hub starts one when it is created.
         """
         if self.periodic_monitoring_thread is None:
             self.periodic_monitoring_thread = PeriodicMonitoringThread(self)
@@ -195,15 +200,15 @@ class Hub(_native.HubCore, PublicHub):
     # -- callbacks -----------------------------------------------------------------------------------
 
     def run_callback(self, function: Callable[..., object], *args: Any) -> Handle:
-        """Call a function on the hub, in the loop's next tick; it may not block."""
+        """Call a function on the hub, in the loop's next tick. The function must not block."""
         return self.asyncio_loop.call_soon(function, *args)
 
     def run_callback_threadsafe(self, function: Callable[..., object], *args: Any) -> Handle:
-        """The same from any thread."""
+        """Like `run_callback`, but callable from any thread."""
         return self.asyncio_loop.call_soon_threadsafe(function, *args)
 
     def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> TimerHandle:
-        """Call a function on the hub after so long; it may not block."""
+        """Call a function on the hub after `seconds` seconds. The function must not block."""
         return self.asyncio_loop.call_later(seconds, function, *args)
 
     # -- errors --------------------------------------------------------------------------------------
@@ -211,7 +216,7 @@ class Hub(_native.HubCore, PublicHub):
     def handle_error(
         self, context: object, kind: type[BaseException] | None, value: BaseException | None, trace: Any
     ) -> None:
-        """What becomes of an exception that nobody has caught: a report on stderr, or the end of the program."""
+        """Handle an uncaught exception: print a report to stderr, or end the program."""
         if kind is None or value is None:
             return
         if not issubclass(kind, self.NOT_ERROR):
@@ -220,19 +225,19 @@ class Hub(_native.HubCore, PublicHub):
             self.handle_system_error(kind, value, trace)
 
     def handle_system_error(self, kind: type[BaseException], value: BaseException, trace: Any = None) -> None:
-        """Raise it in the main greenlet, or, where that runs the loop, out of the loop."""
+        """Raise `value` in the main greenlet; if that or the program runs the loop, raise it out of the loop."""
         if self._is_parents or self._leaves_here():
             raise value.with_traceback(trace)
         self.throw_soon(self.main, value)
 
     def _leaves_here(self) -> bool:
-        """Whether what ends the program is raised where the loop runs: by the program, or in the main greenlet."""
+        """Whether a system error is raised out of the loop: the program runs the loop, or the main greenlet does."""
         return not self.is_owner or getcurrent() is self.main
 
     def print_exception(
         self, context: object, kind: type[BaseException] | None, value: BaseException | None, trace: Any
     ) -> None:
-        """The report of an exception: its traceback, and whose it was."""
+        """Print an exception's traceback, and a line that names the greenlet or callback that failed."""
         stream = self.exception_stream
         if not stream or kind is None:
             return
@@ -248,14 +253,14 @@ class Hub(_native.HubCore, PublicHub):
             return object.__repr__(context)
 
     def _handle_uncaught(self, error: BaseException) -> None:
-        """A greenlet has ended with an exception, which has reached the hub. Called natively."""
+        """Handle an exception that ended a greenlet and reached the hub. Called by native code."""
         if self._is_parents or (isinstance(error, self.SYSTEM_ERROR) and self._leaves_here()):
-            # It was reported, and is on its way out of the loop.
+            # The exception was reported, and is propagating out of the loop.
             raise error
         self.handle_error(self, type(error), error, error.__traceback__)
 
     def _parking_refused(self) -> BaseException:
-        """Why a blocking call cannot be made here: the call is named, and what to do instead."""
+        """Return the error for a blocking call on the event loop; it names the call and the alternatives."""
         frame = sys._getframe(1)
         called = frame
         while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oneloop.green"):
@@ -265,38 +270,38 @@ class Hub(_native.HubCore, PublicHub):
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
         return BlockingSwitchOutError(
             f"{name} would block the event loop itself ({place}): a coroutine or a callback cannot wait this way. "
-            "Use `await loop.run_green(function, ...)`, or call it in a green thread; greenlets, events, queues and "
-            "semaphores can also be awaited themselves"
+            "Use `await loop.run_green(function, ...)`, or call it in a green thread. Greenlets, events, queues and "
+            "semaphores can also be awaited directly"
         )
 
     def refuse_to_sleep(self) -> None:
-        """The loop would sleep for ever: who waits is told, and for what.
+        """Raise LoopExit, because the loop would sleep forever. The message lists the waiting green threads.
 
         Raises:
-            LoopExit: it leaves the loop, and is raised in the main greenlet, which waits as well.
+            LoopExit: always. It propagates out of the loop and is raised in the main greenlet, which is waiting too.
         """
         waiting = [f"  {self._described(greenlet)} in {_place(greenlet)}" for greenlet in _parked(self)]
         told = "\n".join(waiting) or "  no green thread"
         raise LoopExit(
-            "this operation would block forever: no timer, descriptor or thread is left that could wake what waits:\n"
+            "this operation would block forever: no timer, descriptor or thread can wake the waiting green threads:\n"
             f"{told}\n"
-            "Something has to set, put or release what they wait for; a wait with a timeout ends by itself"
+            "Set, put or release the object they wait for, or give the wait a timeout"
         )
 
 
 def _call_in(frame: FrameType) -> str:
-    """The call that a frame is in. A native function has no frame of its own: the text of its call names it."""
+    """The source text of the call that a frame is executing. Native functions have no frame; the text names them."""
     code, line_number = frame.f_code, frame.f_lineno
     line = linecache.getline(code.co_filename, line_number)
     first, last, begin, end = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
     if first == last == line_number and begin is not None and end is not None:
-        # The interpreter counts bytes.
+        # The column offsets count bytes.
         line = line.encode()[begin:end].decode(errors="replace")
     return line.strip() or "a blocking call"
 
 
 def _program_frame(frame: FrameType) -> FrameType:
-    """The innermost frame that is the program's: not the standard library's, unless all are."""
+    """The innermost frame of the program's own code, or `frame` if there is none."""
     outer: FrameType | None = frame
     while outer is not None:
         path = outer.f_code.co_filename
@@ -307,15 +312,15 @@ def _program_frame(frame: FrameType) -> FrameType:
 
 
 def _parked(hub: Hub) -> list[RawGreenlet]:
-    """The greenlets of the thread that wait."""
-    # Not isinstance(): that asks the object, which may be a proxy of what is gone, or make what it stands for.
+    """The thread's greenlets that are waiting."""
+    # Not isinstance(): it reads `__class__`, which on a proxy can fail or create the object behind the proxy.
     known = {id(one): one for one in gc.get_objects() if issubclass(type(one), RawGreenlet)}
     known[id(hub.main)] = hub.main
     return [one for one in known.values() if one.gr_frame is not None and one is not hub.greenlet and not one.dead]
 
 
 def _place(greenlet: RawGreenlet) -> str:
-    """Where a parked greenlet was called from last, outside of this package."""
+    """The innermost call of a waiting greenlet into this package, and the place in the program that made it."""
     frame: Any = greenlet.gr_frame
     called = frame
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oneloop."):
@@ -335,7 +340,7 @@ wait_for = _native.wait_for
 
 
 def find_hub() -> Hub:
-    """As `get_hub`. Called natively where no green thread of a hub calls."""
+    """Implement `get_hub`. Native code calls it when the caller is not a green thread of a hub."""
     loop = asyncio._get_running_loop()
     if isinstance(loop, Loop):
         return _hub_of(loop)
@@ -355,13 +360,16 @@ def find_hub() -> Hub:
 
 
 class _ThreadEnd:
-    """Goes when its OS thread does, in that thread, and so does the hub: nobody could ever run it again."""
+    """Destroys a thread's hub when the thread ends.
+
+    It is stored in a `threading.local`, so its `__del__` runs in the ending thread. No other thread could run that hub.
+    """
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     def __del__(self) -> None:
-        # At the program's end the main thread does away with those that are left.
+        # At interpreter exit, the main thread cleans up the hubs that are left.
         if not sys.is_finalizing() and self._hub._thread_ident == _thread.get_ident():
             _end(weakref.ref(self._hub))
 
@@ -383,7 +391,7 @@ def _end(reference: weakref.ref[Hub]) -> None:
 
 
 def has_hub() -> bool:
-    """Whether the calling thread has a hub: without one it has no green threads either."""
+    """Whether the calling thread has a hub. A thread without a hub has no green threads."""
     if asyncio._get_running_loop() is not None:
         return True
     hubs = (_native.active_hub(), _threads.hub)
@@ -391,20 +399,20 @@ def has_hub() -> bool:
 
 
 def end_own_hub() -> None:
-    """Destroy the hub that the calling thread has made for itself, if it has."""
+    """Destroy the hub that the calling thread created for itself, if there is one."""
     hub = _threads.hub
     if hub is not None and not hub.asyncio_loop.is_closed():
         hub.destroy()
 
 
 def _forget_parent() -> None:
-    """In a forked child: the hub and its loop are the parent's."""
+    """In a forked child: forget the hub and its loop, which belong to the parent."""
     active, current = _native.active_hub(), getcurrent()
     for known in (active, _threads.hub):
         if isinstance(known, Hub):
             known._is_parents = True
     if isinstance(active, Hub) and current is not active.greenlet and current.parent is not None:
-        # A green thread has forked. Its end would lead to the parent's hub.
+        # A green thread forked. When it ends, control would return to the parent process's hub.
         current.parent = RawGreenlet(_child_ended, _root(current))
     _threads.hub = None
     _native.forget_active_hub()
@@ -412,16 +420,16 @@ def _forget_parent() -> None:
 
 def _child_ended(_: object) -> None:
     raise RuntimeError(
-        "a green thread has forked, and ended in the child too, where there is nothing to go back to: "
+        "a green thread called fork() and then ended in the child, where no hub can continue: "
         "end the child with os._exit() or SystemExit"
     )
 
 
 def reinit(hub: Hub | None = None) -> None:
-    """In a child whose fork Python has not seen: forget the hub, which is the parent's. `os.fork` does it by itself.
+    """Forget the parent's hub, in a child process whose fork Python did not see. `os.fork` does this automatically.
 
     Args:
-        hub: taken for gevent's sake.
+        hub: ignored; accepted because gevent has it.
     """
     known = _threads.hub
     if known is not None:
@@ -435,12 +443,12 @@ os.register_at_fork(after_in_child=_forget_parent)
 
 
 def is_in_green_thread() -> bool:
-    """Whether the caller may block: it is no coroutine or callback of a running loop."""
+    """Whether the caller may block: it does not run in a coroutine or callback of a running loop."""
     return _get_running_loop() is None
 
 
 class Countdown:
-    """The rest of a timeout that several waits share."""
+    """The remaining time of a timeout that several waits share."""
 
     __slots__ = ("_end_s",)
 
@@ -448,10 +456,10 @@ class Countdown:
         self._end_s = None if timeout_s is None else time.monotonic() + float(timeout_s)
 
     def seconds(self) -> float | None:
-        """So many are left; None: no end."""
+        """The remaining time in seconds; None means no limit."""
         return None if self._end_s is None else max(0.0, self._end_s - time.monotonic())
 
 
 def idle(priority: int = 0) -> None:
-    """Let all that are ready go first."""
+    """Let all green threads and callbacks that are ready run first."""
     get_hub().pause()

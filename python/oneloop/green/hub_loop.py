@@ -1,8 +1,8 @@
-"""`HubLoop`: the `GreenLoop` of a hub of ours: watchers and callbacks on the loop that the hub runs.
+"""`HubLoop`: the `GreenLoop` of a hub: watchers and callbacks on the loop that the hub runs.
 
-Callbacks run on the hub, in a turn of their own; they may not block. One that is a greenlet's `switch` or `throw` has
-the greenlet go on as if it had been woken. Turns in which watchers and callbacks have nothing to do (green threads that
-wake each other, coroutines) are not told to idle, prepare and check watchers.
+Callbacks run on the hub, in callbacks of the loop below; they must not block. If the callback is the `switch` or
+`throw` method of a greenlet, the hub resumes that greenlet as if it had been woken. Iterations without work for
+watchers (green threads that wake each other, coroutines) do not call the idle, prepare and check watchers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _close = os.close
 
 
 class HubLoop(GreenLoop):
-    """`get_hub().loop`."""
+    """Gevent's interface of the hub's event loop: `get_hub().loop`."""
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub.asyncio_loop, is_main_thread())
@@ -45,7 +45,8 @@ class HubLoop(GreenLoop):
         self._turn: Handle | None = None
         self._context = contextvars.Context()
         self._is_stopping = False
-        # Readable never, and registered while there is something to wait for that the loop below does not know of.
+        # An eventfd that never becomes readable. It is registered while active watchers with `ref` keep the loop alive,
+        # because the loop below does not know about them.
         self._hold_fd = -1
         self._quiet: QuietPoller | None = None
         if hub.is_owner:
@@ -53,7 +54,7 @@ class HubLoop(GreenLoop):
             self._hold_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         _all.add(self)
 
-    # -- what counts as something to wait for ------------------------------------------------------------
+    # -- references that keep the loop alive -------------------------------------------------------------
 
     def _change_refs(self, by: int) -> None:
         before, self._refs = self._refs, self._refs + by
@@ -82,7 +83,7 @@ class HubLoop(GreenLoop):
         return QuietAlarm(self._quiet, when_s, callback)
 
     def quiet_alarm(self, seconds: float, callback: Callable[[], object]) -> Alarm:
-        """A call after so many seconds, on the hub, which does not count as something to wait for."""
+        """Call a function on the hub after `seconds` seconds. The timer does not keep the loop alive."""
         return self._alarm_at(self.asyncio_loop.time() + seconds, callback, False)
 
     # -- turns -------------------------------------------------------------------------------------------
@@ -95,12 +96,12 @@ class HubLoop(GreenLoop):
         try:
             self.asyncio_loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
-            # Destroyed by its thread at this moment: nobody waits.
+            # The loop's thread destroyed it at this moment; nothing waits for the callback.
             if not self._is_destroyed:
                 raise
 
     def run_callback(self, function: Callable[..., object], *args: Any) -> Callback:
-        """Call a function on the hub soon, in the order in which green threads are started, too; it may not block."""
+        """Call a function on the hub soon, in order with the green threads that are started. It must not block."""
         self._check_live()
         callback = Callback(function, args)
         self._callbacks.append(callback)
@@ -108,7 +109,7 @@ class HubLoop(GreenLoop):
         return callback
 
     def run_callback_threadsafe(self, function: Callable[..., object], *args: Any) -> Callback:
-        """The same from any thread."""
+        """Like `run_callback`, but callable from any thread."""
         self._check_live()
         callback = Callback(function, args)
         self._callbacks.append(callback)
@@ -139,10 +140,10 @@ class HubLoop(GreenLoop):
             self.asyncio_loop.stop()
 
     def _is_over(self) -> None:
-        """Something may be left for the next turn, and has not asked for one."""
+        """Schedule the next turn if work is left that did not schedule one."""
         if self._is_destroyed:
             return
-        # What this turn itself has fed needs none.
+        # Events that this turn fed and already handled need no further turn.
         if not (self._pending or self._sent) and self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -169,21 +170,25 @@ class HubLoop(GreenLoop):
         self.handle_error(context, type(error), error, error.__traceback__)
 
     def handle_error(self, context: object, kind: Any, value: Any, trace: Any) -> None:
-        """What becomes of an exception in a callback: the hub says."""
+        """Handle an exception in a callback: pass it to the hub."""
         self._hub.handle_error(context, kind, value, trace)
 
-    # -- for who has the loop and no hub -----------------------------------------------------------------
+    # -- running without the hub -------------------------------------------------------------------------
 
     def run(self, nowait: bool = False, once: bool = False) -> None:
-        """Run until nothing is left to wait for; with `nowait`, what is ready now; with `once`, one turn of watchers.
+        """Run until nothing is left to wait for.
+
+        Args:
+            nowait: run only what is ready now.
+            once: run one turn of the watchers.
 
         Raises:
-            RuntimeError: the hub runs it.
+            RuntimeError: the hub already runs the loop.
         """
         self._check_live()
         below = self.asyncio_loop
         if below.is_running():
-            raise RuntimeError("the hub runs this loop already")
+            raise RuntimeError("the hub already runs this loop: run() is only for a loop that is not running")
         self._depth += 1
         if nowait:
             below.stop()
@@ -191,23 +196,26 @@ class HubLoop(GreenLoop):
         try:
             below.run_forever()
         except LoopExit:
-            # Nothing is left.
+            # Nothing is left to wait for.
             return
         finally:
             self._is_stopping = False
             self._depth -= 1
 
     def break_(self, how: int = 1) -> None:
-        """Have `run` return at the end of this turn. Nothing where the hub runs the loop."""
+        """Make `run` return at the end of this turn. No effect while the hub runs the loop."""
         self._check_live()
         if self._depth:
             self.asyncio_loop.stop()
 
     def destroy(self) -> bool | None:
-        """Close the loop; nothing if it is closed. True if it was closed now.
+        """Close the loop.
+
+        Returns:
+            True if this call closed it, None if it was closed before.
 
         Raises:
-            RuntimeError: it runs.
+            RuntimeError: the loop is running.
         """
         if self._is_destroyed:
             return None
@@ -215,11 +223,11 @@ class HubLoop(GreenLoop):
         return True
 
     def reinit(self) -> None:
-        """Nothing: a forked child has a hub and a loop of its own, which get the fork watchers."""
+        """Do nothing: a forked child gets a new hub and loop, which take over the fork watchers."""
         self._check_live()
 
     def let_go(self) -> None:
-        """The loop below is closed."""
+        """Clean up after the loop below was closed."""
         for watcher in tuple(self._actives):
             watcher.stop()
         self._pending.clear()
@@ -231,7 +239,7 @@ class HubLoop(GreenLoop):
             self._hold_fd = -1
 
     def _adopt(self, watchers: list[Watcher]) -> None:
-        """In a forked child: the fork watchers of the parent's loop are ours."""
+        """In a forked child: take over the fork watchers of the parent's loop."""
         for watcher in watchers:
             watcher.loop = self
             self._activated(watcher)
@@ -240,20 +248,20 @@ class HubLoop(GreenLoop):
 
 
 def _pass_on(greenlet: RawGreenlet, args: tuple[Any, ...]) -> Any:
-    """In a greenlet of its own: another one goes on with what it is switched to with."""
+    """Run in a new greenlet: resume `greenlet` with `args`."""
     if not greenlet and not greenlet.dead:
-        # It has not begun: it begins here, and what it ends with ends here.
+        # The greenlet has not started: start it here, so that its result and exceptions end here too.
         greenlet.parent = getcurrent()
         greenlet.switch(*args)
         return None
-    # What we return is what it gets.
+    # The return value of this function becomes the value that `greenlet` receives.
     if not greenlet.dead:
         getcurrent().parent = greenlet
     return args[0] if len(args) == 1 else args
 
 
 def _raised(args: tuple[Any, ...]) -> BaseException:
-    """What greenlet's `throw` would raise."""
+    """The exception that greenlet's `throw(*args)` would raise."""
     kind = args[0] if args else None
     if kind is None:
         from greenlet import GreenletExit
@@ -267,14 +275,14 @@ def _raised(args: tuple[Any, ...]) -> BaseException:
 
 
 def _nothing() -> None:
-    """Never called."""
+    """Do nothing; never called."""
 
 
 _all: weakref.WeakSet[HubLoop] = weakref.WeakSet()
 
 
 def _tell_fork_watchers() -> None:
-    """In a forked child: the hub that waits is the parent's; a new one tells the fork watchers."""
+    """In a forked child: create a new hub, because the old one is the parent's, and call its fork watchers."""
     from oneloop.green.hub import get_hub
 
     parents = list(_all)

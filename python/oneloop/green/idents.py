@@ -1,4 +1,4 @@
-"""`Idents`: small numbers for objects that nobody else keeps, free again when the object is gone."""
+"""`Idents`: small numbers for objects, without keeping the objects alive. A freed object's number is reused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["Idents"]
 
 
 class Idents:
-    """For one thread. Its length is how many objects have a number."""
+    """Numbers objects; for one thread. Its length is the number of objects that have a number."""
 
     def __init__(self) -> None:
         self._given: dict[weakref.ref[Any], int] = {}
         self._free: list[int] = []
 
     def get_ident(self, of: Any) -> int:
-        """The object's number; the same as long as it lives."""
+        """Return the object's number, which stays the same during its lifetime."""
         key = weakref.ref(of, self._give_back)
         number = self._given.get(key)
         if number is None:

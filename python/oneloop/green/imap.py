@@ -1,8 +1,8 @@
-"""`IMap` and `IMapUnordered`: green threads that start a call for each item, and iterators over what the calls give.
+"""`IMap` and `IMapUnordered`: green threads that start a call for each item, and iterators over the results.
 
 ```text
 starting calls → all started → all ended → exhausted
-       ↘ killed: its calls are killed too, what they gave is dropped ↗
+       ↘ killed: its calls are killed too, their results are dropped ↗
 ```
 """
 
@@ -26,19 +26,19 @@ _END: Any = object()
 
 
 class IMapUnordered(Greenlet):
-    """The calls' results in the order in which they come.
+    """The results of calls, in the order in which the calls end.
 
-    An exception of a call is raised by `next()` in its turn, and the iteration can go on after it. An exception of the
-    items' iterator comes after the results of the calls that were started before.
+    If a call raises an exception, `next()` raises it in place of the result, and the iteration can continue after it.
+    If the items' iterator raises an exception, it is raised after the results of the calls that were started before.
 
-    Unlike gevent's, an iterator that is exhausted stays so instead of blocking, and killing it kills its calls, so that
-    nothing of it goes on running. Calls in OS threads cannot be killed; their results are dropped.
+    Differences from gevent: an exhausted iterator stays exhausted instead of blocking, and killing the iterator kills
+    its calls, so that nothing continues to run. Calls in OS threads cannot be killed; their results are dropped.
 
     Args:
         function: called with the elements of each item.
-        iterable: the items, tuples; they are taken when there is room for another call.
+        iterable: the items, tuples. The next one is taken when another call may start.
         spawn: starts a call; may wait.
-        maxsize: how many calls may be started whose results were not asked for; None or 0: any number.
+        maxsize: the maximum number of calls whose results were not read yet; None or 0 means no limit.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class IMapUnordered(Greenlet):
         self._room: Any = Semaphore(maxsize) if maxsize else DummySemaphore()
         self._results: SimpleQueue[Any] = SimpleQueue()
         self._calls: set[Any] = set()
-        """Those that have not ended."""
+        """Calls that have not ended."""
         self._is_killed = False
         self._has_raised = False
         self.rawlink(self._all_started)
@@ -90,17 +90,22 @@ class IMapUnordered(Greenlet):
             self._results.put_nowait(_END)
 
     def _call_begun(self, call: Any) -> None:
-        """A call was started."""
+        """Called after a call was started."""
 
     def _call_ended(self, call: Any) -> None:
         self._results.put_nowait(call)
 
-    # -- ending it -------------------------------------------------------------------------------------
+    # -- killing ---------------------------------------------------------------------------------------
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
-        """Start no more calls, kill those that run, and wait until they have ended; drop what is not read.
+        """Start no more calls, kill those that run, wait until they have ended, and drop unread results.
 
-        Who waits for the next result gets StopIteration, or `exception` if that is no GreenletExit.
+        A caller that waits for the next result gets StopIteration, or `exception` if that is not a GreenletExit.
+
+        Args:
+            exception: an exception or an exception class.
+            block: whether to wait for the end of the calls.
+            timeout: the maximum time to wait, in seconds; None means no limit.
         """
         if self.ready() and not self._calls:
             return
@@ -114,7 +119,7 @@ class IMapUnordered(Greenlet):
             joinall([one for one in (self, *killed) if one is not getcurrent()], timeout)
 
     def _abandon(self, exception: Any) -> list[Greenlet]:
-        """The green threads that were killed. The one that calls goes on."""
+        """Kill the green threads of the calls, except the caller, and return them."""
         self._is_killed = True
         killed = [call for call in self._calls if isinstance(call, Greenlet) and call is not getcurrent()]
         self._calls.clear()
@@ -129,12 +134,12 @@ class IMapUnordered(Greenlet):
         return self
 
     def __next__(self) -> Any:
-        """The next result, waited for.
+        """Wait for the next result.
 
         Raises:
-            StopIteration: there are no more.
-            BlockingSwitchOutError: in a coroutine.
-            BaseException: what the call has raised, or the items' iterator.
+            StopIteration: there are no more results.
+            BlockingSwitchOutError: called in a coroutine.
+            BaseException: the exception that the call or the items' iterator raised.
         """
         if not is_in_green_thread():
             raise get_hub()._parking_refused()
@@ -161,22 +166,22 @@ class IMapUnordered(Greenlet):
         raise StopIteration
 
     def _wait_for(self, call: Any) -> None:
-        """The call has ended."""
+        """Wait until the call has ended. Here, it already has."""
 
 
 class IMap(IMapUnordered):
-    """The calls' results in the order of the items."""
+    """The results of calls, in the order of the items."""
 
     def _call_begun(self, call: Any) -> None:
         self._results.put_nowait(call)
 
     def _call_ended(self, call: Any) -> None:
-        """It stands in the queue already."""
+        """Do nothing: the call is already in the queue."""
 
     def _wait_for(self, call: Any) -> None:
         try:
             wait([call])
         except BaseException:
-            # Who asks next has it.
+            # The next caller of `next()` gets this result.
             self._results._item_given_back(call)
             raise

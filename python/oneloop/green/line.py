@@ -1,13 +1,14 @@
-"""`Line`: those who wait for an object, green threads and coroutines, in the order in which they came.
+"""`Line`: the green threads and coroutines that wait for an object, in order of arrival.
 
-A green thread waits in `wait`, a coroutine awaits `waited`. Who is woken leaves the line with what it was woken with.
-If it is thrown out of its wait after that (killed, cancelled, too late), `given_back` gets the value, for the next one.
+A green thread waits in `wait`; a coroutine awaits `waited`. Waking a waiter removes it from the line and gives it a
+value. If the waiter is then killed, cancelled or too late to use the value, `given_back` gets the value and can pass it
+to the next waiter.
 """
 
 from __future__ import annotations
 
 import asyncio
-from _thread import RLock as _RLock  # the interpreter's own, whatever is patched later
+from _thread import RLock as _RLock  # the original lock, even if patching replaces it later
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ __all__ = ["TIMED_OUT", "Coroutine", "Line", "wait_at"]
 
 
 class Coroutine:
-    """A coroutine that waits: a future with the methods of a `Waiter`. Any thread may wake it."""
+    """A coroutine that waits: a future with the methods of a `Waiter`. Any thread can wake it."""
 
     __slots__ = ("_value", "future", "is_woken", "loop")
 
@@ -53,11 +54,11 @@ class Coroutine:
 
 
 class Line(_native.LineCore):
-    """Waiters, first come, first served. Any thread may wake them.
+    """Waiters, first come, first served. Any thread can wake them.
 
-    Who looks whether it has to wait, and enters the line if so, does both inside of `guard`; who changes what is looked
-    at, and wakes somebody, does too. So no wake-up from another thread is lost. Nobody waits inside of it. It can be
-    entered again, by a destructor or a handler of a signal that runs in its midst.
+    Two steps must be atomic: checking whether a wait is needed and entering the line; and changing the checked state
+    and waking a waiter. Hold `guard` for both, so that no wake-up from another thread is lost. Do not wait while
+    holding it. It is reentrant, because a destructor or a signal handler can run at any point in between.
     """
 
     __slots__ = ("guard",)
@@ -66,13 +67,13 @@ class Line(_native.LineCore):
         self.guard = _RLock()
 
     def wake_all(self, value: Any = None) -> None:
-        """Wake those who wait now."""
+        """Wake all current waiters."""
         for _ in range(len(self)):
             if not self.wake(value):
                 return
 
     def enter_coroutine(self) -> Coroutine:
-        """A place for the coroutine that calls; `waited` is to follow."""
+        """Add the calling coroutine to the line. Call `waited` with the result."""
         place = Coroutine()
         self.add(place)
         return place
@@ -80,16 +81,19 @@ class Line(_native.LineCore):
     async def waited(
         self, place: Coroutine, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
     ) -> Any:
-        """As `wait`, for coroutines."""
+        """Like `wait`, for coroutines."""
         return await wait_at(self, place, timeout_s, given_back)
 
 
 async def wait_at(
     line: Any, place: Coroutine, timeout_s: float | None = None, given_back: Callable[[Any], object] | None = None
 ) -> Any:
-    """What a coroutine's place in a line is woken with, `TIMED_OUT` after so many seconds.
+    """Wait in a coroutine until its place in a line is woken.
 
-    If it is cancelled after it was woken, `given_back` gets the value.
+    If the coroutine is cancelled after it was woken, `given_back` is called with the value.
+
+    Returns:
+        The value it was woken with, or `TIMED_OUT` after `timeout_s` seconds.
     """
     ends = timeout_s is not None and float(timeout_s) != inf
     timer = place.loop.call_later(max(float(timeout_s), 0), place.wake, TIMED_OUT) if ends else None  # type: ignore[arg-type]
@@ -97,7 +101,7 @@ async def wait_at(
         value = await place.future
     except BaseException:
         line.forget(place)
-        # From here on nobody wakes it.
+        # It has left the line, so it cannot be woken any more.
         if place.done():
             value = place.get()
             if given_back is not None and value is not TIMED_OUT:

@@ -1,4 +1,4 @@
-"""`linkproxy`: a link that calls something else, once, and keeps nothing."""
+"""`linkproxy`: a link that calls a function once, and then drops its references."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["linkproxy"]
 
 
 class linkproxy:  # noqa: N801 - gevent's name
-    """Called with whatever, calls `callback(obj)`; the second time it fails with TypeError."""
+    """Calls `callback(obj)` whatever its arguments are. A second call raises TypeError."""
 
     __slots__ = ("callback", "obj")
 

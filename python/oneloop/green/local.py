@@ -1,8 +1,8 @@
-"""`local`: an object whose attributes each greenlet has for itself.
+"""`local`: an object whose attributes are separate for each greenlet.
 
-The attributes are kept in the object, by the identity of the greenlet they belong to, so that the collector sees an
-object that refers to itself by them. They go with whichever goes first; with a `Greenlet`, when it ends, even if it is
-kept.
+The attributes are stored in the object, keyed by the identity of the greenlet. So the garbage collector can find an
+object that refers to itself through them. The attributes are dropped when the object or the greenlet is freed, and when
+a `Greenlet` ends, even if references to it are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEPT = "_oneloop_locals"
 
 
 class _Kept:
-    """Which objects a greenlet has attributes of; these go with it."""
+    """The `local` objects that a greenlet has attributes in. Drops these attributes when it is freed."""
 
     __slots__ = ("__weakref__", "_key", "references")
 
@@ -58,10 +58,10 @@ class _Kept:
 
 
 class local:  # noqa: N801 - threading's and gevent's name
-    """Attributes per greenlet, as `threading.local` has them per thread.
+    """Attributes per greenlet, as `threading.local` has attributes per thread.
 
-    The `__init__` of a subclass is called in each greenlet that uses the object, with the arguments that the object was
-    made with. If it raises, it is called again at the next use there. Attributes in `__slots__` are shared.
+    In each greenlet that uses the object, the `__init__` of a subclass is called with the arguments that created the
+    object. If it raises, it is called again at the next use in that greenlet. Attributes in `__slots__` are shared.
     """
 
     __slots__ = ("__weakref__", "_local__arguments", "_local__tables")
@@ -72,7 +72,7 @@ class local:  # noqa: N801 - threading's and gevent's name
         made = object.__new__(cls)
         object.__setattr__(made, "_local__arguments", (args, kwargs))
         object.__setattr__(made, "_local__tables", {})
-        # Python calls __init__ here.
+        # Python calls __init__ in this greenlet after __new__ returns.
         _kept().add(made)
         return made
 
@@ -107,7 +107,7 @@ class local:  # noqa: N801 - threading's and gevent's name
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def __copy__(self) -> Self:
-        """Another one with the attributes that this greenlet has; in others, it is a new one."""
+        """A new object with this greenlet's attributes. In other greenlets, it starts as a new object does."""
         attributes = _attributes(self)
         args, kwargs = object.__getattribute__(self, "_local__arguments")
         copied = type(self)(*args, **kwargs)
@@ -120,7 +120,7 @@ _tables: Callable[[local], dict[int, dict[str, Any]]] = local.__dict__["_local__
 
 
 def _kept() -> _Kept:
-    """What the current greenlet has."""
+    """The current greenlet's record, created on first use."""
     greenlet = getcurrent()
     kept: _Kept | None = greenlet.__dict__.get(_KEPT)
     if kept is None:
@@ -131,12 +131,12 @@ def _kept() -> _Kept:
 
 
 def _forget(greenlet: Greenlet) -> None:
-    """It has ended."""
+    """Drop the attributes of a green thread that has ended."""
     greenlet.__dict__.pop(_KEPT, None)
 
 
 def attributes_of(greenlet: Any) -> list[tuple[local, dict[str, Any]]]:
-    """The objects that a greenlet has attributes of, and these. For reports."""
+    """The `local` objects that a greenlet has attributes in, with these attributes. For reports."""
     kept: _Kept | None = greenlet.__dict__.get(_KEPT)
     if kept is None:
         return []
@@ -145,7 +145,7 @@ def attributes_of(greenlet: Any) -> list[tuple[local, dict[str, Any]]]:
 
 
 def _attributes(owner: local) -> dict[str, Any]:
-    """Those of the current greenlet; made, and initialized, at the first use there."""
+    """The attributes of the current greenlet, created and initialized on first use."""
     attributes = _tables(owner).get(id(getcurrent()))
     if attributes is not None:
         return attributes
@@ -163,7 +163,7 @@ def _attributes(owner: local) -> dict[str, Any]:
 
 
 def _is_of_class(kind: type, name: str) -> bool:
-    """Whether it is a data descriptor of the class: a property, a slot."""
+    """Whether the name is a data descriptor of the class, such as a property or a slot."""
     for base in kind.__mro__:
         if name in base.__dict__:
             found = type(base.__dict__[name])

@@ -1,6 +1,6 @@
-"""Semaphores and locks for green threads and coroutines, of one thread or of several.
+"""Semaphores and locks for green threads and coroutines, in one OS thread or several.
 
-`acquire()` blocks in a green thread; in a coroutine it returns an awaitable, and `async with` does the same.
+`acquire()` blocks in a green thread. In a coroutine it returns an awaitable; `async with` works too.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 
 
 def acquire_at_last(lock: Any) -> BaseException | None:
-    """Take a lock that the caller has to have, also if it is killed meanwhile: with what it was killed.
+    """Acquire a lock that the caller must have, even if the caller is killed while it waits.
+
+    Returns:
+        The exception that was raised during the wait, for the caller to raise; or None.
 
     Raises:
-        BlockingSwitchOutError: it would wait, in a coroutine.
+        BlockingSwitchOutError: called in a coroutine, and it would have to wait.
     """
     ended = None
     while True:
@@ -39,14 +42,14 @@ def acquire_at_last(lock: Any) -> BaseException | None:
 
 
 class Semaphore(_native.SemaphoreCore):
-    """A counter that `acquire` lowers, waiting while it is 0, and `release` raises. First come, first served.
+    """A counter. `acquire` decrements it and waits while it is 0; `release` increments it. Waiters are served in order.
 
     Raises:
-        ValueError: the value is negative.
+        ValueError: the initial value is negative.
     """
 
     _hub: Any = None
-    """Calls what is linked."""
+    """The hub that calls the links."""
 
     def __new__(cls, value: int = 1, hub: Any = None, *args: Any, **kwargs: Any) -> Self:
         return super().__new__(cls, value, None)
@@ -61,7 +64,14 @@ class Semaphore(_native.SemaphoreCore):
         self._pass_on()
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Wait until the counter is not 0, without lowering it; its value. In a coroutine: an awaitable of that."""
+        """Wait until the counter is not 0, without decrementing it.
+
+        Args:
+            timeout: the maximum time in seconds; None means no limit.
+
+        Returns:
+            The counter. In a coroutine: an awaitable of it.
+        """
         if not is_in_green_thread():
             return self._waited(timeout)
         if self.acquire(timeout=timeout):
@@ -74,7 +84,11 @@ class Semaphore(_native.SemaphoreCore):
         return self.counter
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
-        """Have the hub call `callback(self)`, once, when `acquire` would not wait; the callback may not block."""
+        """Make the hub call `callback(self)` once, when `acquire` would not wait. The callback must not block.
+
+        Raises:
+            TypeError: `callback` is not callable.
+        """
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
         if self._hub is None:
@@ -85,14 +99,14 @@ class Semaphore(_native.SemaphoreCore):
             self._notify_soon()
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
-        """Call `callback` no more."""
+        """Remove a callback."""
         links = self.__dict__.get("_links", [])
         if callback in links:
             links.remove(callback)
         self._watch(bool(links))
 
     def linkcount(self) -> int:
-        """How many callbacks there are, and waiters."""
+        """The number of callbacks and waiters."""
         return len(self.__dict__.get("_links", ())) + self.waiting
 
     def _notify_soon(self) -> None:
@@ -121,35 +135,35 @@ class Semaphore(_native.SemaphoreCore):
 
 
 class BoundedSemaphore(Semaphore):
-    """A semaphore that is not released more often than it was acquired: ValueError."""
+    """A semaphore whose `release` raises ValueError if it is called more often than `acquire`."""
 
     def __new__(cls, value: int = 1, hub: Any = None, *args: Any, **kwargs: Any) -> Self:
         return _native.SemaphoreCore.__new__(cls, value, value)
 
 
 class DummySemaphore:
-    """A semaphore that never makes anybody wait."""
+    """A semaphore that never blocks."""
 
     def __init__(self, value: int | None = None) -> None:
         pass
 
     def locked(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def ready(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """At once."""
+        """Return True immediately."""
         return True
 
     def release(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Nothing to wait for."""
+        """Return 1 immediately."""
         return 1
 
     def __enter__(self) -> Self:
@@ -162,7 +176,7 @@ class DummySemaphore:
 
 
 class RLock(_native.RLockCore):
-    """A lock that its owner, a green thread, may acquire again."""
+    """A lock that the green thread which owns it may acquire again."""
 
     def __new__(cls, hub: Any = None, *args: Any, **kwargs: Any) -> Self:
         return super().__new__(cls, Semaphore(1, hub))
@@ -171,16 +185,16 @@ class RLock(_native.RLockCore):
         if not blocking:
             return False
         if not is_in_green_thread():
-            # It is an error, and the hub says it best.
+            # Not allowed in a coroutine. `pause` raises the error with the best message.
             get_hub().pause()
         taken: bool = self._block.acquire(True, timeout)
         return taken
 
     def locked(self) -> bool:
-        """Whether somebody owns it."""
+        """Whether the lock is held."""
         return self._block.locked()
 
-    # What threading.Condition asks of its lock.
+    # Methods that threading.Condition calls on its lock.
 
     def _acquire_restore(self, state: tuple[int, object]) -> None:
         if not is_in_green_thread():

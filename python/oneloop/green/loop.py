@@ -1,6 +1,6 @@
-"""`GreenLoop`: `get_hub().loop`, gevent's interface of an event loop, on one of oneloop's.
+"""`GreenLoop`: gevent's event loop interface (`get_hub().loop`), on top of a oneloop loop.
 
-It knows watchers and callbacks; who runs the loop below, and how its turns are taken, is said by its subclasses.
+This class implements watchers and callbacks. Its subclasses define how the loop below is run and how turns are taken.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 import traceback
 import warnings
 from collections import deque
-from select import POLLIN, poll  # the interpreter's own, whatever is patched later
+from select import POLLIN, poll  # the original functions, even if patching replaces them later
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oneloop.green.callback import Callback
@@ -39,47 +39,50 @@ if TYPE_CHECKING:
 
 __all__ = ["GreenLoop"]
 
-# So many callbacks run between two looks at the clock.
+# The number of callbacks that run between two checks of the clock.
 _CALLBACKS_PER_LOOK = 50
-# The function of this moment: patching replaces it.
+# The original function, even if patching replaces it later.
 _time = time.time
 _monotonic = time.monotonic
 _EVENTS: dict[type[Watcher], int] = {IdleWatcher: IDLE, PrepareWatcher: PREPARE, CheckWatcher: CHECK}
 
 
 class Alarm(Protocol):
-    """A call at a time."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
 
 
 class GreenLoop:
-    """Watchers and callbacks on an event loop. For the loop's thread, unless a method says otherwise.
+    """Watchers and callbacks on an event loop. Use it only in the loop's thread, unless a method says otherwise.
 
-    Every method raises ValueError when the loop is destroyed.
+    Most methods raise ValueError if the loop is destroyed.
     """
 
     approx_timer_resolution = 0.00001
-    """About the shortest time that a timer can take, in seconds."""
+    """The approximate resolution of timers, in seconds."""
     MAXPRI = MAXPRI
     MINPRI = MINPRI
     WatcherType = Watcher
-    """The class of all watchers."""
+    """The base class of all watchers."""
 
     error_handler: Any = None
-    """What gets exceptions of callbacks: a function `(context, type, value, traceback)`, or what has such a method
-    `handle_error`."""
+    """Handles exceptions raised in callbacks.
+
+    A function `(context, type, value, traceback)`, or an object with a method `handle_error` that takes these
+    arguments.
+    """
 
     def __init__(self, asyncio_loop: Loop, default: bool) -> None:
         self.asyncio_loop = asyncio_loop
         """The loop below, for coroutines."""
         self._default = default
         self._actives: set[Watcher] = set()
-        # Reasons to go on: watchers that are active and count.
+        # The number of active watchers that keep the loop alive, plus the balance of `ref()` and `unref()` calls.
         self._refs = 0
         self._pending: deque[Watcher] = deque()
-        # Any thread appends.
+        # Appended to by any thread.
         self._callbacks: deque[Callback] = deque()
         self._sent: deque[AsyncWatcher] = deque()
         self._turned: dict[type[Watcher], dict[Watcher, None]] = {
@@ -92,14 +95,14 @@ class GreenLoop:
         self._iterations = 0
         self._depth = 0
 
-    # -- what the subclasses define --------------------------------------------------------------------
+    # -- hooks for subclasses --------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Something is to be done."""
+        """Schedule a turn; called when there is work."""
         raise NotImplementedError
 
     def _wake_from_anywhere(self) -> None:
-        """The same, said by any thread."""
+        """Like `_wake`, but callable from any thread."""
         raise NotImplementedError
 
     def _add_fd(self, fd: int, is_write: bool, callback: Callable[[], object]) -> None:
@@ -115,70 +118,85 @@ class GreenLoop:
         callback(*args)
 
     def run(self, nowait: bool = False, once: bool = False) -> None:
-        """Run until nothing is left to wait for; with `nowait`, what is ready now; with `once`, one turn."""
+        """Run until nothing is left to wait for.
+
+        Args:
+            nowait: run only what is ready now.
+            once: run one turn.
+        """
         raise NotImplementedError
 
     def break_(self, how: int = 1) -> None:
-        """Have `run` return at the end of this turn."""
+        """Make `run` return at the end of this turn."""
         raise NotImplementedError
 
     def destroy(self) -> bool | None:
-        """Close the loop; nothing if it is closed. True if it was closed now."""
+        """Close the loop. True if this call closed it, None if it was closed before."""
         raise NotImplementedError
 
     def reinit(self) -> None:
-        """In the child of a fork: have descriptors of its own."""
+        """In a forked child: replace the descriptors shared with the parent."""
         raise NotImplementedError
 
     # -- watchers --------------------------------------------------------------------------------------
 
     def io(self, fd: int, events: int, ref: bool = True, priority: int | None = None) -> IoWatcher:
-        """Watch a descriptor: events 1 is readable, 2 is writable. OSError if it is none."""
+        """A watcher for a file descriptor.
+
+        Args:
+            fd: the file descriptor.
+            events: 1 for readable, 2 for writable, 3 for both.
+            ref: whether the active watcher keeps the loop alive.
+            priority: from `MINPRI` to `MAXPRI`; higher priorities are called first.
+
+        Raises:
+            OSError: `fd` is not a file descriptor.
+        """
         return IoWatcher(self, fd, events, ref, priority)
 
     def timer(self, after: float, repeat: float = 0.0, ref: bool = True, priority: int | None = None) -> TimerWatcher:
-        """Watch the time: after so many seconds, and then every `repeat` seconds."""
+        """A watcher that is called after `after` seconds, and then every `repeat` seconds unless that is 0."""
         return TimerWatcher(self, after, repeat, ref, priority)
 
     def signal(self, signum: int, ref: bool = True, priority: int | None = None) -> SignalWatcher:
-        """Watch a signal; main thread only."""
+        """A watcher for a signal; main thread only."""
         return SignalWatcher(self, signum, ref, priority)
 
     def idle(self, ref: bool = True, priority: int | None = None) -> IdleWatcher:
-        """Watch for turns in which nothing else happens."""
+        """A watcher that is called in turns in which nothing else happens."""
         return IdleWatcher(self, ref, priority)
 
     def prepare(self, ref: bool = True, priority: int | None = None) -> PrepareWatcher:
-        """Watch the moment before the loop waits."""
+        """A watcher that is called before the loop polls."""
         return PrepareWatcher(self, ref, priority)
 
     def check(self, ref: bool = True, priority: int | None = None) -> CheckWatcher:
-        """Watch the moment after it has waited."""
+        """A watcher that is called after the loop has polled."""
         return CheckWatcher(self, ref, priority)
 
     def fork(self, ref: bool = True, priority: int | None = None) -> ForkWatcher:
-        """Watch forks, in the child."""
+        """A watcher that is called in the child after a fork."""
         return ForkWatcher(self, ref, priority)
 
     def async_(self, ref: bool = True, priority: int | None = None) -> AsyncWatcher:
-        """Watch for signs of other threads: its `send`."""
+        """A watcher that any thread can trigger with its `send` method."""
         return AsyncWatcher(self, ref, priority)
 
     locals()["async"] = async_
 
     def child(self, pid: int, trace: int = 0, ref: bool = True) -> ChildWatcher:
-        """Watch a child process; 0: all."""
+        """A watcher for the end of a child process; pid 0 means any child."""
         return ChildWatcher(self, pid, trace, ref)
 
     def stat(self, path: str, interval: float = 0.0, ref: bool = True, priority: int | None = None) -> StatWatcher:
-        """Watch a path."""
+        """A watcher for changes of a path's `stat` result."""
         return StatWatcher(self, path, interval, ref, priority)
 
     def install_sigchld(self) -> None:
-        """Nothing to be done: children are watched by their descriptors."""
+        """Do nothing: children are watched through their process descriptors."""
 
     def reset_sigchld(self) -> None:
-        """Listen to SIGCHLD no more, if watchers did."""
+        """Stop listening to SIGCHLD, if watchers did."""
         self._children.reset()
 
     def closing_fd(self, fd: int) -> bool:
@@ -186,17 +204,17 @@ class GreenLoop:
         return self._ports.closing(fd)
 
     def ref(self) -> None:
-        """One more reason to go on."""
+        """Increment the count that keeps the loop alive."""
         self._change_refs(1)
 
     def unref(self) -> None:
-        """One less."""
+        """Decrement the count that keeps the loop alive."""
         self._change_refs(-1)
 
     # -- callbacks -------------------------------------------------------------------------------------
 
     def run_callback(self, function: Callable[..., object], *args: Any) -> Callback:
-        """Call a function on the hub soon; it may not block."""
+        """Call a function on the hub soon. The function must not block."""
         self._check_live()
         callback = Callback(function, args)
         self._callbacks.append(callback)
@@ -204,7 +222,7 @@ class GreenLoop:
         return callback
 
     def run_callback_threadsafe(self, function: Callable[..., object], *args: Any) -> Callback:
-        """The same from any thread."""
+        """Like `run_callback`, but callable from any thread."""
         self._check_live()
         callback = Callback(function, args)
         self._callbacks.append(callback)
@@ -214,7 +232,7 @@ class GreenLoop:
     # -- errors ----------------------------------------------------------------------------------------
 
     def handle_error(self, context: object, kind: Any, value: Any, trace: Any) -> None:
-        """What becomes of an exception in a callback: `error_handler`, or else a report, and the loop's end."""
+        """Handle an exception in a callback: call `error_handler`; without one, print a report and stop the loop."""
         handler = self.error_handler
         if handler is None:
             traceback.print_exception(kind, value, trace)
@@ -225,7 +243,7 @@ class GreenLoop:
     def _report(self, context: object, error: BaseException) -> None:
         self.handle_error(context, type(error), error, error.__traceback__)
 
-    # -- what it is ------------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------------
 
     @property
     def _is_destroyed(self) -> bool:
@@ -237,63 +255,63 @@ class GreenLoop:
 
     @property
     def ptr(self) -> int:
-        """0 when the loop is destroyed."""
+        """A nonzero number, or 0 if the loop is destroyed."""
         return 0 if self._is_destroyed else id(self)
 
     @property
     def default(self) -> bool:
-        """Whether it is the main thread's."""
+        """Whether this is the main thread's loop."""
         return self._default and not self._is_destroyed
 
     @property
     def iteration(self) -> int:
-        """How many turns it has taken."""
+        """The number of turns taken."""
         self._check_live()
         return self._iterations
 
     @property
     def depth(self) -> int:
-        """How many `run` are in progress."""
+        """The number of `run` calls in progress."""
         self._check_live()
         return self._depth
 
     @property
     def pendingcnt(self) -> int:
-        """How many watchers have something to tell."""
+        """The number of watchers with an event that was not delivered yet."""
         self._check_live()
         return sum(1 for watcher in tuple(self._pending) if watcher._events)
 
     @property
     def activecnt(self) -> int:
-        """How many reasons there are to go on, callbacks included."""
+        """The number of references that keep the loop alive, including scheduled callbacks."""
         self._check_live()
         return self._refs + len(self._callbacks)
 
     @property
     def backend(self) -> str:
-        """`"epoll"`."""
+        """The name of the backend: `"epoll"`."""
         self._check_live()
         return "epoll"
 
     @property
     def backend_int(self) -> int:
-        """Libev's number of it."""
+        """Libev's number of the backend."""
         self._check_live()
         return 4
 
     @property
     def origflags(self) -> list[str | int]:
-        """None were given that would change anything."""
+        """The flags that were passed; empty, because none are accepted here."""
         return []
 
     @property
     def origflags_int(self) -> int:
-        """The same as a number."""
+        """The flags as an integer: 0."""
         return 0
 
     @property
     def sig_pending(self) -> bool:
-        """Whether a signal has arrived, or a child that is watched has ended, and the watchers were not told yet."""
+        """Whether a signal or the end of a watched child was not delivered to its watchers yet."""
         waited = poll()
         for fd in self._children.descriptors():
             waited.register(fd, POLLIN)
@@ -303,20 +321,20 @@ class GreenLoop:
         return self._signals.is_pending or bool(waited.poll(0))
 
     def fileno(self) -> int | None:
-        """None: the loop's descriptor is nobody else's."""
+        """None: the loop does not expose its descriptor."""
         return None
 
     def verify(self) -> None:
-        """ValueError if the loop is destroyed."""
+        """Raise ValueError if the loop is destroyed."""
         self._check_live()
 
     def now(self) -> float:
-        """The time of this turn, in seconds since the epoch."""
+        """The cached time of this turn, in seconds since the epoch."""
         self._check_live()
         return self._now_s
 
     def update_now(self) -> None:
-        """Look at the clock."""
+        """Update the cached time from the clock."""
         self._check_live()
         self._now_s = _time()
 
@@ -332,7 +350,7 @@ class GreenLoop:
         return f"{self.backend}{default} pending={self.pendingcnt} ref={self.activecnt}"
 
     def debug(self) -> list[str]:
-        """The watchers that are active, in words."""
+        """The `repr` of each active watcher."""
         return [repr(watcher) for watcher in self._actives]
 
     def __repr__(self) -> str:
@@ -360,14 +378,14 @@ class GreenLoop:
         self._ports.discard(watcher)
 
     def _feed(self, watcher: Watcher, events: int) -> None:
-        """Something has happened: the watcher is pending."""
+        """Mark the watcher as pending, because its event occurred."""
         if not watcher._events:
             self._pending.append(watcher)
         watcher._events |= events or CUSTOM
         self._wake()
 
     def _send(self, watcher: AsyncWatcher) -> None:
-        """Any thread."""
+        """Deliver an async watcher's `send`. Callable from any thread."""
         self._sent.append(watcher)
         self._wake_from_anywhere()
 
@@ -391,7 +409,7 @@ class GreenLoop:
             pending.popleft()._call()
 
     def _run_callbacks(self) -> None:
-        """Those that there are, and those that come meanwhile, unless others would have to wait for too long."""
+        """Run the queued callbacks and those they add, until the switch interval is over."""
         callbacks = self._callbacks
         end_s = _monotonic() + sys.getswitchinterval()
         left = _CALLBACKS_PER_LOOK
@@ -410,7 +428,7 @@ class GreenLoop:
             return
         try:
             self._call(function, args)
-        except BaseException as error:  # noqa: BLE001 - it is the error handler's
+        except BaseException as error:  # noqa: BLE001 - passed to the error handler
             self._report(one, error)
         finally:
             one.args = None

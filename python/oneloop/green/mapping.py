@@ -1,4 +1,4 @@
-"""`GroupMappingMixin`: calls and maps by means of `spawn`, for groups of green threads and for pools of OS threads."""
+"""`GroupMappingMixin`: calls and maps based on `spawn`, for groups of green threads and pools of OS threads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["GroupMappingMixin"]
 
 
 class GroupMappingMixin:
-    """Has calls made by `spawn`, which subclasses define, and gives their results."""
+    """Makes calls with `spawn`, which subclasses define, and returns their results."""
 
     __slots__ = ()
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Start a call; waits for room. Returns what has `get` and `rawlink`."""
+        """Start a call; wait for room if needed. Return an object with `get` and `rawlink`."""
         raise NotImplementedError
 
     def _is_inside(self) -> bool:
-        """The caller is one of those that do the work: if it waited for another, all might wait."""
+        """Whether the caller is one of the workers. If a worker waited for another, all of them might wait forever."""
         raise NotImplementedError
 
     def _would_wait(self) -> bool:
-        """A call by `apply_async` needs a green thread of its own."""
+        """Whether `apply_async` needs an extra green thread to make its call."""
         raise NotImplementedError
 
     def _call_back(self, callback: Callable[[Any], object], result: Any) -> None:
@@ -39,10 +39,17 @@ class GroupMappingMixin:
     def apply(
         self, func: Callable[..., Any], args: Sequence[Any] | None = None, kwds: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call a function, and wait for what it returns; called by one of its own calls, make the call right there.
+        """Call a function and wait for its return value.
+
+        If the caller is itself one of the group's calls, the function is called directly.
+
+        Args:
+            func: the function to call.
+            args: its arguments.
+            kwds: its keyword arguments.
 
         Raises:
-            BaseException: what the function raises.
+            BaseException: the exception that the function raises.
         """
         if self._is_inside():
             return func(*(args or ()), **(kwds or {}))
@@ -55,7 +62,7 @@ class GroupMappingMixin:
         kwds: Mapping[str, Any] | None = None,
         callback: Callable[[Any], object] | None = None,
     ) -> Any:
-        """As `apply`; then `callback(result)`, in a green thread of its own if this is a group of green threads."""
+        """Like `apply`; then call `callback(result)`, in a new green thread if this is a group of green threads."""
         result = self.apply(func, args, kwds)
         if callback is not None:
             self._call_back(callback, result)
@@ -68,9 +75,9 @@ class GroupMappingMixin:
         kwds: Mapping[str, Any] | None = None,
         callback: Callable[[Any], object] | None = None,
     ) -> Greenlet:
-        """A green thread that makes the call, and `callback(result)` unless it fails. Never waits.
+        """Start a green thread that makes the call, and then `callback(result)` unless the call fails. Never waits.
 
-        Where there is no room, the green thread waits for it, and does not belong to the group: join the green thread.
+        If the group is full, the green thread waits for room and is not a member of the group: join it directly.
         """
         if self._would_wait():
             return Greenlet.spawn(self.apply_cb, func, args, kwds, callback)
@@ -82,10 +89,14 @@ class GroupMappingMixin:
     # -- many calls ------------------------------------------------------------------------------------
 
     def map(self, func: Callable[[Any], Any], iterable: Iterable[Any]) -> list[Any]:
-        """What the function returns for each item, in their order. The calls that are started go on if one fails.
+        """Call a function for each item, and return the results in order. If a call fails, the others continue.
+
+        Args:
+            func: called with one item.
+            iterable: the items.
 
         Raises:
-            BaseException: what the call for the first item that has failed has raised.
+            BaseException: the exception of the first item, in order, whose call failed.
         """
         if self._is_inside():
             return [func(item) for item in iterable]
@@ -97,7 +108,7 @@ class GroupMappingMixin:
         iterable: Iterable[Any],
         callback: Callable[[list[Any]], object] | None = None,
     ) -> list[Any]:
-        """As `map`; then `callback(results)`."""
+        """Like `map`; then call `callback(results)`."""
         results = self.map(func, iterable)
         if callback is not None:
             callback(results)
@@ -109,28 +120,28 @@ class GroupMappingMixin:
         iterable: Iterable[Any],
         callback: Callable[[list[Any]], object] | None = None,
     ) -> Greenlet:
-        """A green thread, not of the group, that does what `map_cb` does."""
+        """Start a green thread, outside of the group, that does what `map_cb` does."""
         return Greenlet.spawn(self.map_cb, func, iterable, callback)
 
     def imap(self, func: Callable[..., Any], *iterables: Iterable[Any], maxsize: int | None = None) -> IMap:
-        """An iterator over `func(*elements)` for the elements of the iterables, in their order; the calls run at once.
+        """Iterate over the results of `func(*elements)`, in order. The calls run concurrently.
 
         Args:
-            func: called in a green thread or OS thread, as `spawn` does it.
-            iterables: as of `zip`.
-            maxsize: how many calls may be started whose results were not asked for.
+            func: the function, called in a green thread or OS thread by `spawn`.
+            *iterables: the arguments, combined as by `zip`.
+            maxsize: the maximum number of started calls whose results were not read yet; None means no limit.
         """
         return IMap.spawn(func, zip(*iterables, strict=False), self.spawn, maxsize)
 
     def imap_unordered(
         self, func: Callable[..., Any], *iterables: Iterable[Any], maxsize: int | None = None
     ) -> IMapUnordered:
-        """As `imap`, in the order in which the results come."""
+        """Like `imap`, but in the order in which the calls end."""
         return IMapUnordered.spawn(func, zip(*iterables, strict=False), self.spawn, maxsize)
 
 
 class _WithValue:
-    """As a link: has the value of what it is linked to."""
+    """As a link: calls the callback with the value of the linked object."""
 
     __slots__ = ("callback",)
 
@@ -148,7 +159,7 @@ class _WithValue:
 
 
 def _outcome(call: Any) -> Any:
-    """What a call has given, waited for; in a coroutine, an error."""
+    """Wait for the outcome of a call. In a coroutine, raise an error unless it is ready."""
     if not is_in_green_thread() and not call.ready():
         raise get_hub()._parking_refused()
     return call.get(block=not call.ready())

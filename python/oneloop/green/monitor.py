@@ -1,7 +1,7 @@
-"""`PeriodicMonitoringThread`: a real thread that sees when nothing else can run, and names the frame that is to blame.
+"""`PeriodicMonitoringThread`: an OS thread that detects a blocked event loop and reports the frame that blocks it.
 
-It looks at the loop's counters and at the Python frames of the hub's thread. What blocks is seen whatever it is: a
-callback, a coroutine, a green thread that computes, a driver in C that waits by itself.
+It checks the loop's counters and the Python frames of the hub's thread. So it detects anything that blocks: a callback,
+a coroutine, a green thread that computes, or a C library that waits by itself.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _monotonic = time.monotonic
 _strftime = time.strftime
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
-# It looks so often in the time that is too long, so that what it tells is not much later than that.
+# The number of checks per `max_blocking_time`, so that reports are not much later than that.
 _LOOKS = 4
-# And never more often than this.
+# The minimum time between two checks.
 _SHORTEST_PERIOD_S = 0.005
-# With nothing to do it looks whether the hub is still there.
+# The maximum time between two checks of whether the hub still exists.
 _IDLE_PERIOD_S = 2.0
 
 
 class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
-    """Calls functions with the hub every so many seconds, in a real thread: whether it is blocked is one of them.
+    """An OS thread that periodically calls functions with the hub; one of them detects a blocked loop.
 
-    Made by `hub.start_periodic_monitoring_thread()`. Ends with the hub's loop, or when the hub is forgotten.
+    Created by `hub.start_periodic_monitoring_thread()`. It ends with the hub's loop, or when the hub is freed.
     """
 
     def __init__(self, hub: Hub) -> None:
@@ -66,15 +66,19 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
 
     @property
     def hub(self) -> Hub | None:
-        """Whom it monitors; None if that is gone."""
+        """The monitored hub; None if it was freed."""
         return self._hub()
 
     def add_monitoring_function(self, function: Callable[..., object], period: float | None) -> None:
-        """Have `function(hub)` called every so many seconds, in the monitor's thread; what it raises is printed.
+        """Call `function(hub)` periodically in the monitor's thread. Exceptions that it raises are printed.
+
+        Args:
+            function: the function to call.
+            period: the time between two calls, in seconds; None means a quarter of `config.max_blocking_time`.
 
         Raises:
             ValueError: the period is not more than 0.
-            TypeError: it cannot be called.
+            TypeError: `function` is not callable.
         """
         if not callable(function):
             raise TypeError(f"a monitoring function must be callable, not {function!r}")
@@ -83,29 +87,29 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
         self._functions = [*self._functions, _Function(function, period)]
 
     def monitoring_functions(self) -> list[Callable[..., object]]:
-        """The functions that are called, its own included."""
+        """The functions that are called, including the built-in ones."""
         return [one.function for one in self._functions]
 
     def install_monitor_memory_usage(self) -> None:
-        """Look at the memory that the process uses; without `config.max_memory_usage` nothing is told."""
+        """Start checking the memory of the process. Without `config.max_memory_usage`, nothing is reported."""
         if not any(one.function is PeriodicMonitoringThread._look_at_memory for one in self._functions):
             self.add_monitoring_function(PeriodicMonitoringThread._look_at_memory, config.memory_monitor_period)
 
     def kill(self) -> None:
-        """End it, soon. Any thread."""
+        """End the thread soon. Callable from any thread."""
         if not self._is_over:
             self._is_over = True
             self._end.release()
 
-    # -- in its own thread -----------------------------------------------------------------------------
+    # -- in the monitor's thread -----------------------------------------------------------------------
 
     def period(self) -> float:
-        """When it has to look again: in so many seconds."""
+        """The time until the next check, in seconds."""
         shortest = min(one.seconds() for one in self._functions)
         return max(_SHORTEST_PERIOD_S, shortest)
 
     def turn(self) -> bool:
-        """Call what is due. False if it is over."""
+        """Call the functions that are due. False if the monitor has ended."""
         hub = self._hub()
         if self._is_over or hub is None or hub.asyncio_loop.is_closed():
             return False
@@ -122,16 +126,19 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
                 function(self, hub)
             else:
                 function(hub)
-        except Exception:  # noqa: BLE001 - the thread goes on
+        except Exception:  # noqa: BLE001 - the thread continues
             traceback.print_exc()
 
     def _look(self, hub: Hub) -> None:
         self.monitor_blocking(hub)
 
     def monitor_blocking(self, hub: Hub) -> events.EventLoopBlocked | None:
-        """Look whether the loop is blocked; the event, which has been reported, if it is for too long.
+        """Check whether the loop is blocked, and report it.
 
-        What lasts is told again after twice, four times, ... as long.
+        If a block continues, it is reported again after twice, four times, ... the time.
+
+        Returns:
+            The reported event, or None.
         """
         blocked_s = self._block.look(hub.asyncio_loop)
         if blocked_s is None:
@@ -146,20 +153,21 @@ class PeriodicMonitoringThread(events.IPeriodicMonitorThread):
         return event
 
     def ignore_current_greenlet_blocking(self) -> None:
-        """What blocks now is known, and not told any more."""
+        """Do not report the current block any more."""
         self._block.is_ignored = True
 
     def monitor_current_greenlet_blocking(self) -> None:
-        """It is told again."""
+        """Report the current block again."""
         self._block.is_ignored = False
 
     def _look_at_memory(self, _hub: Hub) -> None:
         self.monitor_memory_usage(_hub)
 
     def monitor_memory_usage(self, _hub: Hub) -> events.MemoryUsageThresholdExceeded | int:
-        """Look at the memory that the process has: the event, which has been told, or how many bytes it has.
+        """Check the memory of the process. Report once when it exceeds the limit, and once when it is below again.
 
-        It is told once that it is too much, and once that it is less again.
+        Returns:
+            The event if the limit was exceeded now, otherwise the memory in use in bytes; -1 if there is no limit.
         """
         allowed = config.max_memory_usage
         if not allowed:
@@ -193,7 +201,7 @@ class _Function:
 
 
 class _Block:
-    """For how long the loop's thread has done the same thing."""
+    """Measures how long the loop's thread has been in the same callback."""
 
     def __init__(self, thread: int) -> None:
         self._thread = thread
@@ -203,11 +211,11 @@ class _Block:
         self.is_ignored = False
 
     def frame(self) -> FrameType | None:
-        """Where the thread is; None in a greenlet without Python code."""
+        """The thread's current frame; None in a greenlet that does not run Python code."""
         return sys._current_frames().get(self._thread)
 
     def look(self, loop: Loop) -> float | None:
-        """So many seconds, if that is to be told."""
+        """The time that the loop is blocked, in seconds, if it must be reported now; otherwise None."""
         now = _monotonic()
         counters = loop._counters()
         seen = tuple(counters[name] for name in ("ticks", "callbacks", "polls"))
@@ -222,7 +230,7 @@ class _Block:
         return blocked_s
 
     def _is_idle(self, loop: Loop) -> bool:
-        """The loop does not run, or it is between callbacks: it sleeps, or calls something that is not Python."""
+        """Whether the loop does not run or is between callbacks: it sleeps, or calls code that is not Python."""
         if not loop.is_running():
             return True
         frame = self.frame()
@@ -230,7 +238,7 @@ class _Block:
 
 
 def _running_greenlet(hub: Hub) -> Any:
-    """Which of the thread's greenlets runs; None if it cannot be told. For other threads."""
+    """The running greenlet of the hub's thread; None if unknown. Called in another thread."""
     top = hub.greenlet
     while top is not None and top.parent is not None:
         top = top.parent
@@ -247,22 +255,22 @@ def _root(greenlet: RawGreenlet) -> RawGreenlet:
 
 
 def _report(frame: FrameType | None, greenlet: Any, blocked_s: float, hub: Hub) -> list[str]:
-    """Who blocks, for how long, and where; the place first."""
+    """The lines of a report: the place first, then the greenlet and its stack."""
     place = "code that is not Python"
     if frame is not None:
         code = frame.f_code
         place = f"{code.co_qualname}(), {code.co_filename}:{frame.f_lineno}"
     clock = _strftime("%Y-%m-%dT%H:%M:%S")
     lines = [f"{clock}: the event loop is blocked for {blocked_s:.3f} s, in {place}"]
-    lines.append(f"    {greenlet!r} runs, on {hub!r}; nothing else can. Its stack:")
+    lines.append(f"    {greenlet!r} blocks {hub!r}. Its stack:")
     if frame is not None:
         lines += [line.rstrip("\n") for line in traceback.format_stack(frame)]
     return lines
 
 
 def _memory() -> tuple[int, dict[str, int]]:
-    """How many bytes of memory the process has for itself, and what else is known of it."""
-    with open("/proc/self/statm") as statm:  # noqa: PTH123 - a path object would be imported for it
+    """The private memory of the process in bytes, and other memory figures."""
+    with open("/proc/self/statm") as statm:  # noqa: PTH123 - avoids importing pathlib
         size, resident, shared = (int(pages) * _PAGE_BYTES for pages in statm.read().split()[:3])
     return resident - shared, {"size": size, "resident": resident, "shared": shared}
 
@@ -271,7 +279,7 @@ _all: weakref.WeakSet[PeriodicMonitoringThread] = weakref.WeakSet()
 
 
 def _monitor(reference: weakref.ref[PeriodicMonitoringThread], end: Any) -> None:
-    """The thread. It keeps neither the monitor nor the hub."""
+    """The main function of the thread. It keeps no strong reference to the monitor or the hub."""
     while True:
         monitor = reference()
         if monitor is None or not monitor.turn():
@@ -283,7 +291,7 @@ def _monitor(reference: weakref.ref[PeriodicMonitoringThread], end: Any) -> None
 
 
 def _forget_threads() -> None:
-    """In a forked child: they are the parent's, as are the hubs."""
+    """In a forked child: forget the monitors, whose threads and hubs belong to the parent."""
     for monitor in list(_all):
         monitor._is_over = True
     _all.clear()

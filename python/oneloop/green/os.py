@@ -1,8 +1,8 @@
-"""`os`: forking, waiting for children, and descriptors, so that other green threads and coroutines go on meanwhile.
+"""`os`: fork, wait for children, and use descriptors while other green threads and coroutines run.
 
-Children are waited for without SIGCHLD, which stays the program's. Their statuses are taken by whoever waits, as with
-the standard library's functions; asyncio's children, and those of the standard library's subprocess, are left alone.
-Names that are not defined here are those of the standard library's module.
+Waiting for children does not use SIGCHLD; the program can use it. A waiter collects the child's status, as with the
+standard library's functions. Children of asyncio and of the standard library's subprocess are not touched. Names that
+are not defined here come from the standard library's module.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _waitpid = _stock.waitpid
 _poll = _select.poll
 _write = _stock.write
 
-# So many statuses of watched children are kept for a `waitpid` that may never come.
+# The maximum number of kept statuses of watched children. A `waitpid` for a kept status might never come.
 _KEPT_STATUSES = 1024
 
 
@@ -59,7 +59,7 @@ _KEPT_STATUSES = 1024
 
 
 class _Number:
-    """A descriptor, for those who wait for it: the same object for all who wait at a time."""
+    """A file descriptor as an object. All simultaneous waits for a descriptor share one object."""
 
     __slots__ = ("__weakref__", "_fd")
 
@@ -74,9 +74,9 @@ _waited: weakref.WeakValueDictionary[int, _Number] = weakref.WeakValueDictionary
 
 
 def _wait(fd: int, for_writing: bool) -> None:
-    """Wait until a descriptor may be read from or written to; it has said EAGAIN before."""
+    """Wait until a descriptor is readable or writable. The caller has got EAGAIN from it."""
     if not has_hub():
-        # No green thread is here that could run meanwhile.
+        # Blocking is fine: this OS thread has no green threads.
         poll = _poll()
         poll.register(fd, _select.POLLOUT if for_writing else _select.POLLIN)
         poll.poll()
@@ -88,21 +88,21 @@ def _wait(fd: int, for_writing: bool) -> None:
 
 
 def wait_readable(fd: int) -> None:
-    """Wait until a descriptor that may block can be read from.
+    """Wait until a descriptor is readable. It may be in blocking mode.
 
     Raises:
-        cancel_wait_ex: it was closed meanwhile, by `close`.
+        cancel_wait_ex: the descriptor was closed by `close` during the wait.
     """
     _wait_level(fd, False)
 
 
 def wait_writable(fd: int) -> None:
-    """The same for writing."""
+    """Like `wait_readable`, for writing."""
     _wait_level(fd, True)
 
 
 def _wait_level(fd: int, for_writing: bool) -> None:
-    # The loop tells of changes alone: what is so already, the kernel is asked for.
+    # The loop reports changes only. Ask the kernel whether the descriptor is ready already.
     poll = _poll()
     poll.register(fd, _select.POLLOUT if for_writing else _select.POLLIN)
     while not poll.poll(0):
@@ -110,7 +110,7 @@ def _wait_level(fd: int, for_writing: bool) -> None:
 
 
 def make_nonblocking(fd: int) -> bool | None:
-    """Have a descriptor never block; True if it could before, None otherwise."""
+    """Put a descriptor into non-blocking mode. True if it was in blocking mode, otherwise None."""
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     if flags & _stock.O_NONBLOCK:
         return None
@@ -119,10 +119,13 @@ def make_nonblocking(fd: int) -> bool | None:
 
 
 def nb_read(fd: int, n: int) -> bytes:
-    """Read at most `n` bytes from a non-blocking descriptor, waiting for the first; none at its end.
+    """Read at most `n` bytes from a non-blocking descriptor; wait until there is data.
+
+    Returns:
+        The data; empty at the end of the file.
 
     Raises:
-        cancel_wait_ex: it was closed meanwhile, by `close`.
+        cancel_wait_ex: the descriptor was closed by `close` during the wait.
     """
     while True:
         try:
@@ -132,7 +135,14 @@ def nb_read(fd: int, n: int) -> bytes:
 
 
 def nb_write(fd: int, buf: Any) -> int:
-    """Write to a non-blocking descriptor, waiting until there is room; how many bytes it has taken. As `nb_read`."""
+    """Write to a non-blocking descriptor; wait until it accepts data.
+
+    Returns:
+        The number of bytes written.
+
+    Raises:
+        cancel_wait_ex: the descriptor was closed by `close` during the wait.
+    """
     while True:
         try:
             return _write(fd, buf)
@@ -141,32 +151,33 @@ def nb_write(fd: int, buf: Any) -> int:
 
 
 def tp_read(fd: int, n: int) -> bytes:
-    """Read from any descriptor, in a real thread."""
+    """Read at most `n` bytes from any descriptor, in an OS thread of the hub's pool."""
     data: bytes = get_hub().threadpool.apply(_read, (fd, n))
     return data
 
 
 def tp_write(fd: int, buf: Any) -> int:
-    """Write to any descriptor, in a real thread."""
+    """Write to any descriptor, in an OS thread of the hub's pool. Return the number of bytes written."""
     count: int = get_hub().threadpool.apply(_write, (fd, buf))
     return count
 
 
 def close(fd: Any) -> None:
-    """See `os.close`. Green threads of this thread that wait for the descriptor get `cancel_wait_ex`."""
+    """Like `os.close`. It raises `cancel_wait_ex` in green threads of this OS thread that wait for the descriptor."""
     if has_hub() and isinstance(fd, int) and fd >= 0:
         _native.green_cancel_wait(_waited.get(fd) or _Number(fd), cancel_wait_ex())
     _close(fd)
 
 
-# -- making children ---------------------------------------------------------------------------------
+# -- creating children -------------------------------------------------------------------------------
 
 
 def fork() -> int:
-    """See `os.fork`. The child has no green threads but the one that calls, and a hub when it needs one.
+    """Like `os.fork`. The child has only the calling green thread, and gets a new hub when it needs one.
 
-    In the child of a green thread, end with `os._exit`: what the thread would return to is the parent's. SystemExit
-    ends the child as well; any other end of the thread is a RuntimeError in the main greenlet.
+    If a green thread forks, end the child with `os._exit`, because the hub that the green thread would return to
+    belongs to the parent. SystemExit also ends the child. Any other end of the green thread raises RuntimeError in the
+    main greenlet.
     """
     pid = _fork()
     if not pid:
@@ -175,7 +186,7 @@ def fork() -> int:
 
 
 def forkpty() -> tuple[int, int]:
-    """See `os.forkpty`, and `fork`."""
+    """Like `os.forkpty`; see also `fork`."""
     pid, fd = _forkpty()
     if not pid:
         reinit()
@@ -189,12 +200,12 @@ posix_spawnp = _posix_spawnp
 
 
 class ChildWatcher:
-    """A child that the hub waits for; what a callback of `fork_and_watch` gets. For the hub's thread.
+    """A child that the hub waits for; the argument of the callback of `fork_and_watch`. Use it in the hub's thread.
 
     Attributes:
-        pid: the child.
-        rpid: the child once it has ended, 0 before.
-        rstatus: its status, as `os.waitpid` has it; 0 if a foreign function has taken that.
+        pid: the child's process id.
+        rpid: the child's process id once it has ended, 0 before.
+        rstatus: its status in the form of `os.waitpid`; 0 if other code has collected the status.
     """
 
     def __init__(self, hub: Hub, pid: int, callback: Callable[[ChildWatcher], object]) -> None:
@@ -207,7 +218,7 @@ class ChildWatcher:
         _watchers[pid] = self
 
     def stop(self) -> None:
-        """Do not wait for it: its status is left to others."""
+        """Stop waiting for the child. Its status can then be collected by other code."""
         if _watchers.get(self.pid) is self:
             del _watchers[self.pid]
         self._undo()
@@ -215,9 +226,9 @@ class ChildWatcher:
     close = stop
 
     def _ended(self) -> None:
-        """The hub has heard of the child's end."""
+        """Collect the status. Called on the hub when the child has ended."""
         if self.rpid:
-            # From `waitpid` too.
+            # `waitpid` has reported it already.
             return
         try:
             rpid, status = _waitpid(self.pid, _stock.WNOHANG)
@@ -225,7 +236,7 @@ class ChildWatcher:
             rpid, status = self.pid, 0
         else:
             if not rpid:
-                # Not the end after all.
+                # The child has not ended after all: wait again.
                 self._undo = children.when_ended(self._hub, self.pid, self._ended)
                 return
             _statuses[self.pid] = status
@@ -236,14 +247,14 @@ class ChildWatcher:
         self._callback(self)
 
     def tell(self, status: int) -> None:
-        """`waitpid` has had the status."""
+        """Called when `waitpid` has collected the status."""
         self.stop()
         self.rpid, self.rstatus = self.pid, status
         self._hub.run_callback_threadsafe(self._callback, self)
 
 
 _watchers: dict[int, ChildWatcher] = {}
-# Of children that were watched: what their `waitpid` gives, once.
+# The statuses of watched children that have ended; `waitpid` returns each once.
 _statuses: OrderedDict[int, int] = OrderedDict()
 
 
@@ -253,16 +264,19 @@ def fork_and_watch(
     ref: bool = False,
     fork: Callable[[], int] = fork,
 ) -> int:
-    """Fork, and have the hub call `callback(watcher)` when the child has ended; the callback may not block.
+    """Fork, and make the hub call `callback(watcher)` when the child has ended. The callback must not block.
 
-    The hub takes the child's status, tells it in the watcher's `rstatus`, and keeps it for `waitpid`. Without a
-    callback it is a `fork`.
+    The hub collects the child's status, stores it in the watcher's `rstatus`, and keeps it for `waitpid`. Without a
+    callback, this is the same as `fork`.
 
     Args:
-        callback: gets a `ChildWatcher`.
-        loop: the loop, or the hub, that watches; None: that of the calling thread.
-        ref: taken for gevent's sake; a child that is watched always keeps its hub waiting.
+        callback: called with a `ChildWatcher`.
+        loop: the loop or hub that watches; None means that of the calling thread.
+        ref: ignored, accepted because gevent has it; a watched child always keeps the hub waiting.
         fork: the function that forks.
+
+    Returns:
+        The child's process id; 0 in the child.
     """
     pid = fork()
     _watch(pid, callback, loop)
@@ -275,7 +289,7 @@ def forkpty_and_watch(
     ref: bool = False,
     forkpty: Callable[[], tuple[int, int]] = forkpty,
 ) -> tuple[int, int]:
-    """See `os.forkpty` and `fork_and_watch`."""
+    """Like `os.forkpty`, with a callback as in `fork_and_watch`."""
     pid, fd = forkpty()
     _watch(pid, callback, loop)
     return pid, fd
@@ -284,7 +298,7 @@ def forkpty_and_watch(
 def posix_spawn_and_watch(
     *args: Any, callback: Callable[[ChildWatcher], object] | None = None, loop: Any = None, **kwargs: Any
 ) -> int:
-    """See `os.posix_spawn` and `fork_and_watch`."""
+    """Like `os.posix_spawn`, with a callback as in `fork_and_watch`."""
     pid = _posix_spawn(*args, **kwargs)
     _watch(pid, callback, loop)
     return pid
@@ -293,7 +307,7 @@ def posix_spawn_and_watch(
 def posix_spawnp_and_watch(
     *args: Any, callback: Callable[[ChildWatcher], object] | None = None, loop: Any = None, **kwargs: Any
 ) -> int:
-    """See `os.posix_spawnp` and `fork_and_watch`."""
+    """Like `os.posix_spawnp`, with a callback as in `fork_and_watch`."""
     pid = _posix_spawnp(*args, **kwargs)
     _watch(pid, callback, loop)
     return pid
@@ -301,7 +315,7 @@ def posix_spawnp_and_watch(
 
 def _watch(pid: int, callback: Callable[[ChildWatcher], object] | None, loop: Any) -> None:
     if pid:
-        # The number was another child's before.
+        # The process id may be reused: drop the status of an earlier child.
         _statuses.pop(pid, None)
         if callback is not None:
             ChildWatcher(_hub_of(loop), pid, callback)
@@ -316,13 +330,13 @@ def _hub_of(loop: Any) -> Hub:
 
 
 def waitpid(pid: int, options: int, /) -> tuple[int, int]:
-    """See `os.waitpid`. Children that were watched by `fork_and_watch` are told as if they had not been.
+    """Like `os.waitpid`. It also returns the statuses of children that `fork_and_watch` watched.
 
-    In a thread without green threads it blocks the thread.
+    In an OS thread without green threads, it blocks the thread.
 
     Raises:
-        ChildProcessError: there is no such child, or somebody else has had its status.
-        BlockingSwitchOutError: in a coroutine, of a child that runs.
+        ChildProcessError: there is no such child, or its status was collected before.
+        BlockingSwitchOutError: called in a coroutine, and it would have to wait.
     """
 
     def poll() -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
-"""`ParkingSelector`: the selector of an asyncio loop that a green thread runs: where the loop would sleep, it parks.
+"""`ParkingSelector`: the selector of an asyncio loop that a green thread runs. It parks the thread instead of sleeping.
 
-The loop's descriptors are in an epoll instance of its own, which the hub's loop watches. While the green thread is
-parked, no loop runs for it, and the hooks of asynchronous generators are the hub's.
+The loop's descriptors are in a separate epoll instance, which the hub's loop watches. While the green thread is parked,
+no loop counts as running in it, and the hooks for asynchronous generators are the hub's.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ParkingSelector", "hidden_loop", "is_on_hub", "select_now"]
 
-# The standard library's own: `oneloop.green.selectors`, which patching puts in its place, imports this module first.
+# The standard library's function. Patching replaces it by that of `oneloop.green.selectors`, which imports this first.
 select_now = _EpollSelector.select
 
 BURST_TICKS = 8
-"""So often a loop with callbacks that are ready goes on before the others are let in."""
+"""The number of iterations that a busy loop runs before it lets green threads run."""
 BURST_S = 20e-6
-"""And no longer than this."""
+"""The maximum time in seconds for these iterations."""
 
 
 class ParkingSelector(_EpollSelector):
-    """An epoll selector for `asyncio.SelectorEventLoop`: its `select()` lets the green threads of its hub go on.
+    """An epoll selector for `asyncio.SelectorEventLoop`. Its `select()` lets the other green threads of its hub run.
 
-    In a thread without a hub it waits as the standard library's does. `wake()` is for any thread, all else for the one
-    that runs the loop.
+    In a thread without a hub, it waits like the standard library's selector. `wake()` is callable from any thread,
+    everything else only in the thread that runs the loop.
     """
 
     def __init__(self) -> None:
@@ -45,14 +45,14 @@ class ParkingSelector(_EpollSelector):
         self._burst_end_s = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
-        """What is ready, after at most so many seconds; others go on meanwhile, even if nothing is waited for.
+        """Return the events after at most `timeout` seconds. Other green threads run meanwhile, even with timeout 0.
 
         Raises:
-            GreenletExit: the green thread was killed; so for other exceptions that are thrown into it.
+            GreenletExit: the green thread was killed. Other exceptions thrown into the green thread are raised too.
         """
         is_busy = timeout is not None and timeout <= 0
         if is_busy and self._burst_ticks and _monotonic() < self._burst_end_s:
-            # Callbacks keep each other ready: neither the kernel nor the others are asked each time.
+            # Callbacks keep scheduling each other: do not poll the kernel and the hub each time.
             self._burst_ticks -= 1
             return []
         try:
@@ -79,7 +79,7 @@ class ParkingSelector(_EpollSelector):
         return select_now(self, 0)
 
     def wake(self) -> bool:
-        """End the wait, or the next one. False in a thread without a hub, where the loop waits in the kernel."""
+        """End the current or the next wait. False in a thread without a hub, where the loop waits in the kernel."""
         waiter = self._waiter
         if waiter is None:
             return False
@@ -87,7 +87,7 @@ class ParkingSelector(_EpollSelector):
         return True
 
     def close(self) -> None:
-        """Nobody is watched any more."""
+        """Stop watching all descriptors and close the epoll instance."""
         self._part()
         super().close()
 
@@ -106,7 +106,7 @@ class ParkingSelector(_EpollSelector):
             self._part()
             self._hub, self._waiter = hub, Waiter(hub)
             hub.asyncio_loop.add_reader(self.fileno(), self._be_readable)
-            # What came before anybody looked.
+            # Descriptors may have become readable before the hub's loop watched them.
             self._is_readable = True
         return hub
 
@@ -121,7 +121,7 @@ class ParkingSelector(_EpollSelector):
 
 
 class hidden_loop:  # noqa: N801 - it is used as a function
-    """For a loop's own selector, which is to park: no loop runs inside of it, and the thread's hooks are the hub's."""
+    """Hides a loop while its selector parks: no loop counts as running, and the generator hooks are the hub's."""
 
     __slots__ = ("_depth", "_hooks", "_loop")
 
@@ -135,7 +135,7 @@ class hidden_loop:  # noqa: N801 - it is used as a function
             sys.set_coroutine_origin_tracking_depth(0)
 
     def __exit__(self, *_error: object) -> None:
-        # Another one's depth may be left.
+        # The other green threads may have changed the depth.
         sys.set_coroutine_origin_tracking_depth(self._depth)
         sys.set_asyncgen_hooks(*self._hooks)
         asyncio._set_running_loop(self._loop)
@@ -150,7 +150,7 @@ def _outer_hooks() -> tuple[Any, Any]:
 
 
 def is_on_hub(loop: asyncio.AbstractEventLoop, hub: Hub) -> bool:
-    """Whether a loop runs on a hub: it is the hub's own, or a green thread of the hub runs it."""
+    """Whether a loop runs on a hub: it is the hub's own loop, or a green thread of the hub runs it."""
     if loop is hub.asyncio_loop:
         return True
     selector = getattr(loop, "_selector", None)

@@ -18,17 +18,17 @@ _read = os.read
 _write = os.write
 
 _READ_BYTES = 64 * 1024
-# A pipe that is ready for writing takes so much without blocking (POSIX's PIPE_BUF is at least 512; Linux: a page).
+# A writable pipe accepts this many bytes without blocking (PIPE_BUF: at least 512 in POSIX, one page on Linux).
 _PIPE_BYTES = 4096
 
 _open: weakref.WeakValueDictionary[int, Pipe] = weakref.WeakValueDictionary()
 
 
 class Pipe(io.RawIOBase):
-    """A pipe's raw end; owns the descriptor. For the green threads of one thread at a time.
+    """One raw end of a pipe; owns the descriptor. Use it in the green threads of one OS thread at a time.
 
-    The descriptor is non-blocking, until it is given to another process as well: that would not expect it. From then on
-    it is asked for readiness before each operation.
+    The descriptor is in non-blocking mode until it is passed to another process, which would not expect that. After
+    that, each operation first waits until the descriptor is ready.
     """
 
     def __init__(self, fd: int, mode: str) -> None:
@@ -43,40 +43,40 @@ class Pipe(io.RawIOBase):
         """The descriptor.
 
         Raises:
-            ValueError: it is closed.
+            ValueError: the pipe is closed.
         """
         self._check_open()
         return self._fd
 
     def readable(self) -> bool:
-        """Whether it is the end that is read."""
+        """Whether this is the reading end."""
         self._check_open()
         return self.mode == "rb"
 
     def writable(self) -> bool:
-        """Whether it is the end that is written."""
+        """Whether this is the writing end."""
         self._check_open()
         return self.mode == "wb"
 
     def isatty(self) -> bool:
-        """It is a pipe."""
+        """Return False."""
         self._check_open()
         return False
 
     def share(self) -> None:
-        """Another process gets the descriptor too: have it block."""
+        """Put the descriptor into blocking mode, because another process gets it too."""
         self._is_shared = True
         _set_blocking(self._fd, True)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """See `io.RawIOBase.read`."""
+        """Like `io.RawIOBase.read`."""
         self._check_readable()
         if size is None or size < 0:
             return self.readall()
         return self._read_some(size)
 
     def readinto(self, buffer: Any, /) -> int:
-        """See `io.RawIOBase.readinto`."""
+        """Like `io.RawIOBase.readinto`."""
         self._check_readable()
         view = memoryview(buffer).cast("B")
         data = self._read_some(len(view))
@@ -84,7 +84,7 @@ class Pipe(io.RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        """See `io.RawIOBase.readall`."""
+        """Like `io.RawIOBase.readall`."""
         self._check_readable()
         pieces = []
         while data := self._read_some(_READ_BYTES):
@@ -92,7 +92,7 @@ class Pipe(io.RawIOBase):
         return b"".join(pieces)
 
     def write(self, data: Any, /) -> int:
-        """See `io.RawIOBase.write`."""
+        """Like `io.RawIOBase.write`."""
         self._check_open()
         if self.mode != "wb":
             raise io.UnsupportedOperation("not writable")
@@ -108,7 +108,7 @@ class Pipe(io.RawIOBase):
         return _read(self._fd, size)
 
     def close(self) -> None:
-        """Close it. Green threads that wait for it get `cancel_wait_ex`."""
+        """Close the pipe. It raises `cancel_wait_ex` in green threads that wait for it."""
         if self.closed:
             return
         try:
@@ -134,9 +134,15 @@ class Pipe(io.RawIOBase):
 
 
 def open_pipe(fd: int, mode: str, buffering: int, text: dict[str, Any] | None) -> Any:
-    """What `open(fd, mode, buffering)` gives, in the form of `Pipe`; with `text`, the arguments of a TextIOWrapper.
+    """Like `open(fd, mode, buffering)`, based on a `Pipe`.
 
-    The descriptor is closed if that fails.
+    The descriptor is closed if an error occurs.
+
+    Args:
+        fd: the descriptor.
+        mode: "rb" or "wb".
+        buffering: as in `open`.
+        text: the arguments of a TextIOWrapper; None for a binary file.
     """
     if buffering == 1:
         warnings.warn(
@@ -157,7 +163,7 @@ def open_pipe(fd: int, mode: str, buffering: int, text: dict[str, Any] | None) -
 
 
 def hand_over(file: object) -> None:
-    """Another process gets the descriptor, a number or an object with `fileno()`: if it is a `Pipe`'s, it is shared."""
+    """Mark a `Pipe` as shared before another process gets it. `file`: a descriptor, or an object with `fileno()`."""
     number = file if isinstance(file, int) else file.fileno()  # type: ignore[attr-defined]
     pipe = _open.get(number)
     if pipe is not None:

@@ -1,4 +1,4 @@
-"""`PolledFile`: a descriptor that the kernel tells the readiness of; and `PooledFile`, for those that it does not."""
+"""`PolledFile`: a descriptor whose readiness the kernel reports; and `PooledFile`, for other descriptors."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["PolledFile", "PooledFile", "can_be_polled"]
 
 T = TypeVar("T")
 
-# The standard library's own, whatever is patched later.
+# The original function, even if patching replaces it later.
 _epoll = _select.epoll
 
 
 class PolledFile(RawFile):
-    """A pipe, a terminal, a socket, or what else the kernel tells the readiness of.
+    """A pipe, a terminal, a socket, or any other descriptor whose readiness the kernel reports.
 
-    Its descriptor is made non-blocking, unless it is a terminal, which other programs have too. One that is not closed
-    with it is blocking again when the last file on it is closed.
+    The descriptor is put into non-blocking mode, except for terminals, which are shared with other programs. If
+    `closefd` is false, blocking mode is restored when the last file on the descriptor is closed.
     """
 
     def __init__(self, number: int, mode: Mode, name: Any, closefd: bool, source: Any = None) -> None:
@@ -61,11 +61,11 @@ class PolledFile(RawFile):
                 _native.green_wait(self, True, None)
 
     def wake_waiting(self, error: BaseException) -> None:
-        """Have an exception raised in a green thread that waits for the descriptor, if one does."""
+        """Raise an exception in the green thread that waits for the descriptor, if there is one."""
         _native.green_cancel_wait(self, error)
 
     def close(self) -> None:
-        """Close it; nothing the second time."""
+        """Close the file. No effect if it is closed."""
         number, borrows, self._borrows = self._number, self._borrows, False
         try:
             super().close()
@@ -78,7 +78,7 @@ class PolledFile(RawFile):
 
 
 class PooledFile(RawFile):
-    """What may block, and says nothing of when: a thread of the hub's pool does it."""
+    """A descriptor that may block and does not report readiness. A thread of the hub's pool reads and writes it."""
 
     def _fetch(self, size: int) -> bytes:
         return _in_thread(read_now, self._number, size)
@@ -93,7 +93,7 @@ class PooledFile(RawFile):
             _in_thread(close_now, self._number)
 
 
-# How many open files have made a number non-blocking that is not theirs.
+# The number of open files that have put a descriptor they do not own into non-blocking mode.
 _borrowed: dict[int, int] = {}
 
 
@@ -106,7 +106,7 @@ def _in_thread(function: Callable[..., T], *args: Any) -> T:
 
 
 def can_be_polled(number: int) -> bool:
-    """Whether the kernel tells of a descriptor when it is ready."""
+    """Whether the kernel reports the readiness of a descriptor."""
     with _epoll() as epoll:
         try:
             epoll.register(number, 0)
@@ -119,5 +119,5 @@ def _make_blocking(number: int) -> None:
     try:
         os.set_blocking(number, True)
     except OSError:
-        # Its owner has closed it before.
+        # Its owner has closed it.
         return

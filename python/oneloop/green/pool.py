@@ -1,4 +1,4 @@
-"""`Group` and `Pool`: green threads that are waited for, killed and counted together."""
+"""`Group` and `Pool`: green threads that can be joined, killed and counted together."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ __all__ = ["Group", "Pool", "PoolFull"]
 
 
 class Group(GroupMappingMixin):
-    """Any number of green threads; each leaves the group when it has ended.
+    """A group of any number of green threads. Each green thread leaves the group when it ends.
 
     Args:
-        args: at most one iterable of green threads to begin with.
+        args: at most one iterable, of green threads to add.
     """
 
     greenlet_class: type[Greenlet] = Greenlet
-    """What `spawn` makes."""
+    """The class that `spawn` instantiates."""
 
     def __init__(self, *args: Iterable[Any]) -> None:
         if len(args) > 1:
-            raise TypeError(f"a group is made of one iterable at most, not of {len(args)}")
+            raise TypeError(f"Group() takes at most one iterable of greenlets ({len(args)} arguments given)")
         self.greenlets: set[Any] = set()
         self.dying: set[Any] = set()
-        """Those that were killed, and have not ended."""
+        """Green threads that were killed and have not ended."""
         self._joining = Line()
         for greenlet in args[0] if args else ():
             self.add(greenlet)
@@ -55,10 +55,10 @@ class Group(GroupMappingMixin):
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self.greenlets))
 
-    # -- coming and going ------------------------------------------------------------------------------
+    # -- members ----------------------------------------------------------------------------------------
 
     def add(self, greenlet: Any) -> None:
-        """Take a greenlet in; nothing if it belongs to the group. One that is no `Greenlet` stays until `discard`."""
+        """Add a greenlet; no effect if it is a member. One that is not a `Greenlet` stays until `discard`."""
         if greenlet in self.greenlets:
             return
         rawlink = getattr(greenlet, "rawlink", None)
@@ -67,14 +67,14 @@ class Group(GroupMappingMixin):
         self.greenlets.add(greenlet)
 
     def discard(self, greenlet: Any) -> None:
-        """Let it go; it runs on."""
+        """Remove a greenlet. It continues to run."""
         self._discard(greenlet)
         unlink = getattr(greenlet, "unlink", None)
         if unlink is not None:
             unlink(self._discard)
 
     def _discard(self, greenlet: Any) -> bool:
-        """Whether it belonged to the group."""
+        """Remove a greenlet, and return whether it was a member."""
         belonged = greenlet in self.greenlets
         self.greenlets.discard(greenlet)
         self.dying.discard(greenlet)
@@ -83,34 +83,41 @@ class Group(GroupMappingMixin):
         return belonged
 
     def start(self, greenlet: Greenlet) -> None:
-        """Take in a green thread that was not started, and start it."""
+        """Add a green thread that was not started, and start it."""
         self.add(greenlet)
         greenlet.start()
 
     def spawn(self, *args: Any, **kwargs: Any) -> Greenlet:
-        """A started green thread of the group; the arguments are those of `greenlet_class`."""
+        """Start a green thread in the group. The arguments are those of `greenlet_class`."""
         greenlet = self.greenlet_class(*args, **kwargs)
         self.start(greenlet)
         return greenlet
 
-    # -- room ------------------------------------------------------------------------------------------
+    # -- size ------------------------------------------------------------------------------------------
 
     def full(self) -> bool:
-        """Whether `spawn` would wait: never."""
+        """Whether `spawn` would wait: False."""
         return False
 
     def wait_available(self, timeout: float | None = None) -> int | None:
-        """Wait until there is room: at once."""
+        """Wait until the group accepts another member: return immediately."""
         return None
 
-    # -- the end ---------------------------------------------------------------------------------------
+    # -- join and kill -----------------------------------------------------------------------------------
 
     def join(self, timeout: float | None = None, raise_error: bool = False) -> bool:
-        """Wait until the group has been empty once: whether it was in so many seconds.
+        """Wait until the group becomes empty.
+
+        Args:
+            timeout: the maximum time in seconds; None means no limit.
+            raise_error: raise the exception of a current member that has failed.
+
+        Returns:
+            Whether the group became empty in time.
 
         Raises:
-            BlockingSwitchOutError: in a coroutine.
-            BaseException: with `raise_error`, what one of those that belong to it now has raised.
+            BlockingSwitchOutError: called in a coroutine.
+            BaseException: with `raise_error`, the exception of a member that failed.
         """
         waited = list(self.greenlets) if raise_error else []
         was_empty = not self.greenlets
@@ -125,11 +132,17 @@ class Group(GroupMappingMixin):
         return was_empty
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
-        """Kill all, also those that come meanwhile, and wait until they have ended, for at most so many seconds."""
+        """Kill all members, also those added meanwhile, and wait until they have ended.
+
+        Args:
+            exception: an exception or an exception class.
+            block: whether to wait for their end.
+            timeout: the maximum time to wait, in seconds; None means no limit.
+        """
         timer = Timeout.start_new(timeout if block else None)
         try:
             while self.greenlets:
-                # The caller comes last: it is raised right there.
+                # Kill the caller last: the exception is raised here.
                 for greenlet in sorted(self, key=lambda one: one is getcurrent()):
                     self._kill_once(greenlet, exception)
                 if not block:
@@ -148,7 +161,7 @@ class Group(GroupMappingMixin):
             _kill(greenlet, exception)
 
     def _forget_dead(self) -> None:
-        """Those that have ended and were unlinked, and those that nobody can wait for."""
+        """Remove members that have ended and were unlinked, and those that cannot be waited for."""
         for greenlet in self:
             if not hasattr(greenlet, "rawlink") or greenlet.ready():
                 self.discard(greenlet)
@@ -156,7 +169,14 @@ class Group(GroupMappingMixin):
     def killone(
         self, greenlet: Any, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
     ) -> None:
-        """Kill one if it belongs to the group, and wait until it has ended, for at most so many seconds."""
+        """Kill a green thread if it is a member, and wait until it has ended.
+
+        Args:
+            greenlet: the green thread.
+            exception: an exception or an exception class.
+            block: whether to wait for the end.
+            timeout: the maximum time to wait, in seconds; None means no limit.
+        """
         if greenlet not in self.greenlets:
             return
         self._kill_once(greenlet, exception)
@@ -176,15 +196,15 @@ class Group(GroupMappingMixin):
 
 
 class PoolFull(queue.Full):
-    """There is no room in the pool."""
+    """The pool is full."""
 
 
 class Pool(Group):
-    """A group of at most so many green threads; `spawn` waits for room.
+    """A group of at most `size` green threads; `spawn` waits until there is room.
 
     Args:
-        size: None: any number. 0: none, ever.
-        greenlet_class: what `spawn` makes.
+        size: the maximum number of members; None means no limit. 0 means that nothing can be added.
+        greenlet_class: the class that `spawn` instantiates.
 
     Raises:
         ValueError: the size is negative.
@@ -204,14 +224,20 @@ class Pool(Group):
         return self.free_count() <= 0
 
     def free_count(self) -> int:
-        """How many more there is room for; 1 if the size is None."""
+        """The number of green threads that can be added; 1 if there is no limit."""
         return 1 if self.size is None else int(self._room.counter)
 
     def wait_available(self, timeout: float | None = None) -> int:
-        """Wait until there is room, for at most so many seconds: how many there is room for.
+        """Wait until there is room.
+
+        Args:
+            timeout: the maximum time in seconds; None means no limit.
+
+        Returns:
+            The number of green threads that can be added.
 
         Raises:
-            BlockingSwitchOutError: in a coroutine.
+            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
         """
         if self._room.locked() and not is_in_green_thread():
             raise get_hub()._parking_refused()
@@ -220,11 +246,16 @@ class Pool(Group):
         return self.free_count()
 
     def add(self, greenlet: RawGreenlet, blocking: bool = True, timeout: float | None = None) -> None:
-        """Take in a greenlet that was not started, waiting for room for at most so many seconds.
+        """Add a greenlet that was not started; wait until there is room.
+
+        Args:
+            greenlet: the greenlet; if it is a member already, nothing is done.
+            blocking: whether to wait for room.
+            timeout: the maximum time to wait, in seconds; None means no limit.
 
         Raises:
-            PoolFull: there is no room, and `blocking` is false or the time is up.
-            BlockingSwitchOutError: it would wait, in a coroutine.
+            PoolFull: there is no room, and `blocking` is false or the timeout expired.
+            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
         """
         if greenlet in self.greenlets:
             return
@@ -248,15 +279,15 @@ class Pool(Group):
         return belonged
 
     def spawn(self, *args: Any, **kwargs: Any) -> Greenlet:
-        """A started green thread of the pool, once there is room; the arguments are those of `greenlet_class`.
+        """Start a green thread in the pool once there is room. The arguments are those of `greenlet_class`.
 
         Raises:
-            BlockingSwitchOutError: it would wait, in a coroutine.
+            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
         """
         cls = type(self)
         if cls.add is not Pool.add or cls.start is not Pool.start or not self._room.acquire(blocking=False):
             return super().spawn(*args, **kwargs)
-        # The same with one step less: it does not run before it is linked.
+        # Same result with fewer steps. The green thread cannot run before it is linked.
         try:
             greenlet = self.greenlet_class.spawn(*args, **kwargs)
         except BaseException:
@@ -267,6 +298,6 @@ class Pool(Group):
         return greenlet
 
     def start(self, greenlet: Greenlet, blocking: bool = True, timeout: float | None = None) -> None:
-        """Take in a green thread that was not started, as `add` does, and start it."""
+        """Add a green thread that was not started, as `add` does, and start it."""
         self.add(greenlet, blocking, timeout)
         greenlet.start()

@@ -1,4 +1,4 @@
-"""`PublicHub`: what programs on gevent use of a hub, beside what our own modules stand on (`hub.py`)."""
+"""`PublicHub`: the part of gevent's hub interface that programs use and our own modules (`hub.py`) do not need."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _MAIN_THREAD_IDENT = _thread.get_ident()
 
 
 class PublicHub:
-    """gevent's interface of a hub; base class of `oneloop.green.hub.Hub`. For the loop's thread alone."""
+    """Gevent's interface of a hub; base class of `oneloop.green.hub.Hub`. Use it only in the loop's thread."""
 
     backend = None
-    """Which of libev's backends was asked for: none."""
+    """The libev backend that was requested: always None."""
     name = ""
-    """For reports."""
+    """A name for reports."""
     format_context: Callable[[object], str] = staticmethod(pprint.saferepr)
-    """Puts what an exception was raised in into words."""
+    """Formats the object that an exception was raised in, for reports."""
 
     _green_loop: HubLoop | None = None
     _exception_stream: Any = ...
     _resolver: Any = None
     resolver_class: Any = None
-    """Makes `resolver`, from the hub; None: what GEVENT_RESOLVER says, see `oneloop.green.resolver`."""
+    """Called with the hub to create `resolver`. None: use GEVENT_RESOLVER, see `oneloop.green.resolver`."""
 
     @property
     def loop(self: Any) -> HubLoop:
-        """Gevent's interface of the loop: watchers and callbacks. `asyncio_loop` is the one below."""
+        """Gevent's interface of the loop: watchers and callbacks. `asyncio_loop` is the loop below it."""
         if self._green_loop is None:
             from oneloop.green.hub_loop import HubLoop
 
@@ -50,24 +50,24 @@ class PublicHub:
 
     @property
     def loop_class(self) -> type[Any]:
-        """The class of loops by themselves."""
+        """The class of standalone loops."""
         from oneloop.green import core
 
         return core.loop
 
     @property
     def thread_ident(self: Any) -> int:
-        """The ident of the thread that it is of."""
+        """The ident of the hub's thread."""
         return self._thread_ident  # type: ignore[no-any-return]
 
     @property
     def main_hub(self: Any) -> bool:
-        """Whether that is the main thread."""
+        """Whether this is the hub of the main thread."""
         return bool(self._thread_ident == _MAIN_THREAD_IDENT)
 
     @property
     def dead(self) -> bool:
-        """False: a hub whose greenlet has ended has another one when it is needed."""
+        """Always False: if the hub's greenlet has ended, a new one is created when it is needed."""
         return False
 
     @property
@@ -79,7 +79,7 @@ class PublicHub:
 
     @property
     def exception_stream(self) -> Any:
-        """Where exceptions are reported: `sys.stderr`, unless another one is assigned; None: nowhere."""
+        """The stream for exception reports: `sys.stderr` unless another one is assigned; None disables the reports."""
         return sys.stderr if self._exception_stream is ... else self._exception_stream
 
     @exception_stream.setter
@@ -94,7 +94,7 @@ class PublicHub:
 
     @property
     def resolver(self) -> Any:
-        """What looks up the names for socket's functions; made at its first use, may be assigned."""
+        """The resolver for the socket module's name lookups; created on first use, can be assigned."""
         if self._resolver is None:
             from oneloop.green.resolver import resolver_class
 
@@ -112,10 +112,13 @@ class PublicHub:
     # -- waiting -------------------------------------------------------------------------------------
 
     def switch(self: Any) -> Any:
-        """Let others go on until somebody switches back to this greenlet; what they switch with.
+        """Run other green threads until another one switches back to this greenlet.
+
+        Returns:
+            The value that was passed to this greenlet's `switch`.
 
         Raises:
-            BlockingSwitchOutError: in a callback, or a coroutine.
+            BlockingSwitchOutError: called in a callback or a coroutine.
         """
         hub = self.greenlet
         if hub is getcurrent():
@@ -125,10 +128,10 @@ class PublicHub:
         return hub.switch()
 
     def wait(self: Any, watcher: Watcher) -> None:
-        """Wait until a watcher, which is started and stopped here, calls.
+        """Start a watcher, wait until it calls back, and stop it.
 
         Raises:
-            ConcurrentObjectUseError: another green thread waits for it.
+            ConcurrentObjectUseError: another green thread is waiting for the watcher.
         """
         from oneloop.green.waiter import Waiter
 
@@ -142,7 +145,10 @@ class PublicHub:
             watcher.stop()
 
     def cancel_wait(self, watcher: Watcher | None, error: Any, close_watcher: bool = False) -> None:
-        """Have an exception raised in the green thread that is in `wait` for a watcher; nothing without one."""
+        """Raise `error` in the green thread that waits for `watcher` in `wait`.
+
+        Nothing is raised if no green thread waits for it. `watcher` may be None.
+        """
         if watcher is None:
             return
         if watcher.callback is not None:
@@ -153,7 +159,7 @@ class PublicHub:
     def cancel_waits_close_and_then(
         self, watchers: Iterable[Watcher | None], exc_kind: Any, then: Callable[..., object], *then_args: Any
     ) -> None:
-        """The same for several watchers, which are closed; then call a function."""
+        """Like `cancel_wait` for several watchers, and close them; then call `then(*then_args)`."""
         waited = []
         for watcher in watchers:
             if watcher is None:
@@ -174,13 +180,17 @@ class PublicHub:
         self.loop.run_callback(cancel_all)
 
     def join(self: Any, timeout: float | None = None) -> bool:
-        """Wait until nothing is left that this hub's loop could wait for, for at most so many seconds.
+        """Wait until this hub's loop has nothing left to wait for. Call it in the thread's main greenlet.
 
-        For the thread's main greenlet. False if the time was up.
+        Args:
+            timeout: the maximum time in seconds; None means no limit.
+
+        Returns:
+            True, or False if the timeout expired first.
 
         Raises:
-            AssertionError: in another greenlet.
-            RuntimeError: the hub is that of a loop which the program runs itself.
+            AssertionError: called in another greenlet.
+            RuntimeError: the program runs this hub's loop itself.
         """
         from oneloop.green.waiter import Waiter
 
@@ -189,8 +199,8 @@ class PublicHub:
             raise AssertionError("only possible from the MAIN greenlet")
         if not hub.is_owner:
             raise RuntimeError(
-                "the program runs this loop itself (oneloop.run()), and it ends when that does: wait for green threads "
-                "by name, with joinall() or wait(objects)"
+                "the program runs this loop itself (oneloop.run()), so the hub cannot be joined: join green threads "
+                "with joinall() or wait(objects)"
             )
         waiter = Waiter(hub)
         timer = None if timeout is None else self.loop.timer(timeout, ref=False)

@@ -1,7 +1,7 @@
-"""Queues between green threads, coroutines and threads.
+"""Queues between green threads, coroutines and OS threads.
 
-`get` and `put` block in a green thread; in a coroutine they return awaitables. An item goes straight to who has waited
-longest for one; who is killed with an item in hand gives it back.
+`get` and `put` block in a green thread; in a coroutine they return awaitables. An item goes directly to the longest
+waiting getter. If a getter is killed before it resumes, its item goes back to the queue.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _HOOKS = ("_init", "_put", "_get", "_put_back", "_peek")
 
 
 class _VoidError(Exception):
-    """All offers of a channel were given up by who made them, and not withdrawn yet."""
+    """All offers in a channel are from callers that have stopped waiting but have not removed their offers yet."""
 
 
 class SimpleQueue(_native.QueueCore, Generic[T]):
-    """A queue of at most `maxsize` items, of any number if that is None or not more than 0."""
+    """A queue of at most `maxsize` items. None means no limit; so does a number below 1."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         return super().__new__(cls, Line(), Line())
 
     def __init__(self, maxsize: int | None = None, items: Iterable[T] = ()) -> None:
-        # What is plain is done natively, by `put` and `get`; the rest in `_put_lined` and `_get_lined`.
+        # Without overridden hooks, native code does `put` and `get`; otherwise `_put_lined` and `_get_lined` do.
         cls = type(self)
         is_plain = all(getattr(cls, name) is getattr(SimpleQueue, name) for name in _HOOKS)
         self._open(self._init(items), is_plain)
@@ -64,7 +64,7 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
         self._putters = Line()
         self._putters.guard = self._getters.guard
 
-    # Subclasses order their items in other ways.
+    # Hooks: subclasses order their items differently.
 
     def _init(self, items: Iterable[T]) -> Any:
         return deque(items)
@@ -83,10 +83,10 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
         item: T = self.queue[0]
         return item
 
-    # -- how full it is ------------------------------------------------------------------------------
+    # -- size ----------------------------------------------------------------------------------------
 
     def qsize(self) -> int:
-        """How many items there are."""
+        """The number of items."""
         return len(self.queue)
 
     __len__ = qsize
@@ -95,11 +95,11 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
         return True
 
     def empty(self) -> bool:
-        """Whether there are none."""
+        """Whether the queue has no items."""
         return not self.queue
 
     def full(self) -> bool:
-        """Whether there is no room for another."""
+        """Whether the queue has reached its maximum size."""
         return self.maxsize is not None and len(self.queue) >= self.maxsize
 
     # -- putting -------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
             raise ShutDown
         if not self.queue and self._getters.wake(item):
             if self.maxsize is not None:
-                # Whoever was woken for this room has not taken it: the next one may.
+                # The putter that was woken for this free place has not used it yet: wake the next one.
                 self._putters.wake()
             self._count_put()
             return True
@@ -162,7 +162,7 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
         self._putters.wake()
 
     def put_nowait(self, item: T) -> None:
-        """Put an item in at once. As `put(item, block=False)`."""
+        """Put an item without waiting, as `put(item, block=False)` does."""
         self.put(item, block=False)
 
     # -- getting -------------------------------------------------------------------------------------
@@ -213,18 +213,18 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
         return given
 
     def _item_given_back(self, item: Any) -> None:
-        """Who has got it was killed before it could go on."""
+        """Put back an item whose getter was killed before it resumed."""
         with self._getters.guard:
             if item is not _SHUT and not self._getters.wake(item):
                 self._put_back(item)
 
     def get_nowait(self) -> T:
-        """An item, at once. As `get(block=False)`."""
+        """Return an item without waiting, as `get(block=False)` does."""
         item: T = self.get(block=False)
         return item
 
     def peek(self, block: bool = True, timeout: float | None = None) -> Any:
-        """The next item, which stays. As `get`."""
+        """Return the next item without removing it; waits as `get` does."""
         if block and not is_in_green_thread():
             return self._peeked(timeout)
         with self._getters.guard:
@@ -243,14 +243,18 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
         return item
 
     def peek_nowait(self) -> T:
-        """The next item, which stays, at once."""
+        """Return the next item without removing it and without waiting."""
         item: T = self.peek(block=False)
         return item
 
-    # -- the end -------------------------------------------------------------------------------------
+    # -- shutdown and iteration ----------------------------------------------------------------------
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Take no more items; with `immediate`, drop those that there are. Who waits gets ShutDown. Any thread."""
+        """Refuse further items, and raise ShutDown in the callers that wait. Callable from any thread.
+
+        Args:
+            immediate: also drop the items that are in the queue.
+        """
         with self._getters.guard:
             self.is_shutdown = True
             if immediate:
@@ -267,7 +271,7 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
 
     def __next__(self) -> T:
         if not is_in_green_thread():
-            raise TypeError("in a coroutine, a queue is iterated over with `async for`")
+            raise TypeError("cannot iterate over a queue with `for` in a coroutine: use `async for`")
         item = self.get()
         if item is StopIteration:
             raise StopIteration
@@ -291,7 +295,7 @@ class SimpleQueue(_native.QueueCore, Generic[T]):
 
 
 class Queue(SimpleQueue[T]):
-    """A queue that also counts the items whose work is not done; see `queue.Queue`."""
+    """A queue that also counts unfinished tasks; see `queue.Queue`."""
 
     def __init__(
         self, maxsize: int | None = None, items: Iterable[T] = (), unfinished_tasks: int | None = None
@@ -300,15 +304,22 @@ class Queue(SimpleQueue[T]):
         self.unfinished_tasks = len(self.queue) if unfinished_tasks is None else unfinished_tasks
 
     def task_done(self) -> None:
-        """The work of an item is done.
+        """Mark the work for one item as done.
 
         Raises:
-            ValueError: called more often than there were items.
+            ValueError: called more often than items were put.
         """
         self._tasks_done(1)
 
     def join(self, timeout: float | None = None) -> Any:
-        """Wait until the work of all items is done: whether it is. In a coroutine: an awaitable of that."""
+        """Wait until the work for all items is done.
+
+        Args:
+            timeout: the maximum time in seconds; None means no limit.
+
+        Returns:
+            Whether all work is done. In a coroutine: an awaitable of that.
+        """
         if not is_in_green_thread():
             return self._finished(timeout)
         place = Waiter(get_hub())
@@ -332,7 +343,7 @@ JoinableQueue = Queue
 
 
 class LifoQueue(Queue[T]):
-    """A queue whose newest item is the first to leave."""
+    """A queue that returns the newest item first."""
 
     def _init(self, items: Iterable[T]) -> list[T]:
         return list(items)
@@ -350,7 +361,7 @@ class LifoQueue(Queue[T]):
 
 
 class PriorityQueue(Queue[T]):
-    """A queue whose smallest item is the first to leave."""
+    """A queue that returns the smallest item first."""
 
     def _init(self, items: Iterable[T]) -> list[T]:
         heap: list[Any] = list(items)
@@ -368,17 +379,27 @@ class PriorityQueue(Queue[T]):
 
 
 class Channel(SimpleQueue[T]):
-    """A queue without room: who puts waits until somebody gets."""
+    """A queue without a buffer: `put` waits until another caller gets the item."""
 
     def __init__(self, maxsize: int = 1) -> None:
         if maxsize != 1:
-            raise ValueError("a channel has no other size than 1")
+            raise ValueError(f"a channel's maxsize must be 1, not {maxsize!r}")
         super().__init__()
 
-    # `queue` holds offers: an item, and who waits for it to be taken (None: nobody any more).
+    # `queue` holds offers: an item, and the waiter of its `put`; None if that caller no longer waits.
 
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> Any:
-        """Hand an item over, waiting for who takes it for at most so many seconds. As `Queue.put`."""
+        """Hand an item over, and wait until another caller takes it.
+
+        Args:
+            item: the item.
+            block: whether to wait; if false, and no caller is waiting for an item, raise Full.
+            timeout: the maximum time in seconds; None means no limit.
+
+        Raises:
+            Full: no caller took the item in time.
+            ShutDown: the channel was shut down.
+        """
         if block and not is_in_green_thread():
             return self._placed(item, timeout)
         with self._getters.guard:
@@ -426,7 +447,16 @@ class Channel(SimpleQueue[T]):
                     return
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """An item; who has offered it goes on. As `Queue.get`."""
+        """Take an item and wake the caller that offered it.
+
+        Args:
+            block: whether to wait for an offer.
+            timeout: the maximum time in seconds; None means no limit.
+
+        Raises:
+            Empty: no item was offered in time.
+            ShutDown: the channel was shut down.
+        """
         if block and not is_in_green_thread():
             return self._gotten(timeout)
         while True:

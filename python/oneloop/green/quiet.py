@@ -1,14 +1,15 @@
-"""`QuietPoller`: descriptors and alarms that do not count as something to wait for.
+"""`QuietPoller`: descriptors and alarms that do not keep the loop alive.
 
-The loop of a hub raises LoopExit where nothing is left that could wake anybody. It does not count the descriptor that
-signals arrive through: that is an epoll instance of ours, with that descriptor, and everything quiet, inside.
+A hub's loop raises LoopExit when nothing is left that could wake a green thread. In this check it ignores the
+descriptor for signals. This class replaces that descriptor by an epoll instance, which contains the signals' descriptor
+and the descriptors to be ignored.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from select import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, epoll  # the interpreter's own, whatever is patched later
+from select import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, epoll  # the originals, even if patched later
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,13 +24,13 @@ _read = os.read
 
 
 class QuietPoller:
-    """Watches descriptors for a loop which does not know of them."""
+    """Watches descriptors for a loop without registering them there."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._epoll = epoll()
         self._callbacks: dict[int, list[Callable[[], object] | None]] = {}
-        # Signals' descriptor moves to where the others are.
+        # Move the descriptor for signals into this epoll instance.
         loop._wakeup_socket()
         if loop._ssock is not None:
             loop._remove_callback_for(loop._ssock.fileno(), False)
@@ -38,7 +39,7 @@ class QuietPoller:
         loop._note_signal_fd(self._epoll.fileno())
 
     def add(self, fd: int, is_write: bool, callback: Callable[[], object]) -> None:
-        """Call whenever it is readable, or writable. PermissionError for a regular file."""
+        """Call `callback` whenever `fd` is readable or writable. Raises PermissionError for a regular file."""
         sides = self._callbacks.get(fd)
         if sides is None:
             self._epoll.register(fd, _mask([None, callback] if is_write else [callback, None]))
@@ -49,11 +50,11 @@ class QuietPoller:
         try:
             self._epoll.modify(fd, _mask(sides))
         except FileNotFoundError:
-            # The number is another file's by now.
+            # The descriptor number now belongs to another file.
             self._epoll.register(fd, _mask(sides))
 
     def remove(self, fd: int, is_write: bool) -> None:
-        """Call no more."""
+        """Remove a callback."""
         sides = self._callbacks.get(fd)
         if sides is None:
             return
@@ -65,7 +66,7 @@ class QuietPoller:
             else:
                 self._epoll.modify(fd, _mask(sides))
         except (FileNotFoundError, OSError):
-            # It was closed, which has ended the registration.
+            # The descriptor was closed, which has removed the registration.
             self._callbacks.pop(fd, None)
 
     def _serve(self) -> None:
@@ -77,7 +78,7 @@ class QuietPoller:
                 writable()
 
     def close(self) -> None:
-        """The loop is closed: it has forgotten everything."""
+        """Drop everything after the loop was closed."""
         self._callbacks.clear()
         self._epoll.close()
 
@@ -87,7 +88,7 @@ def _mask(sides: list[Any]) -> int:
 
 
 class QuietAlarm:
-    """A call at a time on the loop's clock, by timerfd_create(2)."""
+    """A call at a time of the loop's clock, with timerfd_create(2)."""
 
     def __init__(self, poller: QuietPoller, when_s: float, callback: Callable[[], object]) -> None:
         self._poller = poller
@@ -100,7 +101,7 @@ class QuietAlarm:
         self._callback()
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
         if self._fd >= 0:
             self._poller.remove(self._fd, False)
             _close(self._fd)
@@ -108,8 +109,8 @@ class QuietAlarm:
 
 
 def _timerfd(when_s: float) -> int:
-    """A descriptor that is readable from then on (CLOCK_MONOTONIC)."""
-    # Zero would disarm it; the largest number of seconds is for ever.
+    """A descriptor that becomes readable at `when_s` (CLOCK_MONOTONIC)."""
+    # Zero would disarm the timer. The upper limit is practically forever.
     when_s = min(max(when_s, 1e-9), 2.0**62)
     if hasattr(os, "timerfd_create"):
         # Since Python 3.13.

@@ -1,10 +1,10 @@
-"""`RawFile`: a descriptor without a buffer, whose operations park the green thread instead of blocking the loop.
+"""`RawFile`: an unbuffered file on a descriptor, whose operations park the green thread instead of blocking the loop.
 
-What io's buffered and text files stand on. The kinds have files of their own: `RegularFile` goes through the loop's
-file engine, `PolledFile` waits until the kernel tells that the descriptor is ready, `PooledFile` asks a thread.
+It is the base of io's buffered and text files. Its subclasses are: `RegularFile`, which uses the loop's file engine;
+`PolledFile`, which waits until the kernel reports the descriptor as ready; and `PooledFile`, which uses OS threads.
 
-The memory that io hands to `readinto` and `write` is io's own, and may be gone when a killed green thread has left:
-nothing but copies of it outlive the call (S3).
+The memory that io passes to `readinto` and `write` belongs to io. It may be freed when a killed green thread leaves the
+call, so only copies of it outlive the call (S3).
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST_STEP_BYTES", "RawFile", "close_now", "is_ready", "read_now", "write_now"]
 
 LARGEST_STEP_BYTES = 1024 * 1024
-"""So much is copied for one operation."""
+"""The maximum number of bytes that are copied for one operation."""
 
-# The standard library's own, whatever is patched later.
+# The original functions, even if patching replaces them later.
 read_now, write_now, close_now, _poll = os.read, os.write, os.close, _select.poll
 
 
 class RawFile(io.RawIOBase):
-    """A descriptor; for the green threads of one OS thread, one at a time.
+    """An unbuffered file on a descriptor. Use it in the green threads of one OS thread, one at a time.
 
     Args:
         number: the descriptor.
-        mode: what it was opened for.
-        name: the path, or the number.
-        closefd: whether it is closed with this file.
-        source: a file object that has the descriptor; it is kept, and closed instead of the descriptor.
+        mode: the mode in which it was opened.
+        name: the path or the number.
+        closefd: whether closing this file closes the descriptor.
+        source: a file object that has the descriptor. It is kept alive, and closed instead of the descriptor.
     """
 
     block_bytes = io.DEFAULT_BUFFER_SIZE
-    """What a buffer for it is a multiple of."""
+    """Buffer sizes for this file should be a multiple of this."""
 
     _is_abandoned = False
 
@@ -53,7 +53,7 @@ class RawFile(io.RawIOBase):
         self.name = name
         self._seekable: bool | None = None
 
-    # -- what the kinds do ---------------------------------------------------------------------------
+    # -- hooks for subclasses --------------------------------------------------------------------------
 
     def _fetch(self, size: int) -> bytes:
         raise NotImplementedError
@@ -68,7 +68,7 @@ class RawFile(io.RawIOBase):
     # -- io.RawIOBase --------------------------------------------------------------------------------
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read into a buffer, as much as there is at once; how many bytes."""
+        """Read available data into a buffer. Return the number of bytes read."""
         self._check(self._mode.is_reading, "readable")
         with memoryview(buffer).cast("B") as view:
             data = read_now(self._number, len(view)) if self._is_abandoned else self._fetch(len(view))
@@ -76,7 +76,7 @@ class RawFile(io.RawIOBase):
             return len(data)
 
     def write(self, data: ReadableBuffer) -> int:
-        """Write as much as goes at once; how many bytes."""
+        """Write data; it may write only a part. Return the number of bytes written."""
         self._check(self._mode.is_writing, "writable")
         with memoryview(data).cast("B") as view:
             if self._is_abandoned:
@@ -84,7 +84,7 @@ class RawFile(io.RawIOBase):
             return self._store(bytes(view[:LARGEST_STEP_BYTES]))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the descriptor's position in the kernel; the new one."""
+        """Set the descriptor's position in the kernel. Return the new position."""
         return os.lseek(self.fileno(), offset, whence)
 
     def tell(self) -> int:
@@ -92,7 +92,7 @@ class RawFile(io.RawIOBase):
         return os.lseek(self.fileno(), 0, os.SEEK_CUR)
 
     def truncate(self, size: int | None = None) -> int:
-        """Cut or extend the file to so many bytes; to its position if that is None."""
+        """Truncate or extend the file to `size` bytes; None means the current position."""
         self._check(self._mode.is_writing, "writable")
         size = self.tell() if size is None else size
         self._cut(size)
@@ -102,7 +102,7 @@ class RawFile(io.RawIOBase):
         os.ftruncate(self._number, size)
 
     def close(self) -> None:
-        """Close it; nothing the second time."""
+        """Close the file. No effect if it is closed."""
         if self.closed:
             return
         if getattr(self, "_finalizing", False):
@@ -120,33 +120,33 @@ class RawFile(io.RawIOBase):
                 self._number = -1
 
     def _dealloc_warn(self, source: object) -> None:
-        """Called by io when a file is collected that was not closed: from here on nobody may be parked."""
+        """Called by io if the file is garbage collected before it was closed. From now on, operations must not park."""
         self._is_abandoned = True
         if self._closes and self._number >= 0:
             warnings.warn(f"unclosed file {source!r}", ResourceWarning, stacklevel=2, source=source)
 
     def fileno(self) -> int:
-        """The descriptor. ValueError if it is closed."""
+        """The descriptor. Raises ValueError if the file is closed."""
         if self._number < 0:
             raise ValueError("I/O operation on closed file")
         return self._number
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Whether the file is a terminal."""
         return os.isatty(self.fileno())
 
     def readable(self) -> bool:
-        """Whether it was opened for reading."""
+        """Whether the file was opened for reading."""
         self.fileno()
         return self._mode.is_reading
 
     def writable(self) -> bool:
-        """Whether it was opened for writing."""
+        """Whether the file was opened for writing."""
         self.fileno()
         return self._mode.is_writing
 
     def seekable(self) -> bool:
-        """Whether it has a position."""
+        """Whether the file has a position."""
         if self._seekable is None:
             try:
                 self.tell()
@@ -158,12 +158,12 @@ class RawFile(io.RawIOBase):
 
     @property
     def mode(self) -> str:
-        """As `open()` has it: rb, wb, rb+."""
+        """The mode as in `open()`: rb, wb, rb+."""
         return self._mode.of_bytes
 
     @property
     def closefd(self) -> bool:
-        """Whether the descriptor is closed with it."""
+        """Whether closing this file closes the descriptor."""
         return self._closes
 
     def __repr__(self) -> str:
@@ -172,7 +172,7 @@ class RawFile(io.RawIOBase):
         return f"<{type(self).__name__} name={self.name!r} mode={self.mode!r} closefd={self._closes}>"
 
     def wake_waiting(self, error: BaseException) -> None:
-        """Have an exception raised in a green thread that waits for the descriptor, if one does."""
+        """Raise an exception in the green thread that waits for the descriptor, if there is one."""
 
     def _check(self, is_allowed: bool, what: str) -> None:
         self.fileno()
@@ -188,7 +188,7 @@ class RawFile(io.RawIOBase):
 
 
 def is_ready(number: int, events: int, timeout_ms: int | None) -> bool:
-    """Whether the kernel says that a descriptor is ready, after at most so many milliseconds, which block."""
+    """Whether a descriptor is ready within `timeout_ms` milliseconds. Blocks the OS thread; None means no limit."""
     poll = _poll()
     poll.register(number, events)
     return bool(poll.poll(timeout_ms))

@@ -1,7 +1,7 @@
-"""Waiting for several descriptors, whatever they are: for `select`, `selectors`, and descriptors that are no sockets.
+"""Waiting for several descriptors of any kind: for `select`, `selectors`, and descriptors that are not sockets.
 
-A green thread waits for an epoll of its own, which the loop watches like any descriptor. So it does not matter what
-else waits for the same descriptors: other green threads, transports, or another loop.
+A green thread waits for its own epoll instance, which the loop watches like any descriptor. So other green threads,
+transports or loops can wait for the same descriptors at the same time.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ _epoll = _stock.epoll
 _select = _stock.select
 
 _POLL_EVENTS = 0xFFFF
-"""What of a mask epoll has in common with poll; the rest are its own modes."""
+"""The bits of an event mask that epoll and poll share. The other bits are epoll modes."""
 
 
 def wait_for_any(masks: Mapping[int, int], timeout_s: float | None) -> bool:
-    """Wait until one of some descriptors may be ready. False: so many seconds are over.
+    """Wait until one of the descriptors may be ready.
 
     Args:
-        masks: the events to wait for, in the bits of `select.poll`, by descriptor.
-        timeout_s: None: no end.
+        masks: maps descriptors to the events to wait for, as bits of `select.poll`.
+        timeout_s: the maximum time in seconds; None means no limit.
+
+    Returns:
+        False if the timeout expired.
 
     Raises:
         OSError: a descriptor is closed.
-        BlockingSwitchOutError: in a coroutine or a callback.
+        BlockingSwitchOutError: called in a coroutine or a callback.
     """
     if not masks:
         return _wait(None, timeout_s)
@@ -43,21 +46,21 @@ def wait_for_any(masks: Mapping[int, int], timeout_s: float | None) -> bool:
             try:
                 poll.register(fd, mask & _POLL_EVENTS)
             except PermissionError:
-                # A regular file is ready for reading and writing at any time, and for nothing else ever.
+                # A regular file is always ready for reading and writing, and never for anything else.
                 continue
         return _wait(poll, timeout_s)
 
 
 def wait_for_epoll(fd: int, timeout_s: float | None) -> bool:
-    """The same for what is registered with an epoll. Several green threads may wait for the same one."""
+    """Like `wait_for_any`, for the descriptors of an epoll instance. Several green threads may wait for one."""
     with _epoll.fromfd(_dup(fd)) as own:
         return _wait(own, timeout_s)
 
 
 def _wait(poll: _stock.epoll | None, timeout_s: float | None) -> bool:
-    """Wait for an epoll that nobody else waits for; None: for nothing but the time."""
+    """Wait for an epoll instance that no other code waits for. None: wait only for the timeout."""
     if not has_hub():
-        # The thread has nothing else to do.
+        # Blocking is fine: the thread has no green threads.
         return any(_select([], [], [], timeout_s)) if poll is None else bool(poll.poll(timeout_s, 1))
     hub = get_hub()
     waiter = Waiter(hub)

@@ -1,7 +1,7 @@
-"""`rebound`: a function of the standard library's that finds other names where it looks for its module's.
+"""`rebound`: a copy of a standard library function with different globals.
 
-So what the standard library builds on its sockets (`create_connection`, `ssl.create_default_context`) is built on green
-ones, as every version of Python has it, and whether or not anything is patched.
+Standard library functions that are built on sockets (`create_connection`, `ssl.create_default_context`) can so be
+rebuilt on green sockets. They behave as in the running version of Python, whether or not anything is patched.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["rebound"]
 
 
 def rebound(function: Callable[..., Any], names: dict[str, Any]) -> Any:
-    """A copy of a Python function whose globals are `names`, which are not copied."""
+    """Return a copy of a Python function whose globals are the dictionary `names` itself."""
     assert isinstance(function, FunctionType)
     copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__

@@ -1,4 +1,4 @@
-"""`RegularFile`: a file on a disk, whose operations are those of the loop's file engine, see `oneloop.files`."""
+"""`RegularFile`: a file on a disk, which uses the loop's file engine; see `oneloop.files`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ T = TypeVar("T")
 
 
 class RegularFile(RawFile):
-    """A file on a disk. A green thread that is killed while it writes leaves the write under way."""
+    """A file on a disk. If a green thread is killed while it writes, the write continues."""
 
-    # What a killed green thread was writing.
+    # The write that a killed green thread has started, and its data.
     _flight: tuple[Future[int], bytes] | None = None
     _was_written = False
 
     def __init__(self, number: int, mode: Mode, name: Any, closefd: bool, source: Any = None) -> None:
         super().__init__(number, mode, name, closefd, source)
-        # Know the number, and close it where nobody can wait.
+        # This registers the descriptor, and can close it where waiting is impossible.
         self._files = files_here()
 
     def _fetch(self, size: int) -> bytes:
@@ -42,12 +42,12 @@ class RegularFile(RawFile):
         return data
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """Read the rest of the file."""
         self._check(self._mode.is_reading, "readable")
         pieces: list[bytes] = []
         left = max(0, self._size() - self.tell())
         while True:
-            # One more than there should be shows that it was all.
+            # Reading one byte more than expected detects the end of the file.
             size = min(left + 1, LARGEST_STEP_BYTES) if left > 0 else io.DEFAULT_BUFFER_SIZE
             data = read_now(self._number, size) if self._is_abandoned else self._fetch(size)
             if not data:
@@ -58,7 +58,7 @@ class RegularFile(RawFile):
     def _store(self, data: bytes) -> int:
         flown = self._settle()
         if flown is not None and data.startswith(flown[0][: flown[1]]):
-            # The killed write that is tried again has happened.
+            # The same data as in the killed write: that write has succeeded, so do not repeat it.
             return flown[1]
         files = files_here()
         self._was_written = True
@@ -78,7 +78,7 @@ class RegularFile(RawFile):
             raise
 
     def _settle(self) -> tuple[bytes, int] | None:
-        """Wait for what a killed green thread was writing; what, and how much of it."""
+        """Wait for the write of a killed green thread. Return its data and the number of bytes written."""
         if self._flight is None:
             return None
         flight, data = self._flight
@@ -86,7 +86,7 @@ class RegularFile(RawFile):
             try:
                 waited(flight, is_kept=True)
             except OSError:
-                # Whoever writes it again is told.
+                # A repeated write reports the error.
                 self._flight = None
                 return None
         self._flight = None
@@ -97,7 +97,7 @@ class RegularFile(RawFile):
         return data, flight.result()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the descriptor's position in the kernel; the new one."""
+        """Set the descriptor's position in the kernel. Return the new position."""
         if not self._is_abandoned:
             self._settle()
             if whence == os.SEEK_END:
@@ -105,11 +105,11 @@ class RegularFile(RawFile):
         return super().seek(offset, whence)
 
     def _size(self) -> int:
-        # A server may have to be asked.
+        # On a network file system, this may need a request to the server.
         return os.fstat(self._number).st_size if self._is_abandoned else outcome_of(files_here().look(self._number))[1]
 
     def isatty(self) -> bool:
-        """False: it is a file."""
+        """Return False."""
         self.fileno()
         return False
 
@@ -129,10 +129,10 @@ class RegularFile(RawFile):
 
 
 def open_descriptor(path: Any, flags: int, creation_mode: int = 0o666) -> int:
-    """`os.open` in a green thread, which waits meanwhile; the descriptor is not inherited.
+    """Like `os.open`, but it lets other green threads run. The descriptor is not inheritable.
 
     Raises:
-        OSError: as `os.open`.
+        OSError: as in `os.open`.
     """
     name = encoded(path)
     files = files_here()
@@ -157,28 +157,31 @@ def _opened(files: _native.Files, opening: Future[int]) -> int:
 
 
 def files_here() -> _native.Files:
-    """The file operations of the hub whose green thread calls.
+    """The file operations of the calling green thread's hub.
 
     Raises:
-        BlockingSwitchOutError: in a coroutine or a callback.
+        BlockingSwitchOutError: called in a coroutine or a callback.
     """
     hub = get_hub()
     if not is_in_green_thread():
         raise hub._parking_refused()
     files = files_of(hub.asyncio_loop)
     if files.is_spent():
-        # What is in memory has had this tick for long enough.
+        # Operations on cached data have used up their share of this tick: continue in the next one.
         waited(files.later())
     return files
 
 
 def outcome_of(operation: T | Future[T]) -> T:
-    """What an operation of `Files` gives, waited for if need be. Killed, the green thread cancels it."""
+    """The result of an operation of `Files`; waits if needed. If the green thread is killed, it is cancelled."""
     return waited(operation) if isinstance(operation, Future) else operation
 
 
 def waited(operation: Future[T], is_kept: bool = False) -> T:
-    """The result of a future of the hub's loop. Killed, the green thread cancels it, unless it is to be kept."""
+    """Wait for a future of the hub's loop and return its result.
+
+    If the green thread is killed, the future is cancelled, unless `is_kept` is true.
+    """
     waiter = Waiter(get_hub())
     operation.add_done_callback(waiter.wake)
     try:
@@ -186,7 +189,7 @@ def waited(operation: Future[T], is_kept: bool = False) -> T:
     except BaseException:
         operation.remove_done_callback(waiter.wake)
         if is_kept:
-            # Nobody may ever ask for its error.
+            # The exception might never be retrieved: mark it as retrieved.
             operation.add_done_callback(Future.exception)
         else:
             operation.cancel()

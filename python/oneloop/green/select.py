@@ -1,6 +1,6 @@
-"""`select` and `poll`: as the standard library's, but other green threads and coroutines go on meanwhile.
+"""`select` and `poll`: like the standard library's, but other green threads and coroutines run while they wait.
 
-Names that are not defined here are those of the standard library's module, `epoll` too: its methods block.
+Names that are not defined here come from the standard library's module. That includes `epoll`, whose methods block.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _LONGEST_MS = 2**31 - 1 if sys.version_info < (3, 15) else 2**63 // 10**6
 def select(
     rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None, /
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """See `select.select`. Descriptors of 1024 and more are welcome.
+    """Like `select.select`, without its limit for descriptors: numbers of 1024 and above work.
 
     Raises:
         OSError: a descriptor is closed.
-        ValueError: the timeout is less than 0.
-        TypeError: an argument is of the wrong type.
-        BlockingSwitchOutError: in a coroutine or a callback, if it has to wait.
+        ValueError: the timeout is negative.
+        TypeError: an argument has the wrong type.
+        BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
     """
     timeout_s = _seconds(timeout)
     lists = tuple(one if isinstance(one, list | tuple) else list(one) for one in (rlist, wlist, xlist))
@@ -79,7 +79,7 @@ def _masks(rlist: Any, wlist: Any, xlist: Any) -> dict[int, int]:
 
 
 def _ready(rlist: Any, wlist: Any, xlist: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """What is ready now, and every complaint that the standard library has."""
+    """Return the objects that are ready now. The standard library's function checks the arguments."""
     try:
         return _select(rlist, wlist, xlist, 0)
     except ValueError:
@@ -130,11 +130,13 @@ class poll:  # noqa: N801 - the standard library's name
         self._masks.pop(_fileno(fd), None)
 
     def poll(self, timeout: float | None = None, /) -> list[tuple[int, int]]:
-        """See `poll.poll`: what has happened, after so many milliseconds at most; None or less than 0: no end.
+        """Like `select.poll`'s `poll`: return the events after at most `timeout` milliseconds.
+
+        None or a negative timeout means no limit.
 
         Raises:
-            RuntimeError: another green thread or thread polls with this object.
-            BlockingSwitchOutError: in a coroutine or a callback, if it has to wait.
+            RuntimeError: another green thread or OS thread is polling with this object.
+            BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
         """
         timeout_s = _seconds_of_milliseconds(timeout)
         if self._is_polling:

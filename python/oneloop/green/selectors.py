@@ -1,7 +1,7 @@
-"""Selectors whose `select()` lets other green threads and coroutines go on.
+"""Selectors whose `select()` lets other green threads and coroutines run.
 
-`DefaultSelector` is an epoll of the standard library's; only the waiting is ours. Names that are not defined here are
-those of the standard library's module.
+`DefaultSelector` uses the standard library's epoll; only the waiting differs. Names that are not defined here come from
+the standard library's module.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ SelectorKey = _stock.SelectorKey
 
 
 class EpollSelector(_stock.EpollSelector):
-    """See `selectors.EpollSelector`.
+    """Like `selectors.EpollSelector`, but other green threads run while `select` waits.
 
-    An event loop that is not oneloop's may wait with it as well: green threads go on while that loop has nothing to do.
+    An event loop that is not a oneloop loop can use it too: green threads run while that loop has nothing to do.
     """
 
     def select(self, timeout: float | None = None) -> list[tuple[_stock.SelectorKey, int]]:
-        """See `selectors.BaseSelector.select`.
+        """Like `selectors.BaseSelector.select`.
 
         Raises:
-            BlockingSwitchOutError: in a coroutine or a callback, if it has to wait.
+            BlockingSwitchOutError: called in a coroutine or a callback, and it would have to wait.
         """
         left = Countdown(None if timeout is None else max(timeout, 0))
-        # If a loop waits with its own selector, it is no coroutine that calls.
+        # A loop that waits with its own selector is not a coroutine or callback, so it may wait here.
         is_a_loop = getattr(asyncio._get_running_loop(), "_selector", None) is self
         with hidden_loop() if is_a_loop else nullcontext():
             if is_a_loop and has_hub():
-                # A loop that always has something to do lets others go on too.
+                # Let green threads run even if this loop is always busy.
                 get_hub().pause()
             while True:
                 ready = select_now(self, 0)
@@ -81,7 +81,7 @@ __patched_attributes__ = [
     (_stock.PollSelector, "_selector_cls", poll),
     (_stock.EpollSelector, "select", EpollSelector.select),
 ]
-"""What patching replaces inside of the standard library's classes, for those that have imported them before."""
+"""Attributes that patching replaces in the standard library's classes, for code that imported them earlier."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`StreamServer` and `DatagramServer`: a green thread for each connection, and for each datagram."""
+"""`StreamServer` and `DatagramServer`: servers that run a green thread for each connection or datagram."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ class StreamServer(BaseServer):
     Args:
         listener: see `BaseServer`.
         handle: see `BaseServer`.
-        backlog: how many connections the kernel keeps that nobody has accepted; of an address alone.
+        backlog: the maximum number of connections that wait in the kernel to be accepted. Only if `listener` is an
+            address.
         spawn: see `BaseServer`.
-        ssl_args: with any of them, TLS is spoken, and the handler gets a TLS socket. `ssl_context`, or `keyfile`,
-            `certfile`, `ca_certs`, `cert_reqs`, `ciphers` and `ssl_version` for one that is made; and what its
-            `wrap_socket` takes, such as `do_handshake_on_connect`.
+        ssl_args: if there are any, the server uses TLS and the handler gets a TLS socket. Pass `ssl_context`; or
+            `keyfile`, `certfile`, `ca_certs`, `cert_reqs`, `ciphers` and `ssl_version` to create one. Other arguments,
+            such as `do_handshake_on_connect`, are passed to its `wrap_socket`.
     """
 
     backlog = 256
-    """How many connections the kernel keeps that nobody has accepted."""
+    """The maximum number of connections that wait in the kernel to be accepted."""
     reuse_addr = True
-    """Listen on an address again whose connections are not forgotten yet."""
+    """Set SO_REUSEADDR: the address can be reused while old connections are in TIME_WAIT."""
     handshake_timeout: float | None = 60.0
-    """A client that speaks TLS has so many seconds to begin; None: for ever."""
+    """The time limit of the TLS handshake, in seconds; None means no limit."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class StreamServer(BaseServer):
             self.backlog = backlog
         super().__init__(listener, handle, spawn)
         self.ssl_args: dict[str, Any] | None = None
-        """What TLS sockets are made with; None: there is no TLS."""
+        """The arguments for TLS sockets; None if the server does not use TLS."""
         if ssl_args:
             self._set_ssl(ssl_args)
 
@@ -61,12 +62,12 @@ class StreamServer(BaseServer):
 
     @property
     def ssl_enabled(self) -> bool:
-        """Whether TLS is spoken."""
+        """Whether the server uses TLS."""
         return self.ssl_args is not None
 
     @classmethod
     def get_listener(cls, address: Any, backlog: int | None = None, family: int | None = None) -> Any:
-        """A listening socket on an address."""
+        """Create a socket that listens on an address."""
         family = _socket.AF_INET if family is None else family
         sock = _socket.socket(family, _socket.SOCK_STREAM)
         try:
@@ -100,10 +101,10 @@ class StreamServer(BaseServer):
             self.do_close(*args)
 
     def wrap_socket_and_handle(self, client_socket: Any, address: Any) -> None:
-        """Have the handler run with a TLS socket, in the connection's own green thread.
+        """Call the handler with a TLS socket, in the connection's green thread.
 
         Raises:
-            OSError: the handshake has failed.
+            OSError: the handshake failed.
         """
         assert self.ssl_args is not None
         client_socket.settimeout(self.handshake_timeout)
@@ -119,13 +120,13 @@ class DatagramServer(BaseServer):
     """Calls `handle(data, address)` in a green thread for each datagram."""
 
     reuse_addr = False
-    """Share an address with other servers of this machine."""
+    """Set SO_REUSEADDR: the address can be shared with other servers on this machine."""
     longest = 8192
-    """Datagrams are cut to so many bytes."""
+    """The maximum size in bytes; longer datagrams are truncated."""
 
     @classmethod
     def get_listener(cls, address: Any, family: int | None = None) -> Any:
-        """A bound socket on an address."""
+        """Create a socket that is bound to an address."""
         sock = _socket.socket(_socket.AF_INET if family is None else family, _socket.SOCK_DGRAM)
         try:
             if cls.reuse_addr:
@@ -160,7 +161,7 @@ def _bind(sock: Any, address: Any) -> None:
 
 
 def _wrapping(context: Any) -> Callable[..., Any]:
-    """What makes a green TLS socket, also with a context of the standard library, whose own sockets would block."""
+    """Return a function that creates green TLS sockets. With a standard library context, its own would block."""
     import ssl as stock
 
     from oneloop.green import ssl
@@ -172,7 +173,7 @@ def _wrapping(context: Any) -> Callable[..., Any]:
 
 
 def _context(given: dict[str, Any]) -> Any:
-    """A context from the arguments that `ssl.wrap_socket` had; they are taken out."""
+    """Create a context from the arguments of the former `ssl.wrap_socket`, and remove these from `given`."""
     from oneloop.green import ssl
 
     context = ssl.SSLContext(given.pop("ssl_version", ssl.PROTOCOL_TLS_SERVER))
@@ -184,6 +185,6 @@ def _context(given: dict[str, Any]) -> Any:
         context.verify_mode = given.pop("cert_reqs")
     certfile, keyfile = given.pop("certfile", None), given.pop("keyfile", None)
     if certfile is None:
-        raise ValueError("a TLS server needs a certfile or an ssl_context")
+        raise ValueError("a TLS server requires a certificate: pass certfile or ssl_context")
     context.load_cert_chain(certfile, keyfile)
     return context

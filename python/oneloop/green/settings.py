@@ -1,7 +1,8 @@
-"""`config`: settings of green threads, under gevent's names and environment variables.
+"""`config`: settings of green threads, with gevent's names and environment variables.
 
-A setting is the program's, else the environment's at its first use, else its default. Those of gevent's that would mean
-nothing here (its loop, its resolvers' libraries) are absent: AttributeError.
+The value is the one that the program assigned; otherwise that of the environment variable, read at the first use;
+otherwise the default. Gevent's settings that have no meaning here (its loop, its resolvers' libraries) do not exist:
+AttributeError.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _UNITS = {"kb": 1024, "mb": 1024**2, "gb": 1024**3}
 
 
 class Setting(Generic[T]):
-    """A setting: where it comes from, and what it may be."""
+    """A setting: its name, its source and its valid values."""
 
     def __init__(self, environment_key: str, default: str, parse: Callable[[Any], T], meaning: str) -> None:
         self.environment_key = environment_key
@@ -65,14 +66,14 @@ def _parse_bool(value: Any) -> bool:
         return bool(value)
     word = value.strip().lower()
     if word not in _FALSE | _TRUE:
-        raise ValueError("neither yes nor no")
+        raise ValueError("use a value such as 1, yes, true, 0, no or false")
     return word in _TRUE
 
 
 def _parse_seconds(value: Any) -> float:
     seconds = float(value)
     if not seconds > 0:
-        raise ValueError("it must be more than 0 seconds")
+        raise ValueError("the time must be more than 0 seconds")
     return seconds
 
 
@@ -87,7 +88,7 @@ def _parse_bytes(value: Any) -> int | None:
     unit = _UNITS.get(text[-2:], 1)
     count = int(float(text[:-2] if unit > 1 else text) * unit)
     if count < 0:
-        raise ValueError("it must not be negative")
+        raise ValueError("the number of bytes must not be negative")
     return count
 
 
@@ -97,49 +98,49 @@ def _parse_function(value: Any) -> Callable[[Any], str]:
         return function
     module, _, name = str(value).rpartition(".")
     if not module:
-        raise ValueError("no name of a module's function")
+        raise ValueError("use the name of a function with its module, as in 'package.module.function'")
     imported: Callable[[Any], str] = getattr(importlib.import_module(module), name)
     return imported
 
 
 class Config:
-    """The settings; `oneloop.green.config` is the only object. They can be assigned at any time, strings included."""
+    """All settings; `oneloop.green.config` is the only instance. Settings can be assigned anytime, also as strings."""
 
     max_blocking_time = Setting(
         "GEVENT_MAX_BLOCKING_TIME",
         "0.1",
         _parse_seconds,
-        "The monitor tells of a loop that is blocked for longer than so many seconds.",
+        "The monitor reports a loop that is blocked for longer than this many seconds.",
     )
     monitor_thread = Setting(
-        "GEVENT_MONITOR_THREAD_ENABLE", "0", _parse_bool, "Each hub that is made from now on starts its monitor."
+        "GEVENT_MONITOR_THREAD_ENABLE", "0", _parse_bool, "Each hub that is created from now on starts a monitor."
     )
     print_blocking_reports = Setting(
         "GEVENT_MONITOR_PRINT_BLOCKING_REPORTS",
         "1",
         _parse_bool,
-        "The monitor prints its reports to stderr; events are sent in any case.",
+        "The monitor prints its reports to stderr. Events are sent in any case.",
     )
     max_memory_usage = Setting(
         "GEVENT_MONITOR_MEMORY_MAX",
         "",
         _parse_bytes,
-        "The monitor tells when the process has more bytes in memory; '100MB' will do. None: it does not look.",
+        "The monitor reports when the process uses more bytes of memory, such as '100MB'. None disables it.",
     )
     memory_monitor_period = Setting(
-        "GEVENT_MONITOR_MEMORY_PERIOD", "5", _parse_seconds, "It looks every so many seconds."
+        "GEVENT_MONITOR_MEMORY_PERIOD", "5", _parse_seconds, "The time between two memory checks, in seconds."
     )
     threadpool_idle_task_timeout = Setting(
         "GEVENT_THREADPOOL_IDLE_TASK_TIMEOUT",
         "5",
         _parse_idle,
-        "A thread of a hub's pool ends after so many seconds without work. None, negative: never.",
+        "A thread of a hub's pool ends after this many idle seconds. None or negative: never.",
     )
     format_context = Setting(
         "GEVENT_FORMAT_CONTEXT",
         "oneloop.green.settings.shortened",
         _parse_function,
-        "Shows locals of green threads in reports: a function, or its name with its module's.",
+        "Formats locals of green threads in reports: a function, or its full name as a string.",
     )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -152,7 +153,7 @@ class Config:
 
     @property
     def settings(self) -> dict[str, Setting[Any]]:
-        """All settings, by name."""
+        """All settings by name."""
         return {name: one for name, one in vars(type(self)).items() if isinstance(one, Setting)}
 
 
@@ -161,7 +162,7 @@ _repr.maxstring = _repr.maxother = 200
 
 
 def shortened(value: object) -> str:
-    """Its repr, shortened."""
+    """The repr of a value, shortened."""
     return _repr.repr(value)
 
 

@@ -1,7 +1,7 @@
-"""`signal`: the standard library's functions, which need little here, and `signal_handler`.
+"""`signal`: the standard library's functions, which need few changes, and `signal_handler`.
 
-Handlers run in the main thread, as ever: in the green thread that runs at the moment, or on the hub if all wait, where
-they may not block. SIGCHLD is the program's own: children are waited for without it.
+Handlers run in the main thread, as usual: in the green thread that is running, or on the hub if all are waiting. On the
+hub, a handler must not block. SIGCHLD belongs to the program: children are waited for without it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ signal = _stock.signal
 
 
 def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
-    """See `signal.set_wakeup_fd`. The descriptor that a loop listens on is put back when a program takes back its own.
+    """Like `signal.set_wakeup_fd`. Setting -1 restores the descriptor that the loop uses.
 
-    While a program's own is set, a signal that comes in the moment before the loop goes to sleep is handled at its next
-    wake-up.
+    While the program's own descriptor is set, a signal that arrives immediately before the loop goes to sleep is
+    handled when the loop wakes next.
     """
     loops = _loops_fd()
     old = _set_wakeup_fd(loops if fd == -1 else fd, warn_on_full_buffer=warn_on_full_buffer and fd != -1)
     return -1 if old == loops else old
 
 
-# Programs ask the module's functions for it (CPython's own tests do).
+# Programs use the function's module name (CPython's own tests do).
 set_wakeup_fd.__module__ = "signal"
 
 
 def _loops_fd() -> int:
-    """What the loop of this thread has the interpreter write to while it runs; -1 if there is none."""
+    """The wakeup descriptor of this thread's running loop; -1 if there is none."""
     if not has_hub():
         return -1
     loop = get_hub().asyncio_loop
@@ -49,18 +49,20 @@ def _loops_fd() -> int:
 
 
 class signal_handler:  # noqa: N801 - gevent's name
-    """Call a function in a green thread of its own each time that a signal comes. For the main thread.
+    """Call a function in a new green thread each time a signal arrives. Use it in the main thread.
 
-    Several may be there for one signal. They take the place of a handler that was there before, which comes back when
-    the last of them is cancelled. They keep no hub waiting.
+    A signal can have several handlers. They replace the signal's previous handler, which is restored when the last of
+    them is cancelled. They do not keep the hub waiting.
 
     Args:
-        signalnum: the signal.
-        handler: the function, and its arguments.
+        signalnum: the signal number.
+        handler: the function to call.
+        *args: its arguments.
+        **kwargs: its keyword arguments.
 
     Raises:
-        TypeError: `handler` cannot be called.
-        ValueError: in another thread, or there is no such signal.
+        TypeError: `handler` is not callable.
+        ValueError: called in another thread, or there is no such signal.
     """
 
     greenlet_class = Greenlet
@@ -68,7 +70,7 @@ class signal_handler:  # noqa: N801 - gevent's name
     def __init__(self, signalnum: int, handler: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         if not callable(handler):
             raise TypeError(f"signal handler must be callable, not {handler!r}")
-        # A thread without a hub may block for real, and nobody would run the function.
+        # Create the hub now. A thread without one blocks in the kernel, and then the function could not run.
         get_hub()
         self.signalnum = signalnum
         self._call: tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]] | None = (handler, args, kwargs)
@@ -78,12 +80,12 @@ class signal_handler:  # noqa: N801 - gevent's name
             signal(signalnum, _come)
             chain = _chains[signalnum] = _Chain(old)
         elif _stock.getsignal(signalnum) is not _come:
-            # The program has put something else there meanwhile.
+            # The program has installed another handler in the meantime.
             chain.old = signal(signalnum, _come)
         chain.handlers.append(self)
 
     def cancel(self) -> None:
-        """Call it no more."""
+        """Remove the handler."""
         self._call = None
         chain = _chains.get(self.signalnum)
         if chain is None or self not in chain.handlers:
@@ -95,14 +97,14 @@ class signal_handler:  # noqa: N801 - gevent's name
                 signal(self.signalnum, _stock.SIG_DFL if chain.old is None else chain.old)
 
     def handle(self) -> None:
-        """Call it now, in a green thread of its own."""
+        """Call the function now, in a new green thread."""
         if self._call is not None:
             handler, args, kwargs = self._call
             self.greenlet_class.spawn(handler, *args, **kwargs)
 
 
 class _Chain:
-    """The handlers of a signal, and what was there before them."""
+    """The handlers of a signal, and the handler that they replaced."""
 
     __slots__ = ("handlers", "old")
 
@@ -117,7 +119,7 @@ _chains: dict[int, _Chain] = {}
 def _come(signalnum: int, frame: object) -> None:
     chain = _chains.get(signalnum)
     for handler in list(chain.handlers) if chain is not None else ():
-        # From anywhere, even from the midst of a tick: the loop is woken.
+        # This can run at any point, even during a tick, so the loop must be woken.
         get_hub().run_callback_threadsafe(handler.handle)
 
 

@@ -1,7 +1,7 @@
-"""`socket`: the standard library's socket whose blocking methods let other green threads and coroutines go on.
+"""`socket`: the standard library's socket class, with blocking methods that let other green threads and coroutines run.
 
-The descriptor is always non-blocking; the timeout that a program sets is the object's alone. Names that are not defined
-here are those of the standard library's module.
+The descriptor is always in non-blocking mode; the timeout that a program sets is stored in the object only. Names that
+are not defined here come from the standard library's module.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __implements__ = [
     "getnameinfo",
     "socket",
 ]
-"""What patching replaces. What the standard library builds of these (`create_connection`), it builds of ours then."""
+"""The names that patching replaces. Functions built on them (`create_connection`) then use the replacements."""
 __extensions__ = ["cancel_wait", "wait_read", "wait_readwrite", "wait_write"]
 
 _originals: dict[str, Any] = dict(vars(_stock))
-"""The names of the standard library's module as they were, whatever replaces them there later."""
+"""The original names of the standard library's module, even if patching replaces them later."""
 _GLOBAL_DEFAULT_TIMEOUT: Any = _originals["_GLOBAL_DEFAULT_TIMEOUT"]
 _poll = _select.poll
 
@@ -43,7 +43,7 @@ _FULL_BACKLOG_PAUSE_S = 0.01
 
 
 def _kept(items: Any) -> Any:
-    """A sequence that can be gone through again. What is none is for the standard library to complain of."""
+    """Return a sequence that can be iterated twice. Non-iterables pass unchanged: the standard library reports them."""
     return items if isinstance(items, list | tuple) or not hasattr(items, "__iter__") else list(items)
 
 
@@ -55,7 +55,7 @@ class cancel_wait_ex(_stock.error):  # noqa: N801 - gevent's name
 
 
 class socket(_stock.socket):  # noqa: N801 - the standard library's name
-    """See `socket.socket`. For the green threads of the thread that uses it first."""
+    """Like `socket.socket`. Use it in the green threads of one OS thread, the one that uses it first."""
 
     __slots__ = ("_timeout_s",)
 
@@ -67,16 +67,19 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
     # -- timeouts ------------------------------------------------------------------------------------
 
     def gettimeout(self) -> float | None:
-        """The timeout in seconds; None: for ever; 0: it does not wait."""
+        """The timeout in seconds. None means no limit, 0 means that methods do not wait."""
         return self._timeout_s
 
     def settimeout(self, value: Any) -> None:
-        """Wait for so many seconds at most in each blocking method.
+        """Set the timeout of the blocking methods.
+
+        Args:
+            value: the timeout in seconds; None means no limit, 0 means that methods do not wait.
 
         Raises:
-            ValueError: it is less than 0, or no number (NaN).
-            OverflowError: it is more than 292 years.
-            TypeError: it is no number.
+            ValueError: the timeout is negative or NaN.
+            OverflowError: the timeout is more than 292 years.
+            TypeError: the timeout is not a number.
         """
         if value is not None:
             value = value if isinstance(value, float) else float(operator.index(value))
@@ -90,7 +93,7 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         self._timeout_s = value
 
     def setblocking(self, flag: bool) -> None:
-        """Wait for ever, or not at all."""
+        """Wait without a limit if `flag` is true, otherwise never wait."""
         self.settimeout(None if flag else 0.0)
 
     def getblocking(self) -> bool:
@@ -102,44 +105,44 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
     # -- receiving and sending -----------------------------------------------------------------------
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
-        """See `socket.recv`."""
+        """Like `socket.recv`."""
         if not flags:
             return _native.green_recv(self, bufsize, self._timeout_s)
         data: bytes = self._persist(False, flags, super().recv, bufsize, flags)
         return data
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
-        """See `socket.recv_into`."""
+        """Like `socket.recv_into`."""
         if not flags and not nbytes:
             return _native.green_recv_into(self, buffer, self._timeout_s)
         count: int = self._persist(False, flags, super().recv_into, buffer, nbytes, flags)
         return count
 
     def recvfrom(self, bufsize: int, flags: int = 0, /) -> Any:
-        """See `socket.recvfrom`."""
+        """Like `socket.recvfrom`."""
         return self._persist(False, flags, super().recvfrom, bufsize, flags)
 
     def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> Any:
-        """See `socket.recvfrom_into`."""
+        """Like `socket.recvfrom_into`."""
         return self._persist(False, flags, super().recvfrom_into, buffer, nbytes, flags)
 
     def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0, /) -> Any:
-        """See `socket.recvmsg`."""
+        """Like `socket.recvmsg`."""
         return self._persist(False, flags, super().recvmsg, bufsize, ancbufsize, flags)
 
     def recvmsg_into(self, buffers: Any, ancbufsize: int = 0, flags: int = 0, /) -> Any:
-        """See `socket.recvmsg_into`."""
+        """Like `socket.recvmsg_into`."""
         return self._persist(False, flags, super().recvmsg_into, _kept(buffers), ancbufsize, flags)
 
     def send(self, data: Any, flags: int = 0, /) -> int:
-        """See `socket.send`."""
+        """Like `socket.send`."""
         if not flags:
             return _native.green_send(self, data, self._timeout_s)
         count: int = self._persist(True, flags, super().send, data, flags)
         return count
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
-        """See `socket.sendall`. The timeout is for all of it."""
+        """Like `socket.sendall`. The timeout applies to the whole call."""
         if not flags:
             _native.green_send_all(self, data, self._timeout_s)
             return
@@ -150,7 +153,7 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
                 sent += self._persist(True, flags, super().send, left[sent:], flags, left=end)
 
     def sendto(self, data: Any, *args: Any) -> int:
-        """See `socket.sendto`."""
+        """Like `socket.sendto`."""
         flags = args[0] if len(args) == 2 else 0
         if args:
             args = (*args[:-1], self._resolved(args[-1]))
@@ -158,19 +161,19 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
         return count
 
     def sendmsg(self, buffers: Any, ancdata: Any = (), flags: int = 0, address: Any = None, /) -> int:
-        """See `socket.sendmsg`."""
+        """Like `socket.sendmsg`."""
         args = (_kept(buffers), _kept(ancdata), flags, self._resolved(address))
         count: int = self._persist(True, flags, super().sendmsg, *args)
         return count
 
     def sendmsg_afalg(self, msg: Any = (), **how: Any) -> int:
-        """See `socket.sendmsg_afalg`."""
+        """Like `socket.sendmsg_afalg`."""
         send = partial(super().sendmsg_afalg, _kept(msg), **how)
         count: int = self._persist(True, how.get("flags", 0), send)
         return count
 
     def _persist(self, for_writing: bool, flags: Any, method: Any, *args: Any, left: Countdown | None = None) -> Any:
-        """Call a method of the standard library's, again each time that the socket may be ready."""
+        """Call a method of the standard library; call it again each time the socket may be ready."""
         if left is None:
             left = Countdown(self._timeout_s)
         while True:
@@ -184,30 +187,30 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
     # -- connections ---------------------------------------------------------------------------------
 
     def connect(self, address: Any, /) -> None:
-        """See `socket.connect`.
+        """Like `socket.connect`.
 
         Raises:
-            TimeoutError: the time is up.
-            OSError: it cannot be connected.
+            TimeoutError: the timeout expired.
+            OSError: the connection cannot be made.
         """
         error = self._connect(address)
         if error:
             raise OSError(error, os.strerror(error))
 
     def connect_ex(self, address: Any, /) -> int:
-        """See `socket.connect_ex`."""
+        """Like `socket.connect_ex`."""
         try:
             return self._connect(address)
         except TimeoutError:
             return EWOULDBLOCK
 
     def _connect(self, address: Any) -> int:
-        """The number of the error, 0 if there is none."""
+        """Connect, and return the error number; 0 means success."""
         address = self._resolved(address)
         left = Countdown(self._timeout_s)
         error = super().connect_ex(address)
         while error == EAGAIN and self._timeout_s != 0.0 and self.family == _stock.AF_UNIX:
-            # Too many wait to be accepted; the kernel tells only those that block when there is room (unix(7)).
+            # The backlog is full. The kernel reports free room only to callers that block in connect(2) (unix(7)).
             seconds = left.seconds()
             if seconds == 0.0:
                 raise TimeoutError("timed out")
@@ -215,36 +218,36 @@ class socket(_stock.socket):  # noqa: N801 - the standard library's name
             error = super().connect_ex(address)
         if error != EINPROGRESS or self._timeout_s == 0.0:
             return error
-        # One of the same machine is connected already, and a coroutine may connect to it.
+        # A local peer may be connected already. Otherwise wait: the peer may be a coroutine in this thread.
         while not _is_ready(self, _select.POLLOUT):
             _native.green_wait(self, True, left.seconds())
         return self.getsockopt(_stock.SOL_SOCKET, _stock.SO_ERROR)
 
     def _resolved(self, address: Any) -> Any:
-        """The address with a number for the host's name, which is asked for without blocking the others."""
+        """Return the address with the host name replaced by an IP address. The lookup does not block the event loop."""
         if self.family not in (_stock.AF_INET, _stock.AF_INET6) or not isinstance(address, tuple) or len(address) < 2:
             return address
         host = address[0]
         if not isinstance(host, str) or not host or host == "<broadcast>" or is_numeric(host):
             return address
         if not isinstance(address[1], int):
-            return address  # for the complaint of the standard library
+            return address  # the standard library's method raises the error
         found = getaddrinfo(host, address[1], self.family, self.type, self.proto)
         sockaddr = found[0][4]
         return sockaddr if len(address) == 2 else (sockaddr[0], *address[1:])
 
     def accept(self) -> tuple[Any, Any]:
-        """See `socket.accept`."""
+        """Like `socket.accept`."""
         number, address = self._persist(False, 0, super()._accept)  # type: ignore[misc]
         return socket(self.family, self.type, self.proto, fileno=number), address
 
     def _real_close(self, *args: Any) -> None:
-        # `close()` ends here once the last file made of the socket is closed.
+        # `close()` calls this once the last file object made from the socket is closed.
         cancel_wait(self)
         super()._real_close(*args)  # type: ignore[misc]
 
     def detach(self) -> int:
-        """See `socket.detach`. The descriptor stays non-blocking."""
+        """Like `socket.detach`. The descriptor stays in non-blocking mode."""
         cancel_wait(self)
         return super().detach()
 
@@ -256,11 +259,11 @@ def _import(name: str, *args: Any) -> Any:
 _green = {
     **_originals,
     "selectors": _selectors,
-    # Python 3.14 and later import it right there.
+    # Python 3.14 and later import selectors inside the function.
     "__builtins__": {**vars(builtins), "__import__": _import},
 }
 for _name in ("_sendfile_use_sendfile", "_sendfile_zerocopy"):
-    # As every version has them, but their selectors let others go on.
+    # The code of the running Python version, but with selectors that let other green threads run.
     if hasattr(_stock.socket, _name):
         setattr(socket, _name, rebound(getattr(_stock.socket, _name), _green))
 
@@ -269,21 +272,26 @@ for _name in ("_sendfile_use_sendfile", "_sendfile_zerocopy"):
 
 
 def wait_read(sock: Any, timeout: float | None = None, timeout_exc: Any = None) -> None:
-    """Wait until a socket, or whatever has a descriptor or is its number, may be read from.
+    """Wait until a socket is readable.
+
+    Args:
+        sock: a socket, a file descriptor, or an object with `fileno()`.
+        timeout: the maximum time in seconds; None means no limit.
+        timeout_exc: the exception or exception class to raise when the timeout expires.
 
     Raises:
-        TimeoutError: so many seconds are over; or `timeout_exc`, an exception or its class.
+        TimeoutError: the timeout expired and there is no `timeout_exc`.
     """
     _wait_ready(sock, _select.POLLIN, timeout, timeout_exc)
 
 
 def wait_write(sock: Any, timeout: float | None = None, timeout_exc: Any = None) -> None:
-    """Wait until a socket may be written to; as `wait_read`."""
+    """Wait until a socket is writable. The arguments and exceptions are those of `wait_read`."""
     _wait_ready(sock, _select.POLLOUT, timeout, timeout_exc)
 
 
 def wait_readwrite(sock: Any, timeout: float | None = None, timeout_exc: Any = None) -> None:
-    """Wait until a socket may be read from or written to; as `wait_read`."""
+    """Wait until a socket is readable or writable. The arguments and exceptions are those of `wait_read`."""
     _wait_ready(sock, _select.POLLIN | _select.POLLOUT, timeout, timeout_exc)
 
 
@@ -295,7 +303,7 @@ def _is_ready(sock: Any, mask: int) -> bool:
 
 def _wait_ready(sock: Any, mask: int, timeout: float | None, timeout_exc: Any) -> None:
     try:
-        # The loop tells of a socket's changes alone: what is so already, the kernel is asked for.
+        # The loop reports changes only. Ask the kernel whether the socket is ready already.
         if _is_ready(sock, mask):
             return
         if isinstance(sock, _stock.socket) and mask in (_select.POLLIN, _select.POLLOUT):
@@ -309,7 +317,7 @@ def _wait_ready(sock: Any, mask: int, timeout: float | None, timeout_exc: Any) -
 
 
 def cancel_wait(sock: Any, error: type[BaseException] | BaseException = cancel_wait_ex) -> None:
-    """Have an exception raised in the green threads that wait for a socket of this thread's hub."""
+    """Raise an exception in the green threads of this thread's hub that wait for a socket."""
     if has_hub() and sock.fileno() >= 0:
         _native.green_cancel_wait(sock, error() if isinstance(error, type) else error)
 
@@ -325,31 +333,31 @@ def getaddrinfo(
     proto: int = 0,
     flags: int = 0,
 ) -> Any:
-    """See `socket.getaddrinfo`; the hub's resolver asks."""
+    """Like `socket.getaddrinfo`, with the hub's resolver."""
     return resolver_here().getaddrinfo(host, port, family, type, proto, flags)
 
 
 def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
-    """See `socket.getnameinfo`; the hub's resolver asks."""
+    """Like `socket.getnameinfo`, with the hub's resolver."""
     return resolver_here().getnameinfo(sockaddr, flags)
 
 
 def gethostbyname(hostname: str, /) -> str:
-    """See `socket.gethostbyname`; the hub's resolver asks."""
+    """Like `socket.gethostbyname`, with the hub's resolver."""
     return resolver_here().gethostbyname(hostname)
 
 
 def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
-    """See `socket.gethostbyname_ex`; the hub's resolver asks."""
+    """Like `socket.gethostbyname_ex`, with the hub's resolver."""
     return resolver_here().gethostbyname_ex(hostname)
 
 
 def gethostbyaddr(ip_address: str, /) -> tuple[str, list[str], list[str]]:
-    """See `socket.gethostbyaddr`; the hub's resolver asks."""
+    """Like `socket.gethostbyaddr`, with the hub's resolver."""
     return resolver_here().gethostbyaddr(ip_address)
 
 
-# -- what the standard library builds of these --------------------------------------------------------
+# -- standard library functions, rebuilt on these -----------------------------------------------------
 
 _names: dict[str, Any] = {**_originals, **{name: globals()[name] for name in __implements__}}
 

@@ -1,7 +1,7 @@
-"""`ssl`: TLS over green sockets; the standard library's classes, that let other green threads and coroutines go on.
+"""`ssl`: TLS over green sockets. The classes of the standard library, which let other green threads and coroutines run.
 
-Names that are not defined here are those of the standard library's module. What needs no descriptor (`MemoryBIO`,
-`SSLObject`) is the standard library's own.
+Names that are not defined here come from the standard library's module. Classes that need no descriptor (`MemoryBIO`,
+`SSLObject`) are the standard library's own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __implements__ = ["SSLContext", "SSLSocket"]
 
 _originals: dict[str, Any] = dict(vars(_stock))
-"""The names of the standard library's module as they were, whatever replaces them there later."""
+"""The original names of the standard library's module, even if patching replaces them later."""
 
 _READ = "The read operation timed out"
 _WRITE = "The write operation timed out"
@@ -29,28 +29,28 @@ _HANDSHAKE = "The handshake operation timed out"
 
 
 class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
-    """See `ssl.SSLSocket`. Made by `SSLContext.wrap_socket`.
+    """Like `ssl.SSLSocket`. Created by `SSLContext.wrap_socket`.
 
-    One green thread may read while another writes. Several writers take turns.
+    One green thread may read while another writes. If several write, they take turns.
     """
 
-    # Behind the standard library's class stands the green socket here, so that what is not of TLS (to connect, to
-    # accept, to talk before the handshake) waits as that does.
+    # The next base class is the green socket. So methods without TLS (connect, accept, data before the handshake) wait
+    # as the green socket does.
 
     _sslobj: Any
     _check_connected: Any
     suppress_ragged_eofs: bool
     _writing: Semaphore | None = None
-    """Held by the one that writes: what OpenSSL has begun to send has to be sent before anything else."""
+    """Held by the current writer: OpenSSL must finish a write that it has started before the next one."""
 
     _create: Any = classmethod(rebound(_stock.SSLSocket._create.__func__, _originals))  # type: ignore[attr-defined]
 
     def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002 - its name
-        """See `ssl.SSLSocket.read`.
+        """Like `ssl.SSLSocket.read`.
 
         Raises:
-            TimeoutError: the time is up.
-            SSLWantReadError, SSLWantWriteError: the socket does not wait, and would have to.
+            TimeoutError: the timeout expired.
+            SSLWantReadError, SSLWantWriteError: the timeout is 0, and the call would have to wait.
         """
         sslobj = self._sslobj
         if sslobj is None:
@@ -64,7 +64,7 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
             raise
 
     def write(self, data: Any) -> int:
-        """See `ssl.SSLSocket.write`; raises as `read` does."""
+        """Like `ssl.SSLSocket.write`. Raises the same errors as `read`."""
         sslobj = self._sslobj
         if sslobj is None:
             raise ValueError("Write on closed or unwrapped SSL socket.")
@@ -89,7 +89,7 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
         return count
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """See `ssl.SSLSocket.send`; raises as `read` does."""
+        """Like `ssl.SSLSocket.send`. Raises the same errors as `read`."""
         if self._sslobj is None:
             return _socket.socket.send(self, data, flags)
         if flags:
@@ -97,20 +97,20 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
         return self.write(data)
 
     def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        """See `ssl.SSLSocket.sendfile`."""
+        """Like `ssl.SSLSocket.sendfile`."""
         if self._sslobj is None:
             return _socket.socket.sendfile(self, file, offset, count)
         sent: int = self._sendfile_use_send(file, offset, count)  # type: ignore[attr-defined]
         return sent
 
     def do_handshake(self, block: bool = False) -> None:
-        """See `ssl.SSLSocket.do_handshake`; raises as `read` does."""
+        """Like `ssl.SSLSocket.do_handshake`. Raises the same errors as `read`."""
         self._check_connected()
         timeout_s = None if block and self._timeout_s == 0.0 else self._timeout_s
         self._persist_tls(self._sslobj.do_handshake, (), _HANDSHAKE, timeout_s)
 
     def unwrap(self) -> Any:
-        """See `ssl.SSLSocket.unwrap`; raises as `read` does."""
+        """Like `ssl.SSLSocket.unwrap`. Raises the same errors as `read`."""
         sslobj = self._sslobj
         if not sslobj:
             raise ValueError(f"No SSL wrapper around {self}")
@@ -126,7 +126,7 @@ class SSLSocket(_stock.SSLSocket, _socket.socket):  # type: ignore[misc]
         timeout_s: float | None,
         left: Countdown | None = None,
     ) -> Any:
-        """Have OpenSSL try, again each time that the socket may be ready."""
+        """Call an OpenSSL operation; call it again each time the socket may be ready."""
         while True:
             try:
                 return operation(*args)
@@ -151,22 +151,22 @@ _settings: dict[str, property] = {
     for name, value in vars(_stock.SSLContext).items()
     if isinstance(value, property) and value.fset and "SSLContext" in value.fset.__code__.co_names
 }
-"""The properties whose setters, as the standard library has them, call that of the class behind `ssl.SSLContext`."""
+"""The properties whose setters in the standard library call the setter of `ssl.SSLContext`'s base class."""
 
 _Behind: Any = type(
     "_Behind",
     (),
     {
         "__slots__": (),
-        "__doc__": """The class behind ours. If ours is `ssl.SSLContext`, the standard library's setters come here; else
-        they would find themselves, and call themselves for ever.""",
+        "__doc__": """The base class of our SSLContext. If that replaces `ssl.SSLContext`, the standard library's
+        setters call this class; without it they would call themselves forever.""",
         **{name: getattr(_originals["_SSLContext"], name) for name in _settings},
     },
 )
 
 
 class SSLContext(_Behind, _stock.SSLContext):  # type: ignore[misc]
-    """See `ssl.SSLContext`. Its sockets are green."""
+    """Like `ssl.SSLContext`. It creates green sockets."""
 
     sslsocket_class = SSLSocket
 
@@ -176,7 +176,7 @@ for _name, _setting in _settings.items():
     setattr(SSLContext, _name, property(_setting.fget, _set, doc=_setting.__doc__))
 
 __patched_attributes__ = [(_stock.SSLContext, "sslsocket_class", SSLSocket)]
-"""What patching replaces inside of the standard library's classes, for contexts that were made before."""
+"""Attributes that patching replaces in the standard library's classes, for contexts that exist already."""
 
 _names = {
     **_originals,

@@ -1,7 +1,7 @@
-"""`subprocess`: the standard library's, with a `Popen` that waits, reads and writes while other green threads go on.
+"""`subprocess`: the standard library's module, with a `Popen` that lets green threads run while it waits.
 
-Starting a child takes as long as it does there: until the child has begun its program. Names that are not defined here
-are those of the standard library's module.
+Starting a child blocks as in the standard library, until the child executes its program. Names that are not defined
+here come from the standard library's module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oneloop.green import children
 from oneloop.green.hub import Waiter, get_hub, has_hub, wait_for
 from oneloop.green.pipes import hand_over, open_pipe
 
-# The functions of the standard library's module find a patched `Popen` there by themselves.
+# The functions of the standard library's module use a patched `Popen` without further changes.
 __implements__ = ["Popen"]
 __all__ = [
     "DEVNULL",
@@ -52,12 +52,12 @@ _write = _os.write
 
 _READ_BYTES = 64 * 1024
 _LONGEST_POLL_MS = 1 << 30
-# A pipe that is ready takes so much without blocking, whatever its flags.
+# A pipe that poll reports as writable accepts this many bytes without blocking, even in blocking mode.
 _PIPE_BYTES = getattr(_select, "PIPE_BUF", 512)
 
 
 class Popen(_stock.Popen):  # type: ignore[type-arg]
-    """See `subprocess.Popen`. Its pipes are for the green threads of the thread that made it."""
+    """Like `subprocess.Popen`. Use its pipes in green threads of the OS thread that created it."""
 
     def __init__(self, args: Any, bufsize: int | None = -1, *rest: Any, **kwargs: Any) -> None:
         self._bufsize = bufsize
@@ -77,11 +77,11 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
         except BaseException:
             self._close_ends(unopened, stdin, stdout, stderr)
             raise
-        # Our ends are open: hidden from the constructor, which would open them too.
+        # Our ends are open. Hide them from the base class's constructor, which would open them again.
         return tuple(-1 if index in _OURS else end for index, end in enumerate(self._ends))
 
     def _open_pipes(self, unopened: set[int]) -> None:
-        # Of the right type: the constructor has looked.
+        # The constructor has checked the type.
         bufsize = -1 if self._bufsize is None else self._bufsize
         text: dict[str, Any] | None = None
         input_text: dict[str, Any] | None = None
@@ -93,12 +93,12 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
         for index, (name, mode, arguments) in zip(_OURS, files, strict=True):
             fd = self._ends[index]
             if fd != -1:
-                # Closed by `open_pipe`, if it fails.
+                # `open_pipe` closes the descriptor if it fails.
                 unopened.remove(fd)
                 setattr(self, name, open_pipe(fd, mode, bufsize, arguments))
 
     def _close_ends(self: Any, unopened: set[int], *given: Any) -> None:
-        """A pipe cannot be opened: nothing of them stays."""
+        """Close everything after a pipe could not be opened."""
         for file in (self.stdin, self.stdout, self.stderr):
             if file is not None:
                 file.close()
@@ -116,7 +116,7 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
 
     def _wait(self, timeout: float | None) -> int:
         if not has_hub():
-            # No green thread is here that could run meanwhile.
+            # Blocking is fine: this OS thread has no green threads.
             status: int = super()._wait(timeout)  # type: ignore[misc]
             return status
         if self.returncode is None:
@@ -127,7 +127,7 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
         return self.returncode
 
     def _is_over(self: Any) -> bool:
-        # Nobody keeps the lock while he waits.
+        # The lock is not held during the wait.
         with self._waitpid_lock:
             if self.returncode is None:
                 pid, status = self._try_wait(_os.WNOHANG)
@@ -142,7 +142,7 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
                 with contextlib.suppress(BrokenPipeError):
                     self.stdin.close()
         if not self._communication_started:
-            # What was read before a timeout is kept for the next call.
+            # Output that was read before a timeout is kept for the next call.
             self._fileobj2output: dict[Any, list[bytes]] = {file: [] for file in (self.stdout, self.stderr) if file}
         self._save_input(input)
         exchange = _Exchange(self)
@@ -173,7 +173,7 @@ class Popen(_stock.Popen):  # type: ignore[type-arg]
 
 
 class _Watched:
-    """The loop tells which descriptors are ready."""
+    """Descriptors whose readiness is reported by the loop."""
 
     def __init__(self) -> None:
         self._hub = get_hub()
@@ -198,7 +198,7 @@ class _Watched:
 
 
 class _Polled:
-    """The same for a thread without green threads, which blocks."""
+    """Like `_Watched`, for an OS thread without green threads. It blocks the thread."""
 
     def __init__(self) -> None:
         self._poll = _poll()
@@ -210,15 +210,15 @@ class _Polled:
         self._poll.unregister(fd)
 
     def wait(self, timeout: float | None) -> set[int]:
-        # In milliseconds, and no more than poll(2) takes.
+        # In milliseconds, limited to what poll(2) accepts.
         milliseconds = None if timeout is None else min(timeout * 1000, _LONGEST_POLL_MS)
         return {fd for fd, _ in self._poll.poll(milliseconds)}
 
 
 class _Exchange:
-    """What `communicate` reads and writes: each file when it is known to be ready.
+    """The reading and writing of `communicate`. A file is used only when it is known to be ready.
 
-    Files that a program has put in the place of ours may block: nobody reads or writes before.
+    A program may have replaced our files by blocking ones, so nothing is read or written before that.
     """
 
     def __init__(self, process: Any) -> None:
@@ -237,7 +237,7 @@ class _Exchange:
         self.files[fd] = file
 
     def step(self, endtime: float | None) -> bool:
-        """Wait, and move what can be moved. False if the time is up."""
+        """Wait, and transfer what is ready. False if the time is up."""
         left = _left(endtime)
         if left is not None and left < 0:
             return False
@@ -273,7 +273,7 @@ class _Exchange:
                 self._leave(fd)
 
     def _leave(self, fd: int) -> None:
-        """It is over; the file is closed."""
+        """Stop using a file, and close it."""
         self._forget(fd)
         file = self.files.pop(fd)
         with contextlib.suppress(BrokenPipeError):
@@ -283,13 +283,13 @@ class _Exchange:
         self._readiness.remove(fd, self.files[fd] is self._process.stdin)
 
     def stop(self) -> None:
-        """Watch no file any more."""
+        """Stop watching all files."""
         for fd in self.files:
             self._forget(fd)
 
 
-# The places of our ends and of the child's among the six that `_get_handles` gives, and where they stand among
-# `_execute_child`'s arguments.
+# The indices of our ends and of the child's ends in the six values of `_get_handles`, and their position in the
+# arguments of `_execute_child`.
 _OURS = (1, 2, 4)
 _THEIRS = (0, 3, 5)
 _FIRST_END = 10
@@ -300,7 +300,7 @@ def _flush(stdin: Any) -> None:
     try:
         stdin.flush()
     except BrokenPipeError:
-        # Who has stopped reading tells why with its exit status.
+        # The child has stopped reading. Its exit status tells why.
         pass
     except ValueError:
         if not stdin.closed:
@@ -311,7 +311,7 @@ def _left(endtime: float | None) -> float | None:
     return None if endtime is None else endtime - _monotonic()
 
 
-# The standard library's functions, with the module's `Popen`: they are its own for each version of Python.
+# The standard library's functions of the running Python version, using the `Popen` of this module.
 _names: dict[str, Any] = {**vars(_stock), "Popen": Popen}
 
 

@@ -1,7 +1,7 @@
-"""`_thread`: its functions and types, for which a thread is a green thread of the OS thread that starts it.
+"""`_thread`: its functions and types, with green threads of the calling OS thread as threads.
 
-A thread's identity is a number of its greenlet's. An OS thread's own greenlet, and the one that runs its loop, have the
-OS thread's identity.
+The identity of a green thread is a number that identifies its greenlet. The main greenlet of an OS thread, and the
+greenlet that runs its loop, have the identity of the OS thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from greenlet import GreenletExit, getcurrent
 from greenlet import greenlet as RawGreenlet  # noqa: N812 - gevent's name
 
 from oneloop.green.greenlet import Greenlet
-from oneloop.green.local import local as _local  # noqa: F401 - `_thread`'s name for it
+from oneloop.green.local import local as _local  # noqa: F401 - its name in `_thread`
 from oneloop.green.threadlock import LockType, RLock
 from oneloop.green.workers import _all as _workers
 
@@ -59,7 +59,7 @@ def get_ident() -> int:
 
 
 def exit() -> NoReturn:  # noqa: A001 - the standard library's name
-    """End the calling thread: raises SystemExit."""
+    """End the calling thread by raising SystemExit."""
     raise SystemExit
 
 
@@ -67,7 +67,7 @@ exit_thread = exit
 
 
 def stack_size(size: int = 0, /) -> int:
-    """The size of the stack of OS threads; see `_thread.stack_size`. Green threads have no stack of their own."""
+    """The stack size of OS threads; see `_thread.stack_size`. Green threads have no separate C stack."""
     return _stock_stack_size(size)
 
 
@@ -75,10 +75,10 @@ _stock_stack_size = _stock.stack_size
 
 
 class ThreadGreenlet(Greenlet):
-    """A thread that was started with `_thread`'s functions. What is in `_told` is called when it has ended."""
+    """A thread started by a function of this module. The functions in `_told` are called when it has ended."""
 
     alive = 0
-    """How many there are that were started and have not ended."""
+    """The number of these threads that have started and not ended."""
 
     def __init__(
         self, function: Callable[..., object], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -86,24 +86,24 @@ class ThreadGreenlet(Greenlet):
         super().__init__(None, function, args, kwargs or {})
         self._told: list[Callable[[], object]] = []
         self._is_counted = False
-        # It may be killed before it begins.
+        # A link, because the thread may be killed before it starts.
         self.rawlink(self._tell_end)
 
     def _run(self, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             function(*args, **kwargs)
         except (SystemExit, GreenletExit):
-            # It ends, and nobody has to know.
+            # These exceptions end a thread without a report.
             return
         except BaseException as error:  # noqa: BLE001 - it is reported
-            # The traceback begins with the function, as that of an OS thread's.
+            # The traceback starts with the function, like that of an OS thread.
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
             _report_unraisable(error, function)
         finally:
             self._tell_end()
 
     def start(self) -> None:
-        """As `Greenlet.start`."""
+        """Like `Greenlet.start`."""
         if not self._is_counted:
             self._is_counted = True
             ThreadGreenlet.alive += 1
@@ -122,7 +122,7 @@ _stock_count = _stock._count
 
 
 def _count() -> int:
-    """How many threads there are beside the main one, without those of hubs' pools; see `_thread._count`."""
+    """The number of threads beside the main one, without those of thread pools; see `_thread._count`."""
     return ThreadGreenlet.alive + _stock_count() - sum(workers.threads for workers in list(_workers))
 
 
@@ -135,7 +135,7 @@ def _report_unraisable(error: BaseException, function: object) -> None:
 
 @cache
 def _unraisable_type() -> Any:
-    """The type of what `sys.unraisablehook` is called with, which has no name: the interpreter is made to call it."""
+    """The type of the argument of `sys.unraisablehook`. It has no public name, so provoke a call of the hook."""
     seen: list[Any] = []
     hook, sys.unraisablehook = sys.unraisablehook, lambda raised: seen.append(type(raised))
     try:
@@ -153,10 +153,13 @@ class _Failing:
 def start_new_thread(
     function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
 ) -> int:
-    """Start a green thread that calls a function; its identity. See `_thread.start_new_thread`.
+    """Start a green thread that calls a function. See `_thread.start_new_thread`.
+
+    Returns:
+        The identity of the thread.
 
     Raises:
-        TypeError: the function cannot be called, or its arguments are no tuple or dictionary.
+        TypeError: `function` is not callable, `args` is not a tuple, or `kwargs` is not a dictionary.
     """
     if not callable(function):
         raise TypeError("first arg must be callable")
@@ -179,7 +182,7 @@ def _release(sentinel: LockType) -> None:
 
 
 def make_sentinel(greenlet: Any) -> LockType:
-    """A lock that is released when a thread has ended."""
+    """Return a lock that is released when a thread has ended."""
     sentinel = LockType()
     if isinstance(greenlet, ThreadGreenlet):
         greenlet._told.append(lambda: _release(sentinel))
@@ -187,12 +190,12 @@ def make_sentinel(greenlet: Any) -> LockType:
 
 
 def _set_sentinel() -> LockType:
-    """A lock that is released when the calling thread has ended; see `_thread._set_sentinel`, before Python 3.13."""
+    """A lock that is released when the calling thread ends; `_thread._set_sentinel` before Python 3.13."""
     return make_sentinel(getcurrent())
 
 
 class _ThreadHandle:
-    """The state of a thread: not begun, running, done. See `_thread._ThreadHandle`, since Python 3.13."""
+    """The state of a thread: not started, running, done. See `_thread._ThreadHandle`, since Python 3.13."""
 
     __slots__ = ("__weakref__", "_greenlet", "_is_done", "_is_started", "_life", "ident")
 
@@ -200,7 +203,7 @@ class _ThreadHandle:
         self.ident = 0
         self._is_started = False
         self._is_done = False
-        # Held while the thread lives.
+        # Held while the thread is alive.
         self._life = LockType()
         self._greenlet: weakref.ref[Any] | None = None
         _handles.add(self)
@@ -223,10 +226,13 @@ class _ThreadHandle:
             self._life.release()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until the thread has ended, for at most so many seconds.
+        """Wait until the thread has ended.
+
+        Args:
+            timeout: the maximum time in seconds; None or a negative number means no limit.
 
         Raises:
-            RuntimeError: it has not begun, or it is the calling one.
+            RuntimeError: the thread was not started, or it is the calling thread.
         """
         if not self._is_started:
             raise RuntimeError("thread not started")
@@ -238,7 +244,7 @@ class _ThreadHandle:
             self._life.release()
 
     def _after_fork(self) -> None:
-        """In a forked child, where the calling thread alone goes on."""
+        """In a forked child, where only the calling thread continues."""
         self._life._at_fork_reinit()
         if self._is_started and not self._is_done:
             if self._greenlet is not None and self._greenlet() is getcurrent():
@@ -262,7 +268,7 @@ os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _make_thread_handle(ident: int) -> _ThreadHandle:
-    """The handle of the calling thread, which runs already; see `_thread._make_thread_handle`."""
+    """The handle of the calling thread, which is running already; see `_thread._make_thread_handle`."""
     handle = _ThreadHandle()
     handle._begin(ident, getcurrent())
     return handle
@@ -271,10 +277,15 @@ def _make_thread_handle(ident: int) -> _ThreadHandle:
 def start_joinable_thread(
     function: Callable[[], object], handle: _ThreadHandle | None = None, daemon: bool = True
 ) -> _ThreadHandle:
-    """Start a green thread that can be joined; see `_thread.start_joinable_thread`. `daemon` has no effect here.
+    """Start a green thread that can be joined; see `_thread.start_joinable_thread`.
+
+    Args:
+        function: the function to call.
+        handle: an unused handle; None creates one.
+        daemon: ignored.
 
     Raises:
-        TypeError: the function cannot be called, or the handle is none.
+        TypeError: `function` is not callable, or `handle` is not a handle.
         RuntimeError: the handle has a thread already.
     """
     if not callable(function):

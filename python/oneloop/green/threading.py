@@ -1,7 +1,7 @@
-"""`threading`: what its module needs for its threads, locks, events and conditions to be those of green threads.
+"""`threading`: the replacements that make the module's threads, locks, events and conditions green.
 
-The classes of the standard library stay what they are; they take locks, identities and threads from here. Those that
-the module has for the patched program are green as `oneloop.green.threading.Thread` and so on once it was patched.
+The classes of the standard library are kept; patching gives them locks, identities and threads from here. Once
+`threading` is patched, its green classes are also available here, such as `oneloop.green.threading.Thread`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __implements__ = [
     "local",
 ]
 if sys.version_info >= (3, 14):
-    # It would name the OS thread.
+    # It would set the name of the OS thread.
     __implements__ += ["_set_name"]
 if sys.version_info >= (3, 13):
     __implements__ += ["_LockType", "_ThreadHandle", "_make_thread_handle", "_start_joinable_thread"]
@@ -51,13 +51,13 @@ _set_sentinel = _green._set_sentinel
 _set_name = None
 _thread_local_info = local()
 
-# The module that was patched, and the one that the interpreter's own threads go on with.
+# The patched module, and the copy that the interpreter's threads continue to use.
 _patched: Any = sys.modules["threading"]
 _real: Any = _patched
 
 
 def _note_begin(function: Any, ident: int) -> Any:
-    """The thread object whose `_bootstrap` is started: it knows its identity at once."""
+    """Set the identity of the thread object whose `_bootstrap` is started, before it runs."""
     thread = getattr(function, "__self__", None)
     if not isinstance(thread, _patched.Thread):
         return None
@@ -74,7 +74,7 @@ def _start_joinable_thread(function: Callable[[], object], handle: Any = None, d
 
 
 def _start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwargs: Any = None, /) -> int:
-    """Before Python 3.13: the lock that stands for the thread's life is there at once."""
+    """For Python before 3.13: create the lock that tracks the thread's life before the thread runs."""
     greenlet = ThreadGreenlet(function, args, kwargs)
     thread = _note_begin(function, id(greenlet))
     if thread is not None:
@@ -85,7 +85,7 @@ def _start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kw
 
 
 class _Started:
-    """Stands for a thread's `_started` while a coroutine starts it, which cannot wait for that."""
+    """Replaces a thread's `_started` event while a coroutine starts the thread: a coroutine cannot wait for it."""
 
     def __init__(self, event: Any) -> None:
         self._event = event
@@ -98,13 +98,13 @@ class _Started:
 
 
 def _make_invoke_excepthook() -> Callable[[Any], None]:
-    """What reports the exception that ends a thread."""
+    """Create the function that reports the exception that ended a thread."""
     report = _make_report()
 
     def invoke_excepthook(thread: Any) -> None:
         error = sys.exception()
         if isinstance(error, KeyboardInterrupt):
-            # It is meant for the main thread, in whose stead a green thread was running.
+            # A green thread was running when Ctrl-C was pressed, but the exception is for the main thread.
             get_hub().handle_system_error(type(error), error, error.__traceback__)
         elif not isinstance(error, GreenletExit):
             report(thread)
@@ -116,11 +116,11 @@ _make_report = _patched._make_invoke_excepthook
 
 
 def adapt(module: Any, real: Any) -> None:
-    """Have the classes of a patched `threading` do without the interpreter's threads.
+    """Adapt the classes of a patched `threading` module to work without the interpreter's threads.
 
     Args:
         module: the module whose names were replaced.
-        real: a copy of it from before.
+        real: a copy of the module from before patching.
     """
     global _patched, _real
     _patched, _real = module, real
@@ -154,7 +154,7 @@ def _set_tstate_lock(self: Any) -> None:
 
 
 def _stop(self: Any) -> None:
-    # The lock may have been handed over to another one who joins.
+    # The lock may have been passed to another thread that joins.
     self._is_stopped = True
     self._tstate_lock = None
 
@@ -163,7 +163,7 @@ _HANDLE = "_os_thread_handle" if sys.version_info >= (3, 14) else "_handle"
 
 
 def _adapt_main_thread(module: Any) -> None:
-    """Green threads may join the main one, and its locks are ours."""
+    """Replace the main thread's handle, so that green threads can join it."""
     main = module._main_thread
     if sys.version_info >= (3, 13):
         handle = _green._ThreadHandle()
@@ -175,7 +175,7 @@ def _adapt_main_thread(module: Any) -> None:
 
 
 def _root_of_main(ident: int) -> Any:
-    """The main greenlet of the main thread, where that calls."""
+    """The main greenlet of the main thread, if called there."""
     root = getcurrent()
     while root.parent is not None:
         root = root.parent
@@ -183,14 +183,14 @@ def _root_of_main(ident: int) -> Any:
 
 
 class _Elsewhere:
-    """Stands for the greenlet of a thread that does not call."""
+    """Placeholder for the main greenlet of another thread."""
 
 
 class _DummyThread(_patched._DummyThread):  # type: ignore[misc]
-    """A thread that `threading` has not started: a green thread of `spawn`, or an OS thread."""
+    """A thread that `threading` did not start: a green thread of `spawn`, or an OS thread."""
 
     def __new__(cls) -> Any:
-        # One of the interpreter's threads has an object already.
+        # An interpreter thread already has a thread object.
         known = _real._active.get(get_ident()) if _real is not _patched else None
         return object.__new__(cls) if known is None else known
 
@@ -203,7 +203,7 @@ class _DummyThread(_patched._DummyThread):  # type: ignore[misc]
 
 
 def _shutdown() -> None:
-    """At the end of the program: wait for the green threads that are no daemons, then for the other threads."""
+    """At interpreter exit: wait for the green threads that are not daemons, then for the other threads."""
     main = _patched._main_thread
     if _is_done(main):
         _real._shutdown()
@@ -217,7 +217,7 @@ def _shutdown() -> None:
         try:
             waited[0].join()
         except LoopExit:
-            # They wait for ever: real threads would keep the program from ending.
+            # They would wait forever. Real threads in this state would keep the program from exiting.
             traceback.print_exc()
             break
     _real._shutdown()

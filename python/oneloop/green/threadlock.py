@@ -1,14 +1,14 @@
-"""`LockType`: the lock of `_thread` for green threads, and `RLock`, its reentrant one.
+"""`LockType`: the lock of `_thread` for green threads, and `RLock`, the reentrant lock.
 
-Who holds it may be a green thread of any OS thread, or an OS thread itself. Without contention it is native. Who has
-to wait is, by what it is:
+The holder can be a green thread of any OS thread, or an OS thread without a hub. Without contention, the operations are
+native code. How a waiter waits depends on its kind:
 
-- a green thread, or a script's main greenlet: parked, so that the others go on;
-- an OS thread that has no hub (of an executor, for instance): blocked, for there nobody could go on meanwhile;
-- a coroutine or a callback: blocked too if another OS thread holds the lock, which is as short as anywhere else. If a
-  green thread of the same OS thread holds it, which could never release it meanwhile, BlockingSwitchOutError is raised.
+- A green thread or a script's main greenlet is parked, so that other green threads run.
+- An OS thread without a hub (an executor's, for example) is blocked, because it has no green threads.
+- A coroutine or a callback is blocked too if another OS thread holds the lock. If a green thread of the same OS thread
+  holds it, that could not run to release it, so BlockingSwitchOutError is raised.
 
-A released lock goes to who has waited longest.
+A released lock goes to the longest waiting waiter.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 __all__ = ["LockType", "RLock", "let_others_go", "may_park"]
 
-# Of an OS thread: the tick of its loop in which many locks had been taken the last time.
+# Per OS thread: the loop tick in which `_give_turn` was called last.
 _last_turn = _local()
 
 _RLOCK_IS_STRICT = sys.version_info >= (3, 15)
 
 
 def may_park() -> bool:
-    """Whether who blocks here parks on a hub, or is refused; if not, nobody else could go on in this OS thread."""
+    """Whether a blocking call here parks on a hub or raises an error. If not, it can block this OS thread."""
     return has_hub() or _thread_ident() == _main_thread().ident
 
 
 def let_others_go() -> None:
-    """Who has not got a lock may be about to try again."""
+    """Let other green threads run, because the caller may retry until it gets the lock."""
     if is_in_green_thread() and has_hub():
         get_hub().pause()
 
 
 class _Blocked:
-    """An OS thread that waits by itself; has the methods of a `Waiter`."""
+    """An OS thread that blocks; has the methods of a `Waiter`."""
 
     __slots__ = ("_is_woken", "_lock", "_value")
 
@@ -80,12 +80,12 @@ class _Blocked:
 
 
 class LockType(_native.LockCore):
-    """See `threading.Lock`. Any green thread, coroutine or OS thread may release it."""
+    """Like `threading.Lock`. Any green thread, coroutine or OS thread may release it."""
 
     __slots__ = ()
 
     blocks_loop = False
-    """Whether a coroutine that has to wait blocks the loop rather than to be refused, whoever holds it."""
+    """Whether a coroutine that has to wait blocks the loop instead of getting an error, whoever holds the lock."""
 
     def __init_subclass__(cls) -> None:
         if cls.__module__ != __name__:
@@ -94,16 +94,17 @@ class LockType(_native.LockCore):
     acquire_lock = _native.LockCore.acquire
     release_lock = _native.LockCore.release
     locked_lock = _native.LockCore.locked
-    # threading.Condition would ask by trying to take the lock, which lets others go: who owns it must not park there.
+    # Without this, threading.Condition would try to acquire the lock, which can park the caller. The owner of the lock
+    # must not park there.
     _is_owned = _native.LockCore.locked
 
-    # Called natively.
+    # Called by native code.
 
     def _give_turn(self) -> None:
-        """Many locks were taken without contention.
+        """Let other green threads run, after many locks were taken without contention.
 
-        Who polls for something that another green thread is to do would wait for ever. Others do not park: they may
-        hold a lock for which a coroutine cannot wait.
+        A thread that polls for another green thread's work would otherwise loop forever. This applies only to threads
+        of `threading` and to the main greenlet: other green threads may hold a lock for which a coroutine cannot wait.
         """
         if not has_hub():
             return
@@ -115,7 +116,7 @@ class LockType(_native.LockCore):
             _last_turn.ticks = ticks
 
     def _checked(self, blocking: Any, timeout: Any) -> float | None:
-        """How long `acquire` may wait; 0: not at all; None: for ever."""
+        """The maximum time that `acquire` waits, in seconds; 0 means that it does not wait, None means no limit."""
         blocking = blocking is None or bool(blocking)
         timeout = -1 if timeout is None else timeout
         if timeout != -1 or not blocking:
@@ -149,7 +150,7 @@ class LockType(_native.LockCore):
         return True
 
     def _was_handed_over(self, place: Any) -> bool:
-        """To a place that is left."""
+        """Whether the lock was given to a waiter that has stopped waiting."""
         return not self._forget(place) and bool(place.done() and place.get() is True)
 
     def __repr__(self) -> str:
@@ -158,7 +159,7 @@ class LockType(_native.LockCore):
 
 
 class ImportLock(LockType):
-    """For the import system: a coroutine that imports what another thread is importing waits for that."""
+    """The import system's lock. A coroutine that imports a module which another thread is importing blocks."""
 
     __slots__ = ()
 
@@ -181,12 +182,12 @@ def _identity() -> int:
     try:
         return id(getcurrent())
     except RuntimeError:
-        # The interpreter ends, and there are no greenlets any more.
+        # The interpreter is shutting down, and greenlets are not available any more.
         return _thread_ident()
 
 
 class RLock:
-    """See `threading.RLock`. Its owner is a green thread; the coroutines of a loop count as one."""
+    """Like `threading.RLock`. Its owner is a green thread; all coroutines of a loop count as one owner."""
 
     __slots__ = ("__weakref__", "_block", "_count", "_owner")
 
@@ -194,7 +195,7 @@ class RLock:
         if _RLOCK_IS_STRICT and (args or kwargs):
             raise TypeError("RLock() takes no arguments")
         self._block = self._make_block()
-        # The owner's identity; 0: nobody.
+        # The owner's identity; 0 means that nobody owns it.
         self._owner = 0
         self._count = 0
 
@@ -202,7 +203,7 @@ class RLock:
         return LockType()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock, or once more; as `LockType.acquire`."""
+        """Acquire the lock, or increment the owner's count. The arguments are those of `LockType.acquire`."""
         me = _identity()
         if self._owner == me:
             if timeout != -1:
@@ -217,10 +218,10 @@ class RLock:
     __enter__ = acquire
 
     def release(self) -> None:
-        """Let go of it once.
+        """Decrement the owner's count, and release the lock at 0.
 
         Raises:
-            RuntimeError: another one owns it, or nobody.
+            RuntimeError: the caller does not own the lock.
         """
         if self._owner != _identity():
             raise RuntimeError("cannot release un-acquired lock")
@@ -235,10 +236,10 @@ class RLock:
         self.release()
 
     def locked(self) -> bool:
-        """Whether somebody owns it."""
+        """Whether the lock is held."""
         return self._block.locked()
 
-    # What threading.Condition and threading's fork handler ask of a lock.
+    # Methods that threading.Condition and threading's fork handler call.
 
     def _acquire_restore(self, state: tuple[int, int]) -> None:
         ended = acquire_at_last(self._block)
@@ -273,7 +274,7 @@ class RLock:
 
 
 class ImportRLock(RLock):
-    """As `ImportLock`."""
+    """Like `ImportLock`, reentrant."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
-"""`ThreadPool`: OS threads for what blocks without the hub's knowledge; green threads wait for the results.
+"""`ThreadPool`: OS threads for calls that would block the loop. Green threads wait for the results.
 
-A pool belongs to the thread of its hub. Results come back through the hub, in that thread.
+A pool belongs to the thread of its hub. Results are delivered through the hub in that thread.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ __all__ = ["ThreadPool", "ThreadPoolExecutor", "ThreadResult"]
 
 
 class ThreadPool(GroupMappingMixin):
-    """At most `maxsize` OS threads, made when they are needed. Its length is the number of calls that have not ended.
+    """At most `maxsize` OS threads, created when needed. Its length is the number of calls that have not ended.
 
-    A call cannot be killed; who waits for it can. At the program's exit nobody waits for calls that still run.
+    A call cannot be killed, but green threads that wait for it can. At interpreter exit, running calls are not waited
+    for.
 
     Args:
-        maxsize: how many calls run at a time.
-        hub: gets the results; None: that of the calling thread.
-        idle_task_timeout: a thread ends when it has had nothing to do for so many seconds; negative: never.
+        maxsize: the maximum number of calls that run at the same time.
+        hub: the hub that receives the results; None means that of the calling thread.
+        idle_task_timeout: a thread ends after it has been idle for this many seconds; a negative number means never.
 
     Raises:
-        TypeError: `maxsize` is no integer.
+        TypeError: `maxsize` is not an integer.
         ValueError: `maxsize` is negative.
     """
 
@@ -51,7 +52,7 @@ class ThreadPool(GroupMappingMixin):
         self._is_idle = Event()
         self._is_idle.set()
         self._room = Semaphore(maxsize)
-        # A lowered maxsize: so much room is not given back.
+        # After `maxsize` was lowered: the number of permits that will not be released again.
         self._debt = 0
         self._resized = Event()
         self._workers = Workers(
@@ -77,7 +78,7 @@ class ThreadPool(GroupMappingMixin):
 
     @property
     def maxsize(self) -> int:
-        """How many threads there may be. If it is lowered, those in excess end when their calls have ended."""
+        """The maximum number of threads. If it is lowered, excess threads end after their calls."""
         return self._workers.maxsize
 
     @maxsize.setter
@@ -94,10 +95,10 @@ class ThreadPool(GroupMappingMixin):
 
     @property
     def size(self) -> int:
-        """How many threads there are. Set, threads are made, or told to end and waited for.
+        """The number of threads. Setting it starts threads, or ends threads and waits for them.
 
         Raises:
-            ValueError: it is negative or more than `maxsize`.
+            ValueError: the size is negative or more than `maxsize`.
         """
         return self._workers.size
 
@@ -115,18 +116,18 @@ class ThreadPool(GroupMappingMixin):
                 self._resized.wait()
 
     def kill(self) -> None:
-        """End the threads when their calls have ended, and wait for that. A later `spawn` makes new ones."""
+        """End the threads after their calls, and wait for that. A later `spawn` starts new threads."""
         self.size = 0
 
     def close(self) -> None:
-        """As `kill`, without waiting."""
+        """Like `kill`, without waiting."""
         self._workers.shrink(0)
 
     def join(self) -> None:
         """Wait until all calls have ended.
 
         Raises:
-            BlockingSwitchOutError: in a coroutine.
+            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
         """
         if self._is_idle.is_set():
             return
@@ -137,17 +138,25 @@ class ThreadPool(GroupMappingMixin):
     # -- calls -----------------------------------------------------------------------------------------
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> AsyncResult[Any]:
-        """Call a function in an OS thread, waiting until one is free; the result to come.
+        """Call a function in an OS thread. Wait until a thread is free.
 
-        An exception is reported by the hub, and raised for whoever asks for the result.
+        If the function raises an exception, the hub reports it, and the result's `get` raises it.
+
+        Args:
+            func: the function to call.
+            *args: its arguments.
+            **kwargs: its keyword arguments.
+
+        Returns:
+            An AsyncResult for the function's return value.
 
         Raises:
-            InvalidThreadUseError: in another thread than the hub's.
-            BlockingSwitchOutError: no thread is free, in a coroutine.
-            RuntimeError: the system gives no thread.
+            InvalidThreadUseError: called in another thread than the hub's.
+            BlockingSwitchOutError: called in a coroutine while no thread is free.
+            RuntimeError: the system cannot start a thread.
         """
         if get_ident() != self._thread_ident:
-            raise InvalidThreadUseError(f"{self!r} belongs to another thread")
+            raise InvalidThreadUseError(f"{self!r} belongs to another OS thread: use a pool of the calling thread")
         if not self._room.acquire(blocking=False):
             if not is_in_green_thread():
                 raise self.hub._parking_refused()
@@ -163,7 +172,7 @@ class ThreadPool(GroupMappingMixin):
         return result
 
     def _call_over(self) -> None:
-        """On the hub."""
+        """Release the permit of a call that has ended. Called on the hub."""
         self._unfinished -= 1
         if self._unfinished == 0:
             self._is_idle.set()
@@ -176,7 +185,7 @@ class ThreadPool(GroupMappingMixin):
             self._room.release()
 
     def _is_inside(self) -> bool:
-        # By one of its own threads.
+        # The caller is a thread of the pool (or another OS thread).
         return get_ident() != self._thread_ident
 
     def _would_wait(self) -> bool:
@@ -187,12 +196,12 @@ class ThreadPool(GroupMappingMixin):
 
 
 class ThreadResult:
-    """What a call in an OS thread gives, on its way to the hub.
+    """Delivers the outcome of a call in an OS thread to the hub.
 
     Args:
-        receiver: called on the hub with this object when the outcome is there.
-        hub: whose thread that is.
-        call_when_ready: called on the hub before that.
+        receiver: called on the hub with this object when the outcome is available.
+        hub: the hub.
+        call_when_ready: called on the hub before `receiver`.
     """
 
     __slots__ = ("_call_when_ready", "context", "exc_info", "hub", "receiver", "value")
@@ -209,22 +218,22 @@ class ThreadResult:
 
     @property
     def exception(self) -> BaseException | None:
-        """What the call has raised; None otherwise."""
+        """The exception that the call raised, or None."""
         return self.exc_info[1] if self.exc_info else None
 
     def successful(self) -> bool:
-        """Whether the call has raised nothing."""
+        """Whether the call did not raise an exception."""
         return not self.exc_info
 
     def set(self, value: Any) -> None:
-        """The call has returned. Any thread, as `handle_error`; one of the two, once."""
+        """Set the return value. Callable from any thread. Call either this or `handle_error`, once."""
         self.value = value
         self._deliver_soon()
 
     def handle_error(
         self, context: object, exc_info: tuple[type[BaseException], BaseException, TracebackType | None]
     ) -> None:
-        """The call has raised; `context` tells whose error the hub reports."""
+        """Set the exception. `context` describes the call in the hub's report."""
         self.context, self.exc_info = context, exc_info
         self._deliver_soon()
 
@@ -232,7 +241,7 @@ class ThreadResult:
         try:
             self.hub.run_callback_threadsafe(self._deliver)
         except RuntimeError:
-            # The loop is closed: nobody waits any more.
+            # The loop is closed: nothing waits for the result any more.
             self.exc_info = ()
 
     def _deliver(self) -> None:
@@ -257,7 +266,7 @@ class _Call:
     def do(self) -> Callable[[], object]:
         try:
             value = self._function(*self._args, **self._kwargs)
-        except BaseException:  # noqa: BLE001 - it is reported, and raised for who asks
+        except BaseException:  # noqa: BLE001 - it is reported, and raised by the result's get()
             return partial(self._result.handle_error, self._described(), sys.exc_info())  # type: ignore[arg-type]
         return partial(self._result.set, value)
 
@@ -266,7 +275,7 @@ class _Call:
 
 
 class _Gone:
-    """Tells a pool, on its hub, that a thread has left."""
+    """Notifies a pool, on its hub, that a thread has ended."""
 
     __slots__ = ("_pool",)
 

@@ -1,4 +1,4 @@
-"""`time`: the standard library's module with a `sleep` that lets other green threads go on."""
+"""`time`: the standard library's module, with a `sleep` that lets other green threads run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["sleep"]
 
 
 def sleep(seconds: float, /) -> None:
-    """Let other green threads and coroutines go on, for at least so many seconds. See `time.sleep`.
+    """Sleep for at least `seconds` seconds, while other green threads and coroutines run. Like `time.sleep`.
 
-    An OS thread that has no hub sleeps by itself.
+    In an OS thread without a hub, it blocks the thread.
 
     Raises:
-        ValueError: it is negative.
-        TypeError: it is no number.
-        BlockingSwitchOutError: in a coroutine, which awaits `asyncio.sleep` instead.
+        ValueError: `seconds` is negative.
+        TypeError: `seconds` is not a number.
+        BlockingSwitchOutError: called in a coroutine; use `await asyncio.sleep()` there.
     """
     if not hasattr(seconds, "__float__"):
         seconds = operator.index(seconds)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`Timeout`: an exception in the green thread that started it, after a while."""
+"""`Timeout`: an exception that is raised in the green thread that started it, after a given time."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ T = TypeVar("T")
 
 
 class Timeout(BaseException):
-    """Raise an exception in the current green thread after so many seconds; itself, unless another one is given.
+    """Raise an exception in the current green thread after a given time.
 
     Args:
-        seconds: None: never. 0 or less: as soon as it waits.
-        exception: an exception or its class; True or None: this object, and so is anything else, which its text then
-            shows. False: this object, which ends its `with` block silently.
-        ref: it counts as something to wait for.
+        seconds: the time; None means never. 0 or less: when the green thread waits next.
+        exception: an exception or exception class: raise that. None or True: raise this object. False: raise this
+            object, and suppress it at the end of its `with` block. Anything else: raise this object; `str()` shows the
+            value.
+        ref: whether the timer keeps the loop alive.
+        priority: ignored; accepted because gevent has it.
     """
 
     def __init__(
@@ -49,21 +51,21 @@ class Timeout(BaseException):
         self._thrown: Waiter | None = None
 
     def __float__(self) -> float:
-        """Its seconds, where an object is taken for the `timeout` of a wait; infinite: never."""
+        """The seconds, for calls that accept it as their `timeout`; infinite if `seconds` is None."""
         return inf if self.seconds is None else float(self.seconds)
 
     def start(self) -> None:
-        """Start the time.
+        """Start the timer.
 
         Raises:
-            AssertionError: it runs already, or (BlockingSwitchOutError) it is started in a coroutine.
+            AssertionError: it is already started. BlockingSwitchOutError, a subclass: called in a coroutine.
         """
         if self.pending:
             raise AssertionError(f"{self!r} is already started; to restart it, cancel it first")
         if self.seconds is None:
             return
         if not is_in_green_thread():
-            raise BlockingSwitchOutError("a Timeout is for green threads: in a coroutine, use asyncio.timeout()")
+            raise BlockingSwitchOutError("a Timeout needs a green thread: in a coroutine, use asyncio.timeout()")
         hub = get_hub()
         if self._ref:
             self._timer = hub.asyncio_loop.call_later(max(self.seconds, 0), self._expire, hub, getcurrent())
@@ -88,7 +90,13 @@ class Timeout(BaseException):
         exception: BaseException | type[BaseException] | bool | str | None = None,
         ref: bool = True,
     ) -> Timeout:
-        """A started timeout: of so many seconds, or `timeout` itself, started if it was not."""
+        """Return a started timeout.
+
+        Args:
+            timeout: seconds; or a Timeout, which is returned, after starting it if it was not started.
+            exception: as in `Timeout`.
+            ref: as in `Timeout`.
+        """
         if isinstance(timeout, Timeout):
             if not timeout.pending:
                 timeout.start()
@@ -99,11 +107,11 @@ class Timeout(BaseException):
 
     @property
     def pending(self) -> bool:
-        """Whether the time runs."""
+        """Whether the timer is running."""
         return self._timer is not None
 
     def cancel(self) -> None:
-        """End the time; what it has not raised yet is not raised any more."""
+        """Stop the timer. An exception that was not delivered yet is dropped."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -143,10 +151,17 @@ class Timeout(BaseException):
 def with_timeout(
     seconds: float, function: Callable[..., T], *args: Any, timeout_value: Any = ..., **kwds: Any
 ) -> T | Any:
-    """Call a function, for at most so many seconds; then `timeout_value`, where it is given.
+    """Call a function with a time limit.
+
+    Args:
+        seconds: the time limit; None means no limit.
+        function: the function to call.
+        *args: its arguments.
+        timeout_value: the value to return if the time limit expires.
+        **kwds: its keyword arguments.
 
     Raises:
-        Timeout: the time is up, and there is no `timeout_value`.
+        Timeout: the time limit expired, and there is no `timeout_value`.
     """
     timeout = Timeout.start_new(seconds)
     try:

@@ -1,4 +1,4 @@
-"""`GreenletTree`: who has spawned whom, who waits, and where."""
+"""`GreenletTree`: shows which greenlet spawned which, and where each one waits."""
 
 from __future__ import annotations
 
@@ -18,38 +18,37 @@ __all__ = ["GreenletTree"]
 
 
 class GreenletTree:
-    """A greenlet and those below it.
+    """A greenlet and the greenlets below it.
 
-    A green thread stands below the one that has spawned it, if that is known and still there, else below its parent,
-    which is its hub.
+    A green thread is below the one that spawned it, if that is known and alive; otherwise below its parent, the hub.
     """
 
     DEFAULT_DETAILS = {"running_stacks": True, "spawning_stacks": True, "locals": True}  # noqa: RUF012 - gevent's name
-    """What `format` shows of each."""
+    """What `format` shows for each greenlet."""
 
     def __init__(self, greenlet: RawGreenlet) -> None:
         self.greenlet = greenlet
-        """The tree's root."""
+        """The root of the tree."""
         self.is_current_tree = False
-        """Whether the calling green thread is in it."""
+        """Whether the calling green thread is in the tree."""
         self.children: list[GreenletTree] = []
-        """Those right below."""
+        """The trees directly below this one."""
 
     def add_child(self, tree: GreenletTree) -> None:
-        """Put a tree below this one."""
+        """Add a tree below this one."""
         if tree is not self:
             self.children.append(tree)
 
     @property
     def root(self) -> RawGreenlet:
-        """The greenlet that it is the tree of."""
+        """The greenlet at the root of the tree."""
         return self.greenlet
 
-    # -- making ----------------------------------------------------------------------------------------
+    # -- creating --------------------------------------------------------------------------------------
 
     @classmethod
     def forest(cls) -> list[Self]:
-        """The trees of all threads; their roots are the threads' main greenlets. That of the calling thread first."""
+        """The trees of all threads, with the threads' main greenlets as roots. The calling thread's tree is first."""
         current = getcurrent()
         greenlets = {id(one): one for one in gc.get_objects() if issubclass(type(one), RawGreenlet)}
         for one in list(greenlets.values()):
@@ -73,17 +72,17 @@ class GreenletTree:
 
     @classmethod
     def current_tree(cls) -> Self:
-        """That of the calling thread."""
+        """The tree of the calling thread."""
         return cls.forest()[0]
 
-    # -- showing ---------------------------------------------------------------------------------------
+    # -- formatting ------------------------------------------------------------------------------------
 
     def format_lines(self, details: bool | dict[str, Any] = True) -> list[str]:
-        """The tree, line by line.
+        """Return the tree as lines of text.
 
         Args:
-            details: False: the greenlets alone. A dict may say False for any of `DEFAULT_DETAILS`, and have a limit of
-                frames in `running_stacks`' and `spawning_stacks`' place, as `traceback.format_stack` takes it.
+            details: False shows only the greenlets. A dict can set any of `DEFAULT_DETAILS` to False, and
+                `running_stacks` and `spawning_stacks` to a limit of frames as in `traceback.format_stack`.
         """
         shown: dict[str, Any] = {}
         if details:
@@ -93,7 +92,7 @@ class GreenletTree:
         return lines
 
     def format(self, details: bool | dict[str, Any] = True) -> str:
-        """The lines of `format_lines`, joined."""
+        """Return the lines of `format_lines`, joined."""
         return "\n".join(self.format_lines(details))
 
     def __str__(self) -> str:
@@ -115,7 +114,7 @@ def _above(greenlet: RawGreenlet) -> RawGreenlet | None:
 
 
 def _is_alive(greenlet: RawGreenlet) -> bool:
-    # A green thread that was not started yet counts; a raw greenlet that was not, has no life of its own.
+    # A green thread that was not started counts as alive; a raw greenlet that was not started does not.
     return not greenlet.dead and (bool(greenlet) or isinstance(greenlet, Greenlet))
 
 
@@ -144,7 +143,7 @@ def _details(greenlet: Any, shown: dict[str, Any]) -> list[str]:
 
 
 def _caller() -> Any:
-    """The frame that asks for a report, outside of this package."""
+    """The innermost frame outside of the reporting code."""
     frame: Any = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__") in (__name__, "oneloop.green.util"):
         frame = frame.f_back

@@ -1,6 +1,6 @@
-"""Looking at a program that runs: who waits where (`print_run_info`, `GreenletTree`), and who does not let others run.
+"""Inspecting a running program: which green thread waits where, and whether code lets others run.
 
-What blocks the loop of a hub is named by the hub's monitor: `hub.start_periodic_monitoring_thread()`.
+To find what blocks a hub's loop, use the hub's monitor: `hub.start_periodic_monitoring_thread()`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def format_run_info(
     limit: int | None = None,
     current_thread_ident: int | None = None,
 ) -> list[str]:
-    """Where all threads and all green threads are: lines without their ends. Any thread.
+    """Return the stacks of all threads and green threads as lines without line ends. Callable from any thread.
 
     Args:
-        thread_stacks: show threads.
-        greenlet_stacks: show the stacks of green threads, beside their tree.
-        limit: show so many frames at most of each; None: all.
-        current_thread_ident: which thread is marked as the current one; None: the caller.
+        thread_stacks: show the stacks of OS threads.
+        greenlet_stacks: show the stacks of green threads, in addition to their tree.
+        limit: the maximum number of frames per stack; None means all.
+        current_thread_ident: the thread to mark as the current one; None means the caller.
     """
     lines: list[str] = []
     if thread_stacks:
@@ -73,7 +73,7 @@ def _threads(limit: int | None, current: int | None) -> list[str]:
 def print_run_info(
     thread_stacks: bool = True, greenlet_stacks: bool = True, limit: int | None = None, file: Any = None
 ) -> None:
-    """Print what `format_run_info` gives, to a file or to stderr."""
+    """Print the lines of `format_run_info` to a file; None means stderr."""
     lines = format_run_info(thread_stacks, greenlet_stacks, limit)
     print("\n".join(lines), file=sys.stderr if file is None else file)
 
@@ -82,13 +82,13 @@ def print_run_info(
 
 
 class wrap_errors:  # noqa: N801 - gevent's name
-    """A function that returns some of its exceptions instead of raising them; otherwise as the one that it wraps.
+    """A function that returns certain exceptions instead of raising them; otherwise it is like the wrapped function.
 
-    For functions whose errors are expected, and nobody's report: `spawn(wrap_errors(OSError, fetch), url)`.
+    For functions with expected errors that must not be reported: `spawn(wrap_errors(OSError, fetch), url)`.
 
     Args:
-        errors: the exceptions' class, or a tuple of classes.
-        func: what is called.
+        errors: the exception class to return, or a tuple of classes.
+        func: the function to wrap.
     """
 
     def __init__(self, errors: type[BaseException] | tuple[type[BaseException], ...], func: Callable[..., Any]) -> None:
@@ -119,7 +119,7 @@ class _FailedToSwitchError(AssertionError):
 
 
 class _Switches:
-    """Counts a thread's switches from a greenlet, and measures the longest time between two."""
+    """Counts a thread's greenlet switches, and measures the longest time between two of them."""
 
     def __init__(self, hub: Any) -> None:
         self._hub = hub
@@ -139,7 +139,7 @@ class _Switches:
 
     def _lap(self, ran: Any) -> None:
         now = _monotonic()
-        # The time of a hub that sleeps is nobody's.
+        # Time in which the hub itself ran or slept does not count.
         if ran is not self._hub.greenlet:
             self.longest_s = max(self.longest_s, now - self._since_s)
         self._since_s = now
@@ -150,14 +150,14 @@ class _Switches:
 
 
 class assert_switches:  # noqa: N801 - gevent's name
-    """Fail if a block of code, or a function, lets nobody else run: a context manager and a decorator.
+    """Fail if a block of code or a function lets nothing else run. A context manager and a decorator.
 
     Args:
-        max_blocking_time: fail as well if nobody else runs for more than so many seconds, in the midst of it.
-        hub_only: only the hub counts as somebody else, not green threads.
+        max_blocking_time: also fail if the block runs for more than this many seconds without a switch.
+        hub_only: count only switches to the hub, not to other green threads.
 
     Raises:
-        AssertionError: at the end of the block. If the block raises something, that is raised instead.
+        AssertionError: at the end of the block. If the block raises an exception, that is raised instead.
     """
 
     def __init__(self, max_blocking_time: float | None = None, hub_only: bool = False) -> None:
@@ -191,7 +191,7 @@ class assert_switches:  # noqa: N801 - gevent's name
         return _FailedToSwitchError("\n".join([why, f"{getcurrent()!r} was in:", "".join(stack)]))
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that is checked at each call."""
+        """Return a function that is checked at each call."""
 
         @functools.wraps(func)
         def checked(*args: Any, **kwargs: Any) -> Any:

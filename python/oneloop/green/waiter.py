@@ -1,4 +1,4 @@
-"""`Waiter`: gevent's own way to wait for the hub, for programs that use it. One green thread waits at a time."""
+"""`Waiter`: gevent's class to wait for a switch from the hub. At most one green thread waits at a time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _NOTHING: Any = object()
 
 
 class Waiter:
-    """A value or an exception for the green thread that is in `get`; without one it is kept, until `clear`.
+    """Hands a value or an exception to the green thread that is in `get`.
 
-    `switch` and `throw` may be called on the hub, in green threads, and in other threads.
+    If no green thread waits, it keeps the value until `clear`. `switch` and `throw` may be called on the hub, in green
+    threads, and in other OS threads.
     """
 
     __slots__ = ("_error", "_wait", "hub", "value")
@@ -30,48 +31,53 @@ class Waiter:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what is kept."""
+        """Forget the stored value or exception."""
         self.value: Any = None
         self._error: tuple[Any, ...] | None = _NOTHING
 
     @property
     def greenlet(self) -> Any:
-        """Who waits; None if nobody does."""
+        """The green thread that waits, or None."""
         return self._wait.greenlet
 
     def ready(self) -> bool:
-        """Whether it keeps a value or an exception."""
+        """Whether a value or an exception is stored."""
         return self._error is not _NOTHING
 
     def successful(self) -> bool:
-        """Whether it keeps a value."""
+        """Whether a value is stored."""
         return self._error is None
 
     @property
     def exc_info(self) -> tuple[Any, ...] | None:
-        """What `throw` was given, if it is kept."""
+        """The stored arguments of `throw`, or None."""
         return None if self._error is _NOTHING else self._error
 
     def switch(self, value: Any) -> None:
-        """Have the green thread that waits go on with a value."""
+        """Resume the waiting green thread with a value; store the value if no green thread waits."""
         if self._wait.greenlet is None or not self._wait.wake(value):
             self.value, self._error = value, None
 
     def switch_args(self, *args: Any) -> None:
-        """The same with several, as a tuple."""
+        """Like `switch`, with several values as a tuple."""
         self.switch(args)
 
     def throw(self, *error: Any) -> None:
-        """Have an exception raised there: itself or its class, and, as `raise` had it once, its value and traceback."""
+        """Raise an exception in the waiting green thread; store it if no green thread waits.
+
+        Args:
+            error: an exception, or an exception class followed by an optional value and traceback.
+        """
         if self._wait.greenlet is None or not self._wait.fail(_made(error)):
             self._error = error
 
     def get(self) -> Any:
-        """What is kept, or what comes.
+        """Return the stored value, or wait for one.
 
         Raises:
-            ConcurrentObjectUseError: another green thread waits.
-            BlockingSwitchOutError: in a callback, or a coroutine.
+            ConcurrentObjectUseError: another green thread is waiting.
+            BlockingSwitchOutError: called in a callback or a coroutine.
+            BaseException: the exception that was passed to `throw`.
         """
         if self._error is not _NOTHING:
             if self._error is None:
@@ -82,7 +88,7 @@ class Waiter:
         return self._wait.get()
 
     def __call__(self, source: Greenlet) -> None:
-        """As a link of a green thread: what that has ended with."""
+        """As a link of a green thread: pass on its value or exception."""
         if source.exception is None:
             self.switch(source.value)
         else:

@@ -1,11 +1,11 @@
-"""`Workers`: OS threads that do what is put into their queue. They know nothing of hubs and green threads.
+"""`Workers`: OS threads that execute the tasks in their queue. They do not use hubs or green threads.
 
 ```text
-made → idle ⇄ doing a task → gone
-           ↘ told to leave, idle for too long ↗
+created → idle ⇄ executing a task → ended
+             ↘ told to leave, or idle for too long ↗
 ```
-They are made with `_thread`'s own functions and wait on its own locks, whatever patching replaces later. The
-interpreter does not wait for them at its exit.
+They use the original functions and locks of `_thread`, even if patching replaces those later. The interpreter does not
+wait for these threads when it exits.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["Task", "Workers"]
 
 
 class Task(Protocol):
-    """What a thread does."""
+    """A unit of work for a thread."""
 
     def do(self) -> Callable[[], object]:
-        """Do it; what tells the outcome, which is called when the thread counts as free. Neither raises."""
+        """Execute the task. Return a function that reports the outcome once the thread is free. Neither raises."""
 
 
 class Workers:
-    """At most `maxsize` threads, which do the tasks in the order in which they were put. Any thread may use it.
+    """At most `maxsize` threads that execute tasks in the order in which they were put. Callable from any thread.
 
     Args:
-        maxsize: how many threads there are at most.
-        idle_s: a thread leaves when it has had nothing to do for so long; None: never.
-        begin: called by each thread before anything else; one for which it gives False leaves.
-        gone: called by each thread when it leaves.
+        maxsize: the maximum number of threads.
+        idle_s: a thread ends after it has been idle for this many seconds; None means never.
+        begin: called by each thread when it starts. If it returns False, the thread ends.
+        gone: called by each thread when it ends.
     """
 
     def __init__(
@@ -57,33 +57,33 @@ class Workers:
     def _reset(self) -> None:
         self._lock = allocate_lock()
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
-        # All under the lock.
+        # All of these are changed only while the lock is held.
         self._threads = 0
         self._leaving = 0
         self._unfinished = 0
-        # And of those that are done, some have not told the outcome yet.
+        # The unfinished tasks, plus finished tasks whose outcome was not reported yet.
         self._untold = 0
 
     @property
     def size(self) -> int:
-        """How many threads there are that were not told to leave."""
+        """The number of threads that were not told to leave."""
         return self._threads - self._leaving
 
     @property
     def threads(self) -> int:
-        """How many threads there are."""
+        """The number of threads."""
         return self._threads
 
     @property
     def idle(self) -> int:
-        """How many threads have nothing to do, nothing to tell, and are not about to leave."""
+        """The number of threads without a task to execute or an outcome to report, and that were not told to leave."""
         return max(0, self.size - self._untold)
 
     def put(self, task: Task) -> None:
-        """Have a task done by the next thread that is free, which is made if there may be more.
+        """Queue a task for the next free thread. Start a thread if needed and allowed.
 
         Raises:
-            RuntimeError: the system gives no thread, and there is none.
+            RuntimeError: the system cannot start a thread, and there is none.
         """
         with self._lock:
             self._unfinished += 1
@@ -98,16 +98,16 @@ class Workers:
                 raise
 
     def grow(self, size: int) -> None:
-        """Make threads until there are so many.
+        """Start threads until there are `size`.
 
         Raises:
-            RuntimeError: the system gives no more.
+            RuntimeError: the system cannot start another thread.
         """
         while self.size < size:
             self._add()
 
     def shrink(self, size: int) -> None:
-        """Tell all but so many to leave, when they have done what was put before."""
+        """Tell all but `size` threads to leave after the tasks that were put before."""
         with self._lock:
             excess = max(0, self.size - size)
             self._leaving += excess
@@ -115,7 +115,7 @@ class Workers:
                 self._tasks.put(None)
 
     def drain(self) -> list[Task]:
-        """Take out the tasks that nobody does yet."""
+        """Remove and return the tasks that no thread has started."""
         drained = []
         with self._lock:
             told = 0
@@ -160,10 +160,10 @@ class Workers:
                 self._gone()
 
     def _do_tasks(self) -> None:
-        """Until it has to leave."""
+        """Execute tasks until the thread has to leave."""
         while (task := self._next_task()) is not None:
             tell = task.do()
-            # What they hold is not kept until the next one comes.
+            # Drop the references now, not when the next task arrives.
             del task
             with self._lock:
                 self._unfinished -= 1
@@ -187,12 +187,12 @@ _all: weakref.WeakSet[Workers] = weakref.WeakSet()
 
 
 def idle_threads() -> int:
-    """How many threads of all workers nothing comes from by itself."""
+    """The number of idle threads of all workers. They produce no events on their own."""
     return sum(workers.idle for workers in list(_all))
 
 
 def _leave_thread() -> None:
-    """What the tasks have left in the thread: a hub, and what `threading` made to know it by."""
+    """Remove what tasks left behind in the thread: its hub, and its `threading` dummy entry."""
     from oneloop.green.hub import end_own_hub
 
     end_own_hub()
@@ -202,7 +202,7 @@ def _leave_thread() -> None:
 
 
 def _forget_threads() -> None:
-    """In a forked child: the threads are the parent's, and so are the tasks."""
+    """In a forked child: forget the threads and tasks, which belong to the parent."""
     for workers in list(_all):
         workers._reset()
 

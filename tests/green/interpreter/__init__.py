@@ -1,4 +1,4 @@
-"""The interpreter's own tests, run patched and unpatched: what passes unpatched should pass patched.
+"""The interpreter's own tests, run patched and unpatched: tests that pass unpatched should also pass patched.
 
-`python -m tests.green.interpreter` runs them all; `known.toml` lists those that fail patched, with the reason.
+`python -m tests.green.interpreter` runs all of them; `known.toml` lists those that fail patched, with the reasons.
 """

@@ -23,7 +23,7 @@ def main() -> None:
     options = parser.parse_args()
     report: dict[str, tuple[Outcome, Outcome]] = {}
     with ThreadPoolExecutor(options.j) as pool:
-        # The longest come first.
+        # Start the longest modules first.
         runs = {pool.submit(compared, module): module for module in sorted(options.modules, key=_length, reverse=True)}
         for done in as_completed(runs):
             report[runs[done]] = done.result()
@@ -39,7 +39,7 @@ def _length(module: str) -> int:
 
 
 def _sum_up(report: dict[str, tuple[Outcome, Outcome]]) -> bool:
-    """Whether there are failures that are not listed."""
+    """Print the results. Return whether there are failures that are not listed."""
     failing = {
         name: patched.states.get(name, "missing")
         for plain, patched in report.values()

@@ -1,8 +1,9 @@
-"""Runs one module of the interpreter's tests in this process; what becomes of each test is a line of JSON.
+"""Runs one module of the interpreter's tests in this process, and writes the result of each test as a line of JSON.
 
     python child.py MODULE OUT PATCHED CHOSEN
-OUT is the file for the lines; PATCHED is "patched" or "plain"; CHOSEN is a file with the names of tests to leave out,
-and of those to run, if not all.
+
+OUT is the file for the lines. PATCHED is "patched" or "plain". CHOSEN is a file with the names of the tests to leave
+out and, if not all tests are run, of the tests to run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 
 class Lines(unittest.TestResult):
-    """Writes a line when a test begins, and one when it has ended."""
+    """Writes a line when a test begins, and another one when it has ended."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -34,7 +35,7 @@ class Lines(unittest.TestResult):
         self._began_s = 0.0
 
     def _write(self, **line: object) -> None:
-        # A forked child that a test has lost is not to write here.
+        # A forked child that a test has left behind must not write here.
         if os.getpid() == self._pid:
             os.write(self._fd, json.dumps(line).encode() + b"\n")
 

@@ -1,4 +1,4 @@
-"""Which of the interpreter's test modules are run, and what is known of them."""
+"""The interpreter's test modules that are run, and their known failures."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ MODULES = [
 
 @cache
 def known(*, for_certain: bool = False) -> dict[str, str]:
-    """Test -> why it fails patched, for this version of Python; with `for_certain`, without those that do at times."""
+    """Return the known failures of this Python version: test -> reason.
+
+    Args:
+        for_certain: leave out the tests that fail only sometimes.
+    """
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     listed: dict[str, Any] = tomllib.loads((Path(__file__).parent / "known.toml").read_text())
     found = {}
@@ -72,14 +76,14 @@ def known(*, for_certain: bool = False) -> dict[str, str]:
 
 
 def regressions(plain: Outcome, patched: Outcome) -> list[str]:
-    """The tests that pass plain and do not patched."""
+    """The tests that pass unpatched and do not pass patched."""
     return [test for test, state in plain.states.items() if state == "passed" and patched.states.get(test) != state]
 
 
 def compared(module: str, left_out: Iterable[str] = ()) -> tuple[Outcome, Outcome]:
-    """What becomes of a module's tests plain and patched.
+    """Run a module's tests unpatched and patched.
 
-    A test that fails patched and is not known to is run again by itself, for machines with other work.
+    An unexpected failure is run again alone, because the machine may have been busy.
     """
     plain, patched = run_module(module, patched=False), run_module(module, patched=True, left_out=left_out)
     failed = [test for test in regressions(plain, patched) if test not in known()]

@@ -1,4 +1,4 @@
-"""Runs modules of the interpreter's tests in children, patched or not; a test that hangs is killed, and counts so."""
+"""Runs modules of the interpreter's tests in child processes, patched or not. A test that hangs is killed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["Outcome", "run_module"]
 
 ROOT = Path(__file__).parents[3]
 CHILD = Path(__file__).parent / "child.py"
-# A test that takes longer hangs; much more than the longest, for machines with other work.
+# A test that takes longer counts as hung. This is much more than the longest test needs, for busy machines.
 TEST_LIMIT_S = 60.0
 MODULE_LIMIT_S = 1200.0
 
 
 @dataclass
 class Outcome:
-    """What became of the tests of a module."""
+    """The results of a module's tests."""
 
     states: dict[str, str] = field(default_factory=dict)
     """Test -> passed, failed, skipped, hung or crashed."""
@@ -36,7 +36,7 @@ class Outcome:
     seconds: float = 0.0
 
     def update(self, other: Outcome) -> None:
-        """What another run has found instead."""
+        """Replace results by those of another run."""
         self.states.update(other.states)
         self.details.update(other.details)
 
@@ -50,15 +50,15 @@ def run_module(
     test_limit_s: float = TEST_LIMIT_S,
     limit_s: float = MODULE_LIMIT_S,
 ) -> Outcome:
-    """Run a module of the interpreter's tests, in as many children as it takes.
+    """Run a module of the interpreter's tests, in as many child processes as needed.
 
     Args:
-        module: without the package: `test_socket`.
-        patched: after `monkey.patch_all()`.
-        left_out: tests that are not run.
-        only: tests that are run; None: all.
-        test_limit_s: a test that takes longer is killed with its child; the rest goes on in another.
-        limit_s: for all of it; those that are left then count as hung.
+        module: the name without the package: `test_socket`.
+        patched: whether to call `monkey.patch_all()` first.
+        left_out: the tests to leave out.
+        only: the tests to run; None means all.
+        test_limit_s: a test that takes longer is killed with its process; the other tests continue in another process.
+        limit_s: the limit for the module; the tests left after that count as hung.
     """
     outcome = Outcome()
     began = time.monotonic()
@@ -77,7 +77,7 @@ def run_module(
 def _run_once(
     name: str, outcome: Outcome, folder: Path, patched: bool, chosen: dict[str, list[str] | None], test_limit_s: float
 ) -> bool:
-    """Whether the child came to the end."""
+    """Run one child process. Return whether it ran to the end."""
     out, choice = folder / "out", folder / "chosen"
     out.unlink(missing_ok=True)
     out.touch()
@@ -101,7 +101,7 @@ def _run_once(
     if is_over:
         return True
     if running is None and len(outcome.states) > known:
-        # It ended between two tests: the others in another child.
+        # The process ended between two tests: run the remaining tests in another one.
         return False
     if running is None:
         tail = (folder / "output").read_text(errors="replace")[-3000:]
@@ -114,7 +114,7 @@ def _run_once(
 
 
 def _watch(child: subprocess.Popen[bytes], out: Path, test_limit_s: float) -> bool:
-    """Wait for a child; whether it was killed because no test ended for so long."""
+    """Wait for a child process. Return whether it was killed because a test took too long."""
     size, changed = -1, time.monotonic()
     is_hung = False
     while True:
@@ -135,7 +135,7 @@ def _watch(child: subprocess.Popen[bytes], out: Path, test_limit_s: float) -> bo
 
 
 def _read(out: Path, outcome: Outcome) -> tuple[str | None, bool]:
-    """The test that was running at the end, and whether all were run."""
+    """Read the results. Return the test that was running at the end, and whether all tests were run."""
     running, is_over = None, False
     for text in out.read_text().splitlines():
         line = json.loads(text)

@@ -1,4 +1,4 @@
-"""A part of the interpreter's own tests, patched; `ONELOOP_INTERPRETER_TESTS=all` runs all of them."""
+"""A part of the interpreter's own tests, patched. `ONELOOP_INTERPRETER_TESTS=all` runs all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.green.interpreter.modules import MODULES, compared, known, regressions
 
-# Short, and none of them waits for a time that a busy machine may miss.
+# These are short, and none depends on times that a busy machine may miss.
 QUICK = ["test_thread", "test_threading_local", "test_context", "test_urllib2", "test_wsgiref", "test_httpservers"]
 QUICK += [f"test_asyncio.{name}" for name in ("test_threads", "test_locks", "test_queues")]
 CHOSEN = MODULES if os.environ.get("ONELOOP_INTERPRETER_TESTS") == "all" else QUICK

@@ -394,7 +394,7 @@ def test_running_a_program_with_it(path: Path, tmp_path: Path) -> None:
 
 
 def test_what_the_facade_has_not_says_so() -> None:
-    with pytest.raises(AttributeError, match=r"not its ctypes calls; oneloop\.aio"):
+    with pytest.raises(AttributeError, match=r"not its ctypes calls; use oneloop\.aio"):
         _ = linux_aio_bind.io_submit
 
 
@@ -413,4 +413,4 @@ def test_a_package_in_use_is_not_replaced() -> None:
             """
         ),
     )
-    assert shown == "'linux_aio_bind' has been imported already: install the facade before it\n"
+    assert shown == "'linux_aio_bind' was already imported: install the facade before the first import\n"

@@ -1,12 +1,12 @@
 """aiofiles' public names, on oneloop (those of aiofiles 25.1).
 
-What `open` gives reads and writes on oneloop's files; functions that have no such way run on the
-loop's pool. `executor=` and `loop=` are taken as aiofiles takes them: who gives one gets that executor.
-On a loop that is not oneloop's everything runs in its executor, as in aiofiles.
+Files from `open` use oneloop's files. Functions without a counterpart in oneloop run in the loop's thread pool. The
+arguments `executor` and `loop` have the same meaning as in aiofiles: an executor that is passed is used. On a loop that
+is not a oneloop loop, everything runs in that loop's executor, as in aiofiles.
 
-Differences: an opened file is no wrapper of a file of io's, so that `raw` is absent and `buffer` is an
-asynchronous file too. Lines are not read one trip at a time. A cancelled `open` leaves no descriptor
-behind, and a cancelled read loses nothing.
+Differences: an open file does not wrap an io file, so it has no `raw`, and `buffer` is an asynchronous file too.
+Reading a line does not take a thread switch per line. A cancelled `open` leaves no descriptor open, and a cancelled
+read loses no data.
 """
 
 from __future__ import annotations

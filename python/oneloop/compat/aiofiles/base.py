@@ -1,4 +1,4 @@
-"""`aiofiles.base`: `wrap`, and what its file classes and context managers stand on."""
+"""`aiofiles.base`: `wrap`, and the base of the file classes and context managers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Files whose methods are coroutines already.
+# File classes whose methods are already coroutines.
 OURS = (BinaryFile, TextFile, UnbufferedFile)
 
 
 def call(loop: Any, executor: Any, function: Callable[..., T], *args: Any, **kwargs: Any) -> Awaitable[T]:
-    """Run a function on oneloop's pool; on the executor or the loop that the program has chosen, if it has."""
+    """Run a function in oneloop's thread pool, or in the executor or loop that the program passed."""
     running = loop or get_running_loop()
     if executor is None and isinstance(running, Loop):
         return current().call(function, *args, **kwargs)
@@ -42,7 +42,7 @@ def call(loop: Any, executor: Any, function: Callable[..., T], *args: Any, **kwa
 
 
 def wrap(func: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """A coroutine function that runs `func` on the pool; it also takes `loop` and `executor`."""
+    """Return a coroutine function that runs `func` in the pool. It also accepts `loop` and `executor`."""
 
     @wraps(func)
     async def run(*args: Any, loop: Any = None, executor: Any = None, **kwargs: Any) -> Any:
@@ -52,7 +52,7 @@ def wrap(func: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
 
 
 def present(ours: Callable[..., Awaitable[T]], func: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """`wrap(func)`, by a coroutine function of ours that does the same."""
+    """Like `wrap(func)`, but on a oneloop loop without an executor, await `ours`, which does the same."""
 
     @wraps(func)
     async def run(*args: Any, loop: Any = None, executor: Any = None, **kwargs: Any) -> T:
@@ -64,7 +64,7 @@ def present(ours: Callable[..., Awaitable[T]], func: Callable[..., Any]) -> Call
 
 
 class AsyncBase:
-    """A file: one of oneloop's, or one of io's whose methods run on the pool."""
+    """A file: a oneloop file, or an io file whose methods run in the pool."""
 
     def __init__(self, file: Any, loop: Any, executor: Any) -> None:
         self._file = file
@@ -77,21 +77,21 @@ class AsyncBase:
         return loop
 
     def __aiter__(self) -> Any:
-        """Itself."""
+        """Return the file itself."""
         return self
 
     def __repr__(self) -> str:
         return super().__repr__() + " wrapping " + repr(self._file)
 
     async def __anext__(self) -> Any:
-        """The next line."""
+        """Return the next line."""
         if line := await self.readline():  # type: ignore[attr-defined]
             return line
         raise StopAsyncIteration
 
 
 class AsyncIndirectBase(AsyncBase):
-    """A file that is looked up whenever it is used, because the program may replace it (`sys.stdin`)."""
+    """A file that is looked up at each use, because the program may replace it (`sys.stdin`)."""
 
     def __init__(self, name: str, loop: Any, executor: Any, indirect: Callable[[], Any]) -> None:
         self._indirect = indirect
@@ -104,11 +104,11 @@ class AsyncIndirectBase(AsyncBase):
 
     @_file.setter
     def _file(self, v: Any) -> None:
-        """Discarded: it is looked up."""
+        """Ignored: the file is looked up at each use."""
 
 
 class AiofilesContextManager(Awaitable[Any], AbstractAsyncContextManager[Any], Generic[T]):
-    """A file to be opened: by `await`, or by `async with`, which also closes it."""
+    """Opens a file, with `await` or with `async with`. The latter also closes it."""
 
     __slots__ = ("_coro", "_obj")
 

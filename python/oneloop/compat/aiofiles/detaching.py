@@ -1,4 +1,4 @@
-"""Detaching: giving an opened file up for one of io's, as io's own `detach()` does."""
+"""Detaching: exchanging an open file for an io file, as io's own `detach()` does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Detached", "detach"]
 
 @final
 class Detached:
-    """What is left of a file after `detach()`: every use is a ValueError, as io's."""
+    """Replaces a file after `detach()`. Every use raises ValueError, as in io."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -24,9 +24,9 @@ class Detached:
 
 
 def detach(wrapper: Any) -> Any:
-    """The file inside: the raw one of a binary file, the buffered one of a text file.
+    """Return the file inside: the raw file of a binary file, the buffered file of a text file.
 
-    Blocks while it writes what is pending, as io's does.
+    Blocks the loop while it writes pending data, as io's `detach()` does.
 
     Raises:
         ValueError: the file is closed, or was detached before.

@@ -1,4 +1,4 @@
-"""`aiofiles.os`: functions of os, as coroutines."""
+"""`aiofiles.os`: functions of os as coroutines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ rename = present(files.rename, os.rename)
 renames = present(files.renames, os.renames)
 replace = present(files.replace, os.replace)
 rmdir = present(files.rmdir, os.rmdir)
-# aiofiles gives os's own iterator.
+# aiofiles returns os's own iterator.
 scandir = wrap(os.scandir)
 sendfile = wrap(os.sendfile)
 stat = present(files.stat, os.stat)

@@ -1,4 +1,4 @@
-"""`aiofiles.ospath`: functions of os.path, as coroutines."""
+"""`aiofiles.ospath`: functions of os.path as coroutines."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """gevent's public names, on oneloop's green threads (those of gevent 26.9).
 
-A module of gevent's is the module of `oneloop.green` with its name (`modules.py` has the exceptions), made at its first
-use. What is no part of gevent's documented interface is not there: modules whose names begin with an underscore,
-`libev`, `libuv`, `testing`. `oneloop.green.gevent_loop` is for the real gevent, which it runs on our loop.
+A gevent module is the module of `oneloop.green` with the same name (`modules.py` lists the exceptions), created on
+first use. Parts outside of gevent's documented interface are missing: modules whose names start with an underscore,
+`libev`, `libuv`, `testing`. To run the real gevent on a oneloop loop, use `oneloop.green.gevent_loop`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from oneloop.green import (
     with_timeout,
 )
 
-# The version whose names these are: programs compare it.
+# The version whose names these are, because programs compare it.
 __version__ = "26.9.0"
 version_info = (26, 9, 0, "final", 0)
 
@@ -63,11 +63,11 @@ modules.serve(__name__)
 
 
 def claim() -> None:
-    """Have `import gevent.x` give ours; called by `oneloop.compat.install`."""
+    """Make `import gevent.x` return this facade's modules. Called by `oneloop.compat.install`."""
     modules.claim("gevent", __name__)
 
 
-if not TYPE_CHECKING:  # a type checker must not take any name for granted
+if not TYPE_CHECKING:  # a type checker must not assume that every name exists
 
     def __getattr__(name: str) -> Any:
         owner = modules.OWNERS.get(name)

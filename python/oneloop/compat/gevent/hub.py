@@ -1,4 +1,4 @@
-"""`gevent.hub`: the hub, and what programs expect beside it."""
+"""`gevent.hub`: the hub, and other names that programs expect there."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from oneloop.green.linkproxy import linkproxy
 from oneloop.green.waiter import Waiter
 
 __all__ = ["GreenletExit", "Hub", "Waiter", "get_hub", "getcurrent", "kill", "sleep", "spawn_raw"]
-__all__ += ["reinit", "signal"]  # noqa: F822 - found by __getattr__
+__all__ += ["reinit", "signal"]  # noqa: F822 - provided by __getattr__
 
 iwait_on_objects, wait_on_objects = iwait, wait
 
 
 def __getattr__(name: str) -> Any:
-    # Those of modules which need the whole of the package.
+    # These modules import the whole package, so import them on first use.
     if name == "reinit":
         from oneloop.green import hub
 
@@ -39,4 +39,4 @@ _ALSO = (
     linkproxy,
     wait_on_objects,
 )
-"""Found here by programs, though no public names of this module."""
+"""Names that programs import from here, although they are not public names of this module."""

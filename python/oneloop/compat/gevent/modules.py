@@ -1,4 +1,4 @@
-"""Which module of ours stands for which of gevent's, and the import of the one by the name of the other."""
+"""Maps gevent's modules to oneloop's, and imports the latter under the names of the former."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _SAME = (
 )
 
 TARGETS = {name: f"{_OURS}.{name}" for name in _SAME.split()} | {
-    # More names than ours has, since programs on gevent find everything there.
+    # Has more names than oneloop's module, because programs on gevent import many names from there.
     "hub": "oneloop.compat.gevent.hub",
-    # Nothing is patched in them: the standard library's.
+    # The standard library's modules: gevent patches nothing in them.
     "builtins": "builtins",
     "contextvars": "contextvars",
     # Old names.
     "resolver_ares": f"{_OURS}.resolver.ares",
     "resolver_thread": f"{_OURS}.resolver.thread",
 }
-"""Module of gevent's, without the package: the full name of what stands for it."""
+"""gevent's module, without the package -> the full name of the module that implements it."""
 
 OWNERS = {
     "config": _OURS,
@@ -41,22 +41,22 @@ OWNERS = {
     "setswitchinterval": "sys",
     "signal_handler": _OURS,
 }
-"""Names of gevent's own which are fetched at their first use: the modules that have them."""
+"""Names of the package gevent that are imported on first use -> the modules that have them."""
 
 
 class _Alias(Loader):
-    """Gives the module that stands for another one."""
+    """Loads a module under another name."""
 
     def __init__(self, target: str) -> None:
         self._target = target
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """None: an empty one, which nobody sees."""
+        """Return None: use an empty module, which `exec_module` replaces."""
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        """ModuleNotFoundError if the target is not there."""
-        # The importing machinery takes what stands here afterwards.
+        """Import the target. Raises ModuleNotFoundError if it does not exist."""
+        # The import system returns the module that it finds here afterwards.
         sys.modules[module.__name__] = import_module(self._target)
 
 
@@ -64,13 +64,13 @@ class _Finder(MetaPathFinder):
     """Finds the submodules of the packages that it serves."""
 
     def __init__(self) -> None:
-        # Package: what is in front of the names of `TARGETS`; None: `TARGETS` itself.
+        # Package -> prefix of the module names; None means that `TARGETS` has the full names.
         self.packages: dict[str, str | None] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The way to the module that stands for it; None for what is none of ours."""
+        """Return a spec that loads the target module; None if the module is not one of ours."""
         for package, prefix in self.packages.items():
             name = fullname.removeprefix(f"{package}.")
             if name == fullname:
@@ -92,21 +92,21 @@ _finder = _Finder()
 
 
 def serve(package: str) -> None:
-    """From here on the submodules of the facade are found. Done when it is imported."""
+    """Make the submodules of the facade importable. Called when the facade is imported."""
     _finder.packages[package] = None
     if _finder not in sys.meta_path:
-        # Before the files: a file must not be loaded a second time, under a second name.
+        # Before the path-based finder, so that no file is loaded a second time under another name.
         sys.meta_path.insert(0, _finder)
 
 
 def claim(package: str, facade: str) -> None:
-    """From here on `import package.x` gives `facade.x`.
+    """Make `import package.x` return `facade.x` from now on.
 
     Raises:
-        RuntimeError: submodules of the package itself have been imported.
+        RuntimeError: a submodule of the real package was already imported.
     """
     for name in TARGETS:
         loaded = sys.modules.get(f"{package}.{name}")
         if loaded is not None and loaded is not sys.modules.get(f"{facade}.{name}"):
-            raise RuntimeError(f"'{package}.{name}' has been imported already: install the facade before it")
+            raise RuntimeError(f"'{package}.{name}' was already imported: install the facade before the first import")
     _finder.packages[package] = f"{facade}."

@@ -1,11 +1,11 @@
 """httptools' public names, on oneloop's HTTP parser (those of httptools 0.9).
 
-Differences: the parser is strict by RFC 9110 and 9112, where llhttp is not. An HTTP/1.1 request needs one valid
-Host; Content-Length beside Transfer-Encoding, repeated Content-Length, codings other than chunked in requests and
-fragments in targets are refused, as are trailers that would change the framing. A line of a head is at most 65,535
-bytes, a head 256 KiB, a message has 256 header fields at most, trailers included. `set_dangerous_leniencies()` takes
-all its arguments, but only `lenient_headers` has an effect: folded lines are joined. `on_url`, `on_status` and
-`on_header` always get whole values, never pieces of them. The words of errors are other ones.
+Differences: the parser is stricter than llhttp and follows RFC 9110 and 9112. An HTTP/1.1 request must have exactly one
+valid Host. These are refused: Content-Length beside Transfer-Encoding, repeated Content-Length, other codings than
+chunked in requests, fragments in targets, and trailers that would change the framing. The limits are 65,535 bytes for a
+line of a head, 256 KiB for a head, and 256 header fields for a message, including trailers.
+`set_dangerous_leniencies()` accepts all arguments, but only `lenient_headers` has an effect: folded lines are joined.
+`on_url`, `on_status` and `on_header` always receive whole values, never parts. Error messages have different texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oneloop.compat.httptools.parser import (
     parse_url,
 )
 
-# The version whose names these are: programs compare it.
+# The version whose names these are, because programs compare it.
 __version__ = "0.9.0"
 
 __all__ = (

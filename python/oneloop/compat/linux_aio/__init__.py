@@ -1,12 +1,11 @@
 """linux_aio's names (those of linux_aio 0.4.1) on `oneloop.aio`.
 
-Differences: on io_uring where it works, so that `submit()` does not block on buffered files, except
-for what must not overtake a block in flight on the same file, and so that a context's jobs do not
-count against `fs.aio-max-nr` (`AIOContext(max_jobs, engine="aio")` insists on kernel AIO).
-`timeout_ns=0` does not wait; without a timeout `get_events()` waits, as it always has. Read targets
-must be writable. The context keeps its blocks until their events are returned. A changed
-`event_masks` counts. `cancel()` does not raise while the kernel is at it: its event says
--EINPROGRESS, and the block's own event follows.
+Differences: where io_uring works, it is used. `submit()` then does not block on buffered files, except for blocks that
+must not overtake a block in flight on the same file; and the jobs of a context do not count against `fs.aio-max-nr`.
+`AIOContext(max_jobs, engine="aio")` forces kernel AIO. `timeout_ns=0` does not wait; without a timeout `get_events()`
+waits, as in linux_aio. Read targets must be writable. The context keeps references to its blocks until their events are
+returned. A changed `event_masks` has an effect. If the kernel is processing the block, `cancel()` does not raise: it
+returns an event with -EINPROGRESS, and the block's own event follows.
 """
 
 from __future__ import annotations

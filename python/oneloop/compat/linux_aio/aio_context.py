@@ -1,4 +1,4 @@
-"""`linux_aio.aio_context`: blocks go in, events come out."""
+"""`linux_aio.aio_context`: submits blocks and returns events."""
 
 from __future__ import annotations
 
@@ -29,14 +29,18 @@ class AIOContext:
     __slots__ = ("_context", "_in_flight")
 
     def __init__(self, max_jobs: int, *, engine: Literal["ring", "aio"] | None = None) -> None:
-        """Open a queue for `max_jobs` operations at least; it takes as many as the kernel makes room for.
+        """Open a queue for at least `max_jobs` operations. It accepts as many as the kernel has slots for.
+
+        Args:
+            max_jobs: the number of operations.
+            engine: "ring" for io_uring, "aio" for kernel AIO; None uses io_uring if it works.
 
         Raises:
-            OSError: the kernel refuses it. EAGAIN: more jobs than `fs.aio-max-nr`, on kernel AIO with
-                those of all other contexts of the machine. EINVAL: more than any context takes, or none.
+            OSError: the kernel refuses. EAGAIN: more jobs than `fs.aio-max-nr`; on kernel AIO, together with those of
+                all other contexts of the machine. EINVAL: more jobs than any context accepts, or less than 1.
         """
         self._in_flight: dict[aio.Request, AIOBlock] = {}
-        """Keeps the blocks, whatever the program drops."""
+        """References to the blocks in flight, so that they outlive the program's own references."""
         if max_jobs < 1:
             raise _invalid()
         room = room_for(max_jobs)
@@ -61,28 +65,28 @@ class AIOContext:
         return self._context.closed
 
     def close(self) -> None:
-        """End the queue, and with it what is in flight. A second call does nothing."""
+        """Close the queue, including operations in flight. A second call has no effect."""
         self._context.close()
         self._in_flight.clear()
 
     def submit(self, *blocks: AIOBlock) -> int:
-        """Hand blocks to the kernel, in order, and return how many it took.
+        """Submit blocks to the kernel in order, and return the number of accepted blocks.
 
-        Buffered files are read and written in this order: the last write to a place wins, a read sees
-        the writes before it, a sync covers them. A block waits here for those in flight that it may
-        not overtake: for writes to the same file and, if it writes, for reads of it.
+        Buffered files are read and written in this order: the last write to a position wins, a read sees the writes
+        before it, a sync covers them. A block waits here for blocks in flight that it must not overtake: for writes to
+        the same file and, if it writes, for reads of that file.
 
         Raises:
-            ValueError: a block has become another one by `change_cmd()`.
-            OSError: the kernel took none, and this is what it said of the first.
+            ValueError: a block was replaced by `change_cmd()`.
+            OSError: the kernel accepted no block; the error of the first one.
         """
         for block in blocks:
             if block._is_converted:
-                raise ValueError(f"{block!r} has become another block by change_cmd(): submit that one")
+                raise ValueError(f"{block!r} was replaced by change_cmd(): submit the block that it returned")
         if self.closed:
             raise _invalid()
         requests = [block._request() for block in blocks]
-        # Before the submission: another thread may have the event before this one goes on.
+        # Before the submission, because another thread may receive the event before this thread continues.
         self._in_flight.update(zip(requests, blocks, strict=True))
         taken = 0
         try:
@@ -96,13 +100,13 @@ class AIOContext:
         """Return the events of blocks that have ended.
 
         Args:
-            min_jobs: wait until there are that many.
-            max_jobs: return at most that many.
-            timeout_ns: nanoseconds after which to return what there is; 0 does not wait, None waits
-                for ever. (linux_aio's own default of 0 waits for ever, too.)
+            min_jobs: wait for at least this many events.
+            max_jobs: return at most this many events.
+            timeout_ns: the maximum time to wait, in nanoseconds. 0 does not wait, None waits without a limit. (In
+                linux_aio, the default 0 also waits without a limit.)
 
         Raises:
-            OSError: EINVAL, the numbers do not fit or the context is closed.
+            OSError: EINVAL: the numbers are invalid, or the context is closed.
         """
         if self.closed or not 0 <= min_jobs <= max_jobs:
             raise _invalid()
@@ -111,18 +115,18 @@ class AIOContext:
         return tuple(AIOEvent(self._in_flight.pop(event.request), event.response, event.response2) for event in events)
 
     def cancel(self, block: AIOBlock) -> AIOEvent:
-        """Ask the kernel to end a block early.
+        """Ask the kernel to cancel a block.
 
         Returns:
-            An event whose response is -EINPROGRESS. The block's own event follows from `get_events()`:
-            its response is -ECANCELED, or what it would have been if it was too late.
+            An event whose response is -EINPROGRESS. `get_events()` later returns the block's own event. Its response is
+            -ECANCELED, or the normal response if it was too late to cancel.
 
         Raises:
-            ValueError: the block has become another one by `change_cmd()`.
-            OSError: EINVAL, the block is not in flight here.
+            ValueError: the block was replaced by `change_cmd()`.
+            OSError: EINVAL: the block is not in flight in this context.
         """
         if block._is_converted:
-            raise ValueError(f"{block!r} has become another block by change_cmd(): cancel that one")
+            raise ValueError(f"{block!r} was replaced by change_cmd(): cancel the block that it returned")
         found = [request for request, its in list(self._in_flight.items()) if its is block]
         if self.closed or not found:
             raise _invalid()

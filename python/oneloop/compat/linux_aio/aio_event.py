@@ -1,4 +1,4 @@
-"""`linux_aio.aio_event`: how a block ended."""
+"""`linux_aio.aio_event`: the result of a block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _stripped(buffer: ReadableBuffer) -> bytes | bytearray:
 
 
 class AIOEvent:
-    """How a block ended. Made by `AIOContext.get_events()`."""
+    """The result of a block. Created by `AIOContext.get_events()`."""
 
     __slots__ = ("_aio_block", "_response", "_response2")
 
@@ -34,13 +34,13 @@ class AIOEvent:
 
     @property
     def buffer(self) -> ReadableBuffer | tuple[ReadableBuffer, ...] | None:
-        """The block's buffer, a tuple if it has several, None if it has none."""
+        """The block's buffer; a tuple if it has several, None if it has none."""
         if isinstance(self._aio_block, (NonVectorBlock, VectorBlock)):
             return self._aio_block.buffer
         return None
 
     def stripped_buffer(self) -> bytes | bytearray | tuple[bytes | bytearray, ...] | None:
-        """Return the buffer without the NUL bytes at its end; of several, each without its own."""
+        """Return the buffer without trailing NUL bytes; if there are several, a tuple."""
         if isinstance(self._aio_block, NonVectorBlock):
             return _stripped(self._aio_block.buffer)
         if isinstance(self._aio_block, VectorBlock):
@@ -49,10 +49,10 @@ class AIOEvent:
 
     @property
     def response(self) -> int:
-        """What the system call would have returned, or a negative errno."""
+        """The return value of the system call, or a negative errno."""
         return self._response
 
     @property
     def response2(self) -> int:
-        """The kernel's second word; 0 for every operation that there is."""
+        """The kernel's second result; 0 for all existing operations."""
         return self._response2

@@ -1,4 +1,4 @@
-"""How many operations io_setup(2) makes room for, and how many it refuses (`ioctx_alloc` in the kernel's fs/aio.c)."""
+"""The number of operations that io_setup(2) has slots for, and its limits (`ioctx_alloc` in the kernel's fs/aio.c)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POSSIBLE_CPUS = Path("/sys/devices/system/cpu/possible")
 
 @functools.cache
 def _possible_cpus() -> int:
-    """Return how many CPUs the kernel is prepared for; those that are there, if it does not tell."""
+    """The number of CPUs that the kernel supports on this machine; the number of CPUs if that is unknown."""
     try:
         ranges = [part.split("-") for part in _POSSIBLE_CPUS.read_text().strip().split(",")]
     except OSError:
@@ -27,28 +27,28 @@ def _possible_cpus() -> int:
 
 
 def room_for(max_jobs: int) -> int:
-    """Return how many operations may be in flight in a context that was made for `max_jobs`.
+    """Return the number of operations that can be in flight in a context created for `max_jobs`.
 
-    The kernel keeps slots for events on each CPU, doubles what it is asked for, so that they suffice,
-    and fills whole pages with them.
+    The kernel has event slots for each CPU. It doubles the requested number for that reason, and fills whole pages with
+    slots.
 
     Raises:
-        OSError: EINVAL, no context is that large.
+        OSError: EINVAL: no context can be that large.
     """
     slots = 2 * max(max_jobs, 4 * _possible_cpus())
     if slots > _MAX_EVENTS:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     page_bytes = os.sysconf("SC_PAGESIZE")
     pages = -(-(_HEADER_BYTES + (slots + 2) * _EVENT_BYTES) // page_bytes)
-    # One slot stays empty: the ring of events is full then.
+    # One slot stays empty, to tell a full ring of events from an empty one.
     return (pages * page_bytes - _HEADER_BYTES) // _EVENT_BYTES - 1
 
 
 def check_limit(max_jobs: int) -> None:
-    """Refuse what is more than the machine's limit; a kernel without AIO has none.
+    """Raise an error if `max_jobs` exceeds the machine's limit. A kernel without AIO has no limit.
 
     Raises:
-        OSError: EAGAIN, `max_jobs` is more than `fs.aio-max-nr`.
+        OSError: EAGAIN: `max_jobs` is more than `fs.aio-max-nr`.
     """
     try:
         limit = int(_LIMIT.read_text())

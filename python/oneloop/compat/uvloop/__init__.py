@@ -1,8 +1,8 @@
 """uvloop's public names, on oneloop (those of uvloop 0.23).
 
-Differences: `install()` does not warn on Python 3.12 and 3.13; `EventLoopPolicy` is asyncio's
-default policy with oneloop loops, so that `get_event_loop()` in the main thread makes a loop
-wherever asyncio's does; uvloop's `_debug_*` counters are replaced by `Loop.statistics()`.
+Differences: `install()` does not warn on Python 3.12 and 3.13. `EventLoopPolicy` is asyncio's default policy with
+oneloop loops, so `get_event_loop()` creates a loop in the main thread in the same cases as asyncio's policy.
+`Loop.statistics()` replaces uvloop's `_debug_*` counters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from oneloop.policy import EventLoopPolicy
 
-# The version whose names these are: programs compare it.
+# The version whose names these are, because programs compare it.
 __version__ = "0.23.0"
 
 __all__ = ["Loop", "__version__", "new_event_loop", "run"]
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 def new_event_loop() -> Loop:
-    """Make a loop."""
+    """Create a loop."""
     return Loop()
 
 
@@ -42,9 +42,14 @@ def run(
 ) -> _T:
     """Run a coroutine on a new loop and return its result.
 
+    Args:
+        main: the coroutine.
+        loop_factory: creates the loop; None uses asyncio's default.
+        debug: whether to run in debug mode; None means the default.
+
     Raises:
-        TypeError: `loop_factory` makes loops of another kind.
-        RuntimeError: inside a running loop.
+        TypeError: `loop_factory` creates a loop that is not a oneloop loop.
+        RuntimeError: called inside a running loop.
     """
 
     async def on_our_loop() -> _T:
@@ -55,20 +60,20 @@ def run(
 
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("uvloop.run() cannot be called from a running event loop")
-    # None asks for asyncio's own default, as in uvloop.
+    # None selects asyncio's own default, as in uvloop.
     with asyncio.Runner(loop_factory=loop_factory, debug=debug) as running:
         return running.run(on_our_loop())
 
 
 def install() -> None:
-    """Set the event loop policy to one with oneloop loops."""
+    """Set an event loop policy that creates oneloop loops."""
     from oneloop.policy import EventLoopPolicy
 
-    # From Python 3.14 on this is where asyncio's deprecation warning comes from, as in uvloop.
+    # From Python 3.14 on, asyncio issues its deprecation warning for this call, as in uvloop.
     asyncio.set_event_loop_policy(EventLoopPolicy())
 
 
-if not TYPE_CHECKING:  # a type checker must not take any name for granted
+if not TYPE_CHECKING:  # a type checker must not assume that every name exists
 
     def __getattr__(name):
         if name == "EventLoopPolicy" and name in __all__:

@@ -1,12 +1,15 @@
-"""Patches the standard library, so that code that blocks lets other green threads go on; gevent's names.
+"""Patches the standard library so that blocking code lets other green threads run; with gevent's names.
+
+Call it before anything else is imported:
 
     from oneloop.green import monkey
     monkey.patch_all()
 
-before anything else is imported, or `oneloop run --patch script.py`, or `python -m oneloop.green.monkey script.py`.
+or run the program with `oneloop run --patch script.py` or `python -m oneloop.green.monkey script.py`.
 
-asyncio, multiprocessing, process pools and oneloop itself are left as they are: their threads are the interpreter's.
-`select.epoll` stays, and blocks; `selectors.EpollSelector` stays, and lets others go on.
+asyncio, multiprocessing, process pools and oneloop itself are not patched: they use the interpreter's threads.
+Differences from gevent: `select.epoll` is not removed, and blocks; `selectors.EpollSelector` is not removed, and lets
+other green threads run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m oneloop.green.monkey script.py`: runs a program patched."""
+"""`python -m oneloop.green.monkey script.py`: runs a patched program."""
 
 from __future__ import annotations
 

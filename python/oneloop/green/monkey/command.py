@@ -13,21 +13,21 @@ __all__ = ["main"]
 _USAGE = """\
 python -m oneloop.green.monkey [options] (script | -m module) [arguments of the program]
 
-Runs a Python program with the standard library patched, so that what blocks lets other green threads go on.
+Runs a Python program with the standard library patched, so that blocking calls let other green threads run.
 
   --[no-]PART   patch a part of the standard library or not: {parts}
   --module, -m  the program is a module
-  --verbose     tell what is patched"""
+  --verbose     print what is patched"""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Patch, and run the program that the command line names.
+    """Patch the standard library, and run the program given on the command line.
 
     Args:
-        arguments: without the command's own name; None takes those of the process.
+        arguments: the arguments without the command's name; None means those of the process.
 
     Raises:
-        SystemExit: there is no program, or an option is unknown.
+        SystemExit: no program is given, or an option is unknown.
     """
     from oneloop.cli import run
 

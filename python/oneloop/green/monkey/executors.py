@@ -3,8 +3,9 @@
     with ThreadPoolExecutor() as executor:
         await loop.run_in_executor(executor, function)
 
-ends with `shutdown()`, which joins threads that have nothing to do any more. They are green threads, which end when the
-coroutine waits the next time: where it cannot wait for them, and no call is left to be waited for, it need not.
+The `with` block ends with `shutdown()`, which joins idle threads. In a patched program these are green threads, which
+end when the coroutine waits next. A coroutine cannot wait for them in `shutdown()`. It need not, if all calls have
+ended.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["adapt"]
 
 
 def adapt() -> None:
-    """Replace what gives a call to the executor, and its `shutdown`; once."""
+    """Replace the executor's `submit` and `shutdown`. A second call has no effect."""
     pool: Any = ThreadPoolExecutor
     submit, shutdown = pool.submit, pool.shutdown
     if hasattr(submit, "__wrapped__"):

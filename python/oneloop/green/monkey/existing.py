@@ -1,6 +1,6 @@
-"""What was made before patching, and would go on as before: names that other modules hold, locks, threads, subclasses.
+"""Objects that were created before patching: names in other modules, locks, threads and subclasses.
 
-Names and locks are replaced. What cannot be is told by a warning that names it.
+Names and locks are replaced. For what cannot be replaced, a warning names it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["rebind_holders", "replace_locks", "running_threads", "told_subclasse
 
 
 def _modules() -> list[ModuleType]:
-    """Those of patched code: they are written in Python, and not of the realm."""
+    """The modules that are patched: those written in Python that do not belong to the realm."""
     found = []
     for name, module in list(sys.modules.items()):
         is_patched = not realm.belongs(name) and not name.startswith("importlib.")
@@ -32,7 +32,7 @@ def _modules() -> list[ModuleType]:
 
 
 def rebind_holders(module_name: str) -> None:
-    """Have modules that took names from a module before (`from ssl import SSLContext`) hold what replaced them."""
+    """Update the names that modules have imported from a module before (`from ssl import SSLContext`)."""
     module = sys.modules[module_name]
     replaced = {
         id(original): getattr(module, name)
@@ -50,7 +50,7 @@ def rebind_holders(module_name: str) -> None:
 
 
 def told_subclasses(module_name: str, names: Iterable[str]) -> list[str]:
-    """Warnings: classes that were derived from what was replaced."""
+    """Warnings about classes that were derived from the originals of replaced classes."""
     told = []
     for name in names:
         original = state.saved.get(module_name, {}).get(name)
@@ -64,14 +64,14 @@ def told_subclasses(module_name: str, names: Iterable[str]) -> list[str]:
         ]
         if early:
             told.append(
-                f"{', '.join(early)}: derived from {module_name}.{name} before it was patched, and still blocking. "
+                f"{', '.join(early)}: derived from {module_name}.{name} before it was patched, so it still blocks. "
                 f"Import {', '.join(sorted({kind.rpartition('.')[0] for kind in early}))} after patch_all()"
             )
     return told
 
 
 def running_threads() -> list[str]:
-    """Warnings: threads that run."""
+    """Warnings about threads that are running."""
     module = _patched("threading")
     known = (module.main_thread(), *realm.real("threading")._active.values())
     threads = [one for one in module._active.values() if one not in known and not isinstance(one, module._DummyThread)]
@@ -79,14 +79,14 @@ def running_threads() -> list[str]:
         return []
     names = ", ".join(repr(thread.name) for thread in threads)
     told = (
-        f"threads run already: {names}. They go on as threads of the interpreter, whose locks and thread-locals are "
+        f"threads run already: {names}. They stay OS threads, and their locks and thread-locals are "
         "not those of green threads; start threads after patch_all()"
     )
     return [told]
 
 
 def _patched(name: str) -> Any:
-    """A module as patched code has it; the names of this one are the realm's."""
+    """A module as patched code sees it; the names of this module are the realm's."""
     return sys.modules[name]
 
 
@@ -96,7 +96,7 @@ _BOUND = ("acquire", "release", "locked", "_release_save", "_acquire_restore", "
 
 
 class _Locks:
-    """Green locks in the place of real ones; one that several objects share stays shared. Held ones stay."""
+    """Green replacements for real locks. Objects that share a lock share the replacement. Held locks stay."""
 
     def __init__(self) -> None:
         thread = realm.real("_thread")
@@ -107,7 +107,7 @@ class _Locks:
         self._kept: list[Any] = []
 
     def of(self, lock: Any) -> Any:
-        """What comes into a lock's place; None: it stays."""
+        """The replacement of a lock; None if the lock must stay."""
         kind = self._kinds.get(type(lock))
         if kind is None:
             return None
@@ -122,12 +122,12 @@ class _Locks:
 
     @staticmethod
     def _is_owned(lock: Any) -> bool:
-        # A reentrant one is acquired again by its owner.
+        # The owner of a reentrant lock could acquire it again, so `acquire` does not detect this.
         is_owned = getattr(lock, "_is_owned", None)
         return is_owned is not None and bool(is_owned())
 
     def replace(self, names: Any) -> None:
-        """Those among the values of a dictionary."""
+        """Replace the locks among the values of a dictionary."""
         for name, value in list(names.items()):
             made = self.of(value)
             if made is not None:
@@ -135,7 +135,7 @@ class _Locks:
 
 
 def replace_locks(of_modules: bool = True, of_logging: bool = True) -> None:
-    """Have locks that exist already be green: of modules, conditions, events and queues; of logging's handlers."""
+    """Replace existing locks by green ones: in modules, conditions, events and queues, and in logging's handlers."""
     locks = _Locks()
     kinds: tuple[type, ...] = ()
     if of_modules:
@@ -148,7 +148,7 @@ def replace_locks(of_modules: bool = True, of_logging: bool = True) -> None:
         locks.replace(logging.__dict__)
         kinds += (logging.Handler,)
     for one in gc.get_objects():
-        # Not isinstance: objects may say anything of their class.
+        # Not isinstance(): an object's `__class__` can be anything.
         if issubclass(type(one), kinds):
             _replace_in(one, locks)
 
@@ -177,7 +177,7 @@ def _give_lock(condition: Any, lock: Any) -> None:
 
 
 def adapt_imports() -> None:
-    """The import system's locks: green threads that import the same module wait for each other."""
+    """Replace the import system's locks, so that green threads that import the same module wait for each other."""
     bootstrap = import_module("importlib._bootstrap")
 
     from oneloop.green.thread import get_ident

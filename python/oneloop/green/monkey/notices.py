@@ -1,4 +1,4 @@
-"""Tells the subscribers of `oneloop.green.events` what is patched."""
+"""Sends events about patching to the subscribers of `oneloop.green.events`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["DoNotPatch", "notify"]
 
 
 def notify(name: str, *arguments: object) -> None:
-    """Make an event of a class of `oneloop.green.events`, and give it to the subscribers.
+    """Create an event of a class of `oneloop.green.events`, and send it to the subscribers.
 
     Raises:
-        DoNotPatch: a subscriber wants it left alone.
+        DoNotPatch: a subscriber rejects the patch.
     """
     event = getattr(events, name)(*arguments)
     for subscriber in list(events.subscribers):

@@ -12,34 +12,34 @@ from oneloop.green.monkey.notices import DoNotPatch, notify
 from oneloop.green.monkey.state import MonkeyPatchWarning, patch_item
 
 _DNS = ["getaddrinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex", "getnameinfo"]
-# The others of `socket` look its names up when they are called.
+# The other functions of `socket` look up these names when they are called.
 _SOCKET = ["SocketType", "socket"]
 
-# The arguments of the calls of `patch_all` so far.
+# The combined arguments of the `patch_all` calls so far.
 _done: dict[str, bool] = {}
-# What is told when patching has ended.
+# Warnings that are issued when patching has ended.
 _told: list[str] = []
 
 
 def patch_module(target_module: Any, source_module: Any, items: list[str] | None = None) -> bool:
-    """Replace names of a module by those of another one.
+    """Replace names of a module by those of another module.
 
     Args:
-        target_module: whose names are replaced.
-        source_module: where the others are.
-        items: the names; None: those in `source_module.__implements__`.
+        target_module: the module whose names are replaced.
+        source_module: the module with the replacements.
+        items: the names; None means those in `source_module.__implements__`.
 
     Returns:
-        Whether it was done: a subscriber of `oneloop.green.events` may raise DoNotPatch.
+        True, or False if a subscriber of `oneloop.green.events` raised DoNotPatch.
 
     Raises:
-        AttributeError: there are no `__implements__`, or one of the names is missing.
+        AttributeError: there is no `__implements__`, or one of the names is missing.
     """
     name = target_module.__name__
     if items is None:
         items = getattr(source_module, "__implements__", None)
         if items is None:
-            raise AttributeError(f"{source_module.__name__} has no __implements__ that says what to patch")
+            raise AttributeError(f"{source_module.__name__} has no __implements__: pass the names in items")
     try:
         notify("GeventWillPatchModuleEvent", name, source_module, target_module, items)
     except DoNotPatch:
@@ -53,7 +53,7 @@ def patch_module(target_module: Any, source_module: Any, items: list[str] | None
 
 
 def _patch(name: str, items: list[str] | None = None, source: str | None = None) -> bool:
-    """Patch a module of the standard library from ours of the same name."""
+    """Patch a standard library module from the module of the same name in this package."""
     realm.prepare()
     return patch_module(import_module(name), import_module(source or f"oneloop.green.{name}"), items)
 
@@ -64,7 +64,7 @@ def patch_time() -> None:
 
 
 def patch_os() -> None:
-    """Replace `os.fork`, `waitpid` and the others of `oneloop.green.os`."""
+    """Replace `os.fork`, `os.waitpid` and the other names in `oneloop.green.os.__implements__`."""
     _patch("os")
 
 
@@ -74,12 +74,17 @@ def patch_signal() -> None:
 
 
 def patch_subprocess() -> None:
-    """Replace `subprocess.Popen` and the functions that use it."""
+    """Replace `subprocess.Popen`, which the module's functions use."""
     _patch("subprocess")
 
 
 def patch_socket(dns: bool = True, aggressive: bool = True) -> None:
-    """Replace the socket class and the functions that make sockets; with `dns`, those that resolve names too."""
+    """Replace the socket class, which the module's functions use.
+
+    Args:
+        dns: also replace the functions that resolve names.
+        aggressive: ignored; accepted because gevent has it.
+    """
     _patch("socket", _SOCKET)
     if dns:
         patch_dns()
@@ -99,25 +104,25 @@ def patch_ssl() -> None:
 
 
 def patch_select(aggressive: bool = True) -> None:
-    """Replace `select.select` and `poll`, and the selectors that use them. `select.epoll` stays what it is."""
+    """Replace `select.select` and `poll`, and the classes of `selectors`. `select.epoll` is not removed."""
     if _patch("select"):
         patch_selectors(aggressive)
 
 
 def patch_selectors(aggressive: bool = True) -> None:
-    """Replace `selectors.DefaultSelector`, and what the others wait with. `select.epoll` stays what it is."""
+    """Replace the classes of `selectors`. `select.epoll` is not removed."""
     if _patch("selectors"):
         _patch_inside("selectors")
 
 
 def _patch_inside(name: str) -> None:
-    """What a module's own classes have inside, for those that were imported from it before."""
+    """Replace attributes of a module's classes, for code that has imported the classes before."""
     for kind, attribute, value in import_module(f"oneloop.green.{name}").__patched_attributes__:
         patch_item(kind, attribute, value)
 
 
 def patch_queue() -> None:
-    """Replace `queue.SimpleQueue`. The other queues wait by the locks of `threading`, and for them with it."""
+    """Replace `queue.SimpleQueue`. The other queues use the locks of `threading`, and become green with them."""
     from oneloop.green.monkey import queues
 
     patch_module(import_module("queue"), queues)
@@ -130,14 +135,14 @@ def patch_thread(
     logging: bool = True,
     existing_locks: bool = True,
 ) -> None:
-    """Have threads be green threads.
+    """Make threads green threads.
 
     Args:
-        threading: also those of `threading`, its locks and thread-locals.
-        _threading_local: also `_threading_local.local`.
-        Event: nothing; events wait by the locks.
-        logging: also the locks of `logging` and its handlers.
-        existing_locks: also those that exist already, of modules, conditions, events and queues.
+        threading: also patch `threading`: its threads, locks and thread-locals.
+        _threading_local: also replace `_threading_local.local`.
+        Event: ignored; events use the locks.
+        logging: also replace the locks of `logging` and its handlers.
+        existing_locks: also replace locks that exist already, in modules, conditions, events and queues.
     """
     realm.prepare()
     from oneloop.green import threading as green_threading
@@ -164,15 +169,15 @@ def patch_thread(
 
 
 def patch_sys(stdin: bool = True, stdout: bool = True, stderr: bool = True) -> None:
-    """Nothing: the standard streams block, as in gevent."""
+    """Do nothing: the standard streams block, as in gevent."""
 
 
 def patch_builtins() -> None:
-    """Nothing: `__import__` waits by locks of green threads once threads are patched."""
+    """Do nothing: once threads are patched, `__import__` uses locks of green threads."""
 
 
 def patch_contextvars() -> None:
-    """Nothing: every greenlet has a context of its own."""
+    """Do nothing: every greenlet has its own context."""
 
 
 def patch_all(
@@ -193,23 +198,23 @@ def patch_all(
     contextvars: bool = True,
     **kwargs: object,
 ) -> bool:
-    """Have the standard library's blocking functions let other green threads go on. Each argument is a part of it.
+    """Make the standard library's blocking functions let other green threads run. Each argument selects a part.
 
-    To be called before anything else is imported, in the main thread. What was imported before is mended where that is
-    possible; a MonkeyPatchWarning tells what could not be. asyncio, multiprocessing and process pools go on with the
+    Call it in the main thread before anything else is imported. Modules that were imported before are updated where
+    possible; a MonkeyPatchWarning lists the rest. asyncio, multiprocessing and process pools continue to use the
     interpreter's threads.
 
     Returns:
-        Whether anything was patched: False if that was done before, or a subscriber has raised DoNotPatch.
+        Whether anything was patched. False if it was patched before, or if a subscriber raised DoNotPatch.
     """
     wanted = {name: bool(value) for name, value in locals().items() if name != "kwargs"}
     if _done:
         if all(_done.get(name) or not value for name, value in wanted.items()):
             return False
         if any(_done[name] != value for name, value in wanted.items()):
-            _told.append("patch_all() is called again with other arguments: what any call asks for is patched")
+            _told.append("patch_all() is called again with other arguments: the parts of all calls are patched")
     if signal and not os:
-        _told.append("signal is patched without os: os.waitpid and handlers of SIGCHLD may miss children")
+        _told.append("signal is patched without os: os.waitpid and handlers of SIGCHLD may miss children; patch both")
     try:
         notify("GeventWillPatchAllEvent", wanted, kwargs)
     except DoNotPatch:
@@ -218,7 +223,7 @@ def patch_all(
     with _Silence():
         _patch_each(wanted)
         if thread and select:
-            # asyncio's own loops let green threads go on where they would sleep.
+            # Let green threads run where asyncio's own loops would sleep.
             import_module("oneloop.green.facade").install()
             _give_loops_selectors()
         notify("GeventDidPatchBuiltinModulesEvent", wanted, kwargs)
@@ -248,7 +253,7 @@ def _patch_each(wanted: dict[str, bool]) -> None:
 
 
 def _give_loops_selectors() -> None:
-    """A loop of asyncio's that the program makes with a selector of the patched module gets one that it can use."""
+    """Give asyncio's loops a parking selector if the program passes them a selector of the patched module."""
     kind: Any = import_module("asyncio.selector_events").BaseSelectorEventLoop
     ours: Any = import_module("oneloop.green.selectors")
     green = (ours.EpollSelector, ours.PollSelector, ours.SelectSelector)
@@ -267,7 +272,7 @@ def _give_loops_selectors() -> None:
 
 
 class _Silence:
-    """What is to be told is told at the end."""
+    """Collects warnings, to issue them at the end."""
 
     depth = 0
 

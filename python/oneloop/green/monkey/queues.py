@@ -12,33 +12,37 @@ __implements__ = ["SimpleQueue"]
 __all__ = ["SimpleQueue"]
 
 
-# So often a queue was asked in vain before others have their turn: who polls would wait for ever. Who asks once, as a
-# thread of an executor does before it tells that it is idle, goes on.
+# The number of failed polls of a queue after which other green threads run: a polling loop would otherwise never end. A
+# single poll, as an executor's thread makes before it reports that it is idle, does not switch.
 _PATIENCE = 100
 
 
 class SimpleQueue(_SimpleQueue[Any]):
-    """See `queue.SimpleQueue`."""
+    """Like `queue.SimpleQueue`."""
 
     def __init__(self) -> None:
         super().__init__()
         self._asked_in_vain = 0
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Put an item in; never waits."""
+        """Put an item. Never waits."""
         super().put(item, False)
 
     def put_nowait(self, item: Any) -> None:
-        """The same."""
+        """Put an item. Never waits."""
         super().put(item, False)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """An item, waited for for at most so many seconds.
+        """Return an item; wait until there is one.
+
+        Args:
+            block: whether to wait.
+            timeout: the maximum time to wait, in seconds; None means no limit.
 
         Raises:
-            queue.Empty: there is none, and `block` is false or the time is up.
+            queue.Empty: there is no item, and `block` is false or the timeout expired.
             ValueError: the timeout is negative.
-            BlockingSwitchOutError: it would wait, in a coroutine.
+            BlockingSwitchOutError: called in a coroutine, and it would have to wait.
         """
         if block and timeout is not None and timeout < 0:
             raise ValueError("'timeout' must be a non-negative number")
@@ -54,5 +58,5 @@ class SimpleQueue(_SimpleQueue[Any]):
         return super().get(block, timeout)
 
     def get_nowait(self) -> Any:
-        """An item, at once; as `get(block=False)`."""
+        """Return an item without waiting, as `get(block=False)` does."""
         return self.get(False)

@@ -1,17 +1,16 @@
-"""The realm of what must not be patched: asyncio, multiprocessing, process pools and oneloop itself.
+"""The realm: the modules that must not be patched: asyncio, multiprocessing, process pools and oneloop itself.
 
-Their modules get copies of the patched ones from before: `threading` with the interpreter's threads, `socket` with its
-blocking sockets, and so on. Those that are imported already have their names rebound; a finder at the head of
-`sys.meta_path` gives the others an `__import__` of their own, which finds the copies.
+They use copies of the patched modules from before patching: `threading` with the interpreter's threads, `socket` with
+blocking sockets, and so on. In modules that are imported already, the names are rebound. The others get their own
+`__import__`, which returns the copies, from a finder at the start of `sys.meta_path`.
 
 A copy is made in one of three ways:
 
-- of a module whose names are functions of C, by copying its dictionary, or by a view of it;
-- of one that is replaced by classes of ours beside its own (`socket`, `ssl`), by the same, with its own functions,
-  and the methods of the classes that are replaced, moved to the copy: what holds one of these classes goes on as
-  before, and a method that names its class (`super(SSLContext, SSLContext)`) does not find ours, which would call it
-  again;
-- of one whose own classes shall become green (`threading`), by executing it a second time.
+- Modules of C functions: copy the dictionary, or make a view of it.
+- Modules in which classes are replaced by ours (`socket`, `ssl`): also move the Python functions and the methods of the
+  replaced classes to the copy. Objects of these classes work as before. A method that names its class
+  (`super(SSLContext, SSLContext)`) does not find our class, which would call the method again.
+- Modules whose own classes become green (`threading`): execute the module a second time.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ _SHALLOW = ("_thread", "time")
 _VIEWED = ("os", "select", "signal")
 _MOVED = {"socket": ("socket",), "ssl": ("SSLContext", "SSLSocket")}
 _EXECUTED = ("threading", "queue", "selectors", "subprocess")
-# Those of which asyncio sees what a program has put into them.
+# In these, asyncio sees the classes and functions that a program (a test) has replaced.
 _ASKED = ("ssl", "subprocess")
-# Known to asyncio alone: its default executor has the interpreter's threads.
+# Copies that only asyncio uses: its default executor uses the interpreter's threads.
 _FUTURES = ("concurrent", "concurrent.futures")
 _GREEN = ("threading", "time", "socket", "queue", "executor", "select", "selectors", "ssl", "os", "signal")
 
@@ -44,11 +43,11 @@ _PACKAGES = ("asyncio", "multiprocessing", "oneloop")
 _MODULES = ("concurrent.futures.process",)
 
 _copies: dict[str, Any] = {}
-# What asyncio has instead of some of the copies.
+# What asyncio uses instead of some of the copies.
 _asked: dict[str, Any] = {}
-# The identity of a module or of a name's value, as patched code knows it -> what the realm has instead.
+# Maps the identity of a module or value in patched code to its counterpart in the realm.
 _counterparts: dict[int, Any] = {}
-# What the keys of `_counterparts` are the identities of.
+# Keeps the objects alive whose identities are keys of `_counterparts`.
 _kept: list[Any] = []
 
 
@@ -59,17 +58,17 @@ def real(name: str) -> Any:
 
 
 def belongs(name: str) -> bool:
-    """Whether a module is of the realm."""
+    """Whether a module belongs to the realm."""
     return name in _MODULES or name.partition(".")[0] in _PACKAGES
 
 
 def prepare() -> None:
-    """Make the copies, and give them to those of the realm. Called before anything is replaced; does it once."""
+    """Make the copies and give them to the modules of the realm. Called before anything is replaced; runs once."""
     if _copies:
         return
     for name in (*_SHALLOW, *_VIEWED, *_MOVED, *_EXECUTED, "concurrent.futures"):
         import_module(name)
-    # They are to know the modules as they are.
+    # Import these now, so that they use the original modules.
     for name in (*_GREEN, "subprocess"):
         import_module(f"oneloop.green.{name}")
     _have_native_code_look()
@@ -98,7 +97,7 @@ def _make_copies() -> None:
 
 
 def _have_native_code_look() -> None:
-    """Native code keeps `socket.socket` and `ssl.SSLSocket` from their first use on: that is to be now."""
+    """Make native code look up `socket.socket` and `ssl.SSLSocket` now: it caches them on first use."""
     from oneloop.loop import Loop
 
     loop, sock = Loop(), sys.modules["socket"].socket()
@@ -120,7 +119,7 @@ def _copied(module: ModuleType) -> ModuleType:
 
 
 def _viewed(module: ModuleType) -> ModuleType:
-    """Finds what the module has at that time (a test may have replaced it), but for what patching has put there."""
+    """A view of the module's current names (a test may have replaced some), except for those that patching replaced."""
     copy = ModuleType(module.__name__, module.__doc__)
     names = module.__dict__
     replaced = state.replaced.setdefault(module.__name__, {})
@@ -186,7 +185,7 @@ def _executed(module: ModuleType) -> ModuleType:
 
 
 def _share_outcomes() -> None:
-    """Exceptions, and what is raised or returned to the program, are the same classes in both."""
+    """Share classes between both modules that programs catch or receive: exceptions and results."""
     for name in _EXECUTED:
         module, copy = sys.modules[name], _copies[name]
         for item, value in list(copy.__dict__.items()):
@@ -201,7 +200,7 @@ def _share_outcomes() -> None:
 
 
 def _asking(module: Any, name: str) -> Callable[..., object]:
-    """A function that calls what a module has under a name at that time."""
+    """A function that calls the current value of a module's name."""
 
     def ask(*args: object) -> object:
         return getattr(module, name)(*args)
@@ -210,7 +209,7 @@ def _asking(module: Any, name: str) -> Callable[..., object]:
 
 
 def _asking_first(module: ModuleType, copy: ModuleType) -> ModuleType:
-    """The copy, but with what a program (a test) has put in the place of a class or a function of the module's own."""
+    """The copy, except for classes and functions of the module that a program (a test) has replaced."""
     names, before = module.__dict__, dict(module.__dict__)
     replaced = state.replaced.setdefault(module.__name__, {})
     view = _copied(copy)
@@ -232,7 +231,7 @@ def _is_outcome(name: str, value: type) -> bool:
 
 
 def _ending_hub(run: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Patched code in an OS thread may have made a hub there."""
+    """End the hub that patched code may have created in an OS thread."""
 
     def run_and_end_hub(self: Any) -> None:
         from oneloop.green.hub import end_own_hub
@@ -247,7 +246,7 @@ def _ending_hub(run: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _copy_futures() -> None:
-    """`concurrent.futures` as asyncio has it; the module of its thread pool is executed when it is asked for."""
+    """`concurrent.futures` for asyncio. The module of its thread pool is executed on first use."""
     package = sys.modules["concurrent.futures"]
     copy = _copied(package)
     made: list[type] = []
@@ -267,7 +266,7 @@ def _copy_futures() -> None:
 
 
 def _make_executor(package: ModuleType) -> type:
-    """`ThreadPoolExecutor` with the interpreter's threads. Those of patched code count as instances."""
+    """`ThreadPoolExecutor` with the interpreter's threads. Instances of patched code's class count as instances."""
     green = package.ThreadPoolExecutor
     module = _executed(sys.modules["concurrent.futures.thread"])
     module.__dict__["BrokenThreadPool"] = sys.modules["concurrent.futures.thread"].__dict__["BrokenThreadPool"]
@@ -281,7 +280,7 @@ def _make_executor(package: ModuleType) -> type:
     return executor
 
 
-# -- giving them to modules --------------------------------------------------------------------------
+# -- giving the copies to modules ----------------------------------------------------------------------
 
 
 def _note(module: ModuleType, copy: ModuleType) -> None:
@@ -310,9 +309,9 @@ _SERVED = ("Event", "Lock", "RLock", "Semaphore", "BoundedSemaphore", "Condition
 
 
 def serve_patched_classes() -> None:
-    """What multiprocessing's managers make for others is named to them, by the names that the classes have now.
+    """Make multiprocessing's managers create the classes that patched code uses under these names now.
 
-    Locks of green threads serve the interpreter's threads as well.
+    Locks of green threads also work in the interpreter's threads.
     """
     managers = sys.modules.get("multiprocessing.managers")
     if managers is None:
@@ -352,7 +351,7 @@ def _real_builtins() -> dict[str, Any]:
 
 
 class _Finder:
-    """Finds nothing by itself: has the modules of the realm executed with the `__import__` above."""
+    """Finds modules of the realm with the other finders, and makes them use the `__import__` above."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if not belongs(name):

@@ -1,4 +1,4 @@
-"""What was patched: the originals of the names that were replaced."""
+"""The state of patching: the originals of the replaced names."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = [
 ]
 
 saved: dict[str, dict[str, Any]] = {}
-"""Module name -> name -> what it stood for."""
+"""Module name -> name -> original value."""
 
 replaced: dict[str, dict[str, Any]] = {}
-"""Module name -> name -> what it stands for."""
+"""Module name -> name -> replacement."""
 
 _MISSING: Any = object()
 
 
 class MonkeyPatchWarning(RuntimeWarning):
-    """Patching may not have the wanted effect: it is told what was too early, and where."""
+    """Patching may be incomplete. The message names what was created or imported too early."""
 
 
 def is_anything_patched() -> bool:
@@ -43,11 +43,11 @@ def is_object_patched(mod_name: str, item_name: str) -> bool:
 
 
 def get_original(mod_name: str, item_name: str | list[str] | tuple[str, ...]) -> Any:
-    """What a name of a module stands for without patching; for a list of names, a list.
+    """The original value of a name of a module; for a list of names, a list.
 
     Raises:
         ImportError: there is no such module.
-        AttributeError: it has no such name.
+        AttributeError: the module has no such name.
     """
     if isinstance(item_name, str):
         return _original(mod_name, item_name)
@@ -62,7 +62,7 @@ def _original(mod_name: str, item_name: str) -> Any:
 
 
 def patch_item(module: Any, name: str, item: object) -> None:
-    """Replace a name of a module; what it stood for first is kept."""
+    """Replace a name of a module, and save the first original value."""
     original = getattr(module, name, _MISSING)
     if original is item:
         return
@@ -73,5 +73,5 @@ def patch_item(module: Any, name: str, item: object) -> None:
 
 
 def loaded(name: str) -> Any:
-    """A module that was imported, or None."""
+    """A module if it was imported, otherwise None."""
     return sys.modules.get(name)

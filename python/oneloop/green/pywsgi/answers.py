@@ -1,4 +1,4 @@
-"""What answers are made of: status lines and header fields, checked and encoded; dates; the answers to bad requests."""
+"""Parts of responses: checked and encoded status lines and header fields, dates, and responses to bad requests."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ _fields: dict[tuple[str, str], tuple[bytes, bytes, str]] = {}
 
 
 def encode_status(status: Any) -> tuple[bytes, int]:
-    """A status for the status line, and its number.
+    """Return a status as bytes for the status line, and its number.
+
+    Args:
+        status: the status code and the reason phrase, as in "200 OK".
 
     Raises:
-        UnicodeError: it is no str.
-        ValueError: it is no status.
+        UnicodeError: the status is not a str.
+        ValueError: the status is invalid.
     """
     known = _statuses.get(status) if isinstance(status, str) else None
     if known is None:
         if not isinstance(status, str):
             raise UnicodeError("The status string must be a native string")
         if _STATUS(status) is None:
-            raise ValueError("not a status, or one with a control character", status)
+            raise ValueError("invalid status, or one with a control character", status)
         known = status.encode("latin-1"), int(status[:3])
         if len(_statuses) >= MAX_KNOWN:
             _statuses.clear()
@@ -42,21 +45,24 @@ def encode_status(status: Any) -> tuple[bytes, int]:
 
 
 def encode_field(field: tuple[Any, Any]) -> tuple[bytes, bytes, str]:
-    """Name and value of a header field as they are sent, and the name in lower case.
+    """Return the encoded name and value of a header field, and the name in lower case.
+
+    Args:
+        field: name and value.
 
     Raises:
-        UnicodeError: they are no str, or not latin-1.
-        ValueError: they have characters that would change the head.
+        UnicodeError: the name or the value is not a str, or not latin-1.
+        ValueError: the name or the value has characters that would change the head.
     """
     name, value = field
     if not isinstance(name, str) or not isinstance(value, str):
-        raise UnicodeError("names and values of header fields must be native strings", name, value)
+        raise UnicodeError("names and values of header fields must be str", name, value)
     if not is_token(name):
-        raise ValueError("not the name of a header field", name)
+        raise ValueError("invalid name of a header field", name)
     if _VALUE(value) is None:
         if any(ord(char) > 255 for char in value):
             raise UnicodeError("Non-latin1 header", name, value)
-        raise ValueError("a control character in the value of a header field", name, value)
+        raise ValueError("control character in the value of a header field", name, value)
     encoded = name.encode("latin-1"), value.encode("latin-1"), name.lower()
     if len(value) <= 100:
         if len(_fields) >= MAX_KNOWN:
@@ -66,22 +72,22 @@ def encode_field(field: tuple[Any, Any]) -> tuple[bytes, bytes, str]:
 
 
 known_field = _fields.get
-"""What `encode_field` has said of a field already."""
+"""The cached result of `encode_field`, or None."""
 
 
 def parse_length(text: str) -> int:
-    """The Content-Length of an application.
+    """Parse the Content-Length of an application.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a number.
     """
     if not text.isascii() or not text.isdigit():
-        raise ValueError("not a Content-Length", text)
+        raise ValueError("invalid Content-Length", text)
     return int(text)
 
 
 class _Clock:
-    """The time of day as text, made once a second."""
+    """The current time as text, formatted once per second."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -90,7 +96,7 @@ class _Clock:
         self._local = ""
 
     def http_date(self) -> bytes:
-        """For the `Date` field."""
+        """The time in the format of the `Date` field."""
         now = int(time())
         if now != self._second:
             at = gmtime(now)
@@ -102,7 +108,7 @@ class _Clock:
         return self._http
 
     def local(self) -> str:
-        """For logs."""
+        """The local time in the format of logs."""
         now = int(time())
         if now != self._local_second:
             at = localtime(now)
@@ -115,7 +121,7 @@ clock = _Clock()
 
 
 def refusal(status: int) -> tuple[str, bytes]:
-    """A whole answer without a body, after which the connection ends: its status, and what is sent."""
+    """Return a complete response without a body that closes the connection: its status, and the bytes to send."""
     phrase = HTTPStatus(status).phrase
     text = f"HTTP/1.1 {status} {phrase}\r\nDate: "
     head = text.encode() + clock.http_date() + b"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"

@@ -1,4 +1,4 @@
-"""`Input`: a request's body, `wsgi.input`."""
+"""`Input`: the body of a request, `wsgi.input`."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = ["Input", "InvalidInputError"]
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 MAX_CHUNK_LINE_BYTES = 1024
 MAX_TRAILER_BYTES = 8192
-# Extensions are not looked at, save for what may be in them.
+# The chunk extensions are ignored, except that their characters are checked.
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n").fullmatch
 
 
 class InvalidInputError(OSError):
-    """A body that ends early, or that is not framed as it should be. The connection ends with it."""
+    """The body ends early or is not framed correctly. The connection is closed after this error."""
 
 
 class Input(Lines):
-    """The body of a request, read in the green thread that handles it.
+    """The body of a request, read in the green thread that handles the request.
 
-    A client that has asked for it gets `100 Continue` when the body is read first.
+    If the client has requested it, `100 Continue` is sent before the body is read first.
 
     Args:
-        rfile: the connection.
-        content_length: so many bytes; None: there is no body, or a chunked one.
-        socket: where `100 Continue` is sent; None: nowhere.
-        chunked_input: the body is in chunks.
+        rfile: the connection's reader.
+        content_length: the length in bytes; None if there is no body or it is chunked.
+        socket: the socket to send `100 Continue` to; None to send nothing.
+        chunked_input: whether the body is chunked.
     """
 
     __slots__ = ("_is_broken", "_left", "chunked_input", "content_length", "position", "rfile", "socket", "trailers")
@@ -46,38 +46,44 @@ class Input(Lines):
         self.socket = socket
         self.chunked_input = chunked_input
         self.position = 0
-        """So many bytes of the body were read."""
+        """The number of body bytes that were read."""
         self.trailers: list[tuple[str, str]] = []
-        """Fields that came after a chunked body, once it was read to its end."""
+        """The trailer fields of a chunked body, once it was read to its end."""
         self._is_broken = False
-        # Of the body, or of the current chunk; None: a chunk's head is to be read.
+        # The bytes left of the body or of the current chunk; None if the next chunk's head has to be read.
         self._left: int | None = None if chunked_input else content_length or 0
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all of the body was read."""
+        """Whether the body was read to its end."""
         return self._left == 0 and not self.chunked_input
 
     @property
     def is_broken(self) -> bool:
-        """Whether reading it has failed, so that nobody knows where it ends."""
+        """Whether reading the body has failed, so that its end is unknown."""
         return self._is_broken
 
     def send_hundred_continue_response(self) -> None:
-        """Have the client send its body, if it waits for that; reading does so by itself."""
+        """Send `100 Continue` if the client waits for it. Reading the body does this automatically."""
         sock, self.socket = self.socket, None
         if sock is not None:
             sock.sendall(CONTINUE)
 
     def read(self, size: int | None = -1) -> bytes:
-        """So many bytes, fewer at the end; the rest of the body if `size` is None or negative.
+        """Read bytes of the body.
+
+        Args:
+            size: the maximum number of bytes; None or a negative number means the rest of the body.
+
+        Returns:
+            `size` bytes, or fewer at the end of the body.
 
         Raises:
-            OSError: the body ends early, or is not framed as it should be.
+            OSError: the body ends early or is not framed correctly.
         """
         wanted = None if size is None or size < 0 else size
         if not self.chunked_input and self._left is not None:
-            # The usual case: there is no other piece.
+            # The common case: the body is not chunked.
             length = self._left if wanted is None else min(wanted, self._left)
             return self._take(length) if length else b""
         pieces = []
@@ -90,7 +96,7 @@ class Input(Lines):
         return b"".join(pieces)
 
     def readline(self, size: int | None = -1) -> bytes:
-        """A line with its end, at most so many bytes of it; nothing at the end of the body. Raises as `read`."""
+        """Read a line, at most `size` bytes. Empty at the end of the body. Raises the same errors as `read`."""
         wanted = None if size is None or size < 0 else size
         pieces = []
         while wanted != 0 and self._begin_piece():
@@ -104,7 +110,7 @@ class Input(Lines):
         return b"".join(pieces)
 
     def discard(self, limit: int) -> bool:
-        """Read what is left, if that is at most so many bytes: whether the body is at its end."""
+        """Read the rest of the body if it is at most `limit` bytes. Return whether the body is at its end."""
         if self.is_at_end:
             return True
         if self._is_broken or self.socket is not None or (self.content_length or 0) - self.position > limit:
@@ -114,13 +120,13 @@ class Input(Lines):
             limit -= len(self._take(min(self._left, limit)))
         return self.is_at_end
 
-    # -- pieces --------------------------------------------------------------------------------------
+    # -- chunks --------------------------------------------------------------------------------------
 
     def _begin_piece(self) -> bool:
-        """Be inside of the body, or of a chunk of it; False at the end."""
+        """Start the next chunk if needed. False at the end of the body."""
         if self._left is None:
             if self._is_broken:
-                raise InvalidInputError("the body was not framed as it should be")
+                raise InvalidInputError("the body is not framed correctly")
             self.send_hundred_continue_response()
             self._left = self._read_chunk_head()
             if self._left == 0:
@@ -129,13 +135,13 @@ class Input(Lines):
         return self._left > 0
 
     def _take(self, length: int, is_line: bool = False) -> bytes:
-        """So many bytes of the current piece, fewer only if a line ends before; the end of a chunk too."""
+        """Read `length` bytes of the current chunk or body; fewer only if a line ends first. Also read chunk ends."""
         if self.socket is not None:
             self.send_hundred_continue_response()
         try:
             data = self.rfile.readline(length) if is_line else self.rfile.read(length)
         except BaseException:
-            # What was received before is lost, so that nobody knows where the next request would begin.
+            # Data that was received before is lost, so the start of the next request is unknown.
             self._broken("")
             raise
         self.position += len(data)
@@ -145,7 +151,7 @@ class Input(Lines):
         self._left -= len(data)
         if self.chunked_input and not self._left:
             if self.rfile.read(2) != b"\r\n":
-                raise self._broken("a chunk is longer than it says")
+                raise self._broken("a chunk is longer than its head says")
             self._left = None
         return data
 
@@ -153,7 +159,7 @@ class Input(Lines):
         line = self.rfile.readline(MAX_CHUNK_LINE_BYTES)
         match = _CHUNK_LINE(line)
         if match is None:
-            raise self._broken(f"not the head of a chunk: {line[:40]!r}")
+            raise self._broken(f"invalid head of a chunk: {line[:40]!r}")
         return int(match[1], 16)
 
     def _read_trailers(self) -> None:
@@ -167,7 +173,7 @@ class Input(Lines):
                 raise self._broken(str(error)) from None
             is_plain = not any(ord(char) < 32 or ord(char) == 127 for char in value.replace("\t", " "))
             if not line.endswith(b"\r\n") or not colon or not is_plain or left <= 0:
-                raise self._broken(f"not a trailer: {line[:40]!r}")
+                raise self._broken(f"invalid trailer field: {line[:40]!r}")
             self.trailers.append((name, value.strip(" \t")))
 
     def _broken(self, message: str) -> InvalidInputError:

@@ -1,4 +1,4 @@
-"""Environs that keep to themselves what a request says."""
+"""WSGI environs whose `repr` hides the data of a request."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["Environ", "SecureEnviron", "WSGISecureEnviron"]
 
 
 class Environ(dict[str, Any]):
-    """An environ; pickled and copied as a dict."""
+    """A WSGI environ. Pickling and copying it with the `copy` module yields a dict."""
 
     __slots__ = ()
 
     def copy(self) -> Self:
-        """A copy of the same class."""
+        """Return a copy of the same class."""
         return self.__class__(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -21,10 +21,11 @@ class Environ(dict[str, Any]):
 
 
 class SecureEnviron(Environ):
-    """An environ whose `repr` does not tell keys and values, since they may be secret.
+    """An environ whose `repr` hides keys and values, because they may be secret.
 
-    `secure_repr = False` of an object has it tell all; `whitelist_keys` are those that it tells, and if
-    `print_masked_keys` the others are told without their values. A subclass sets the defaults of the three.
+    With `secure_repr = False`, an object shows everything. Keys in `whitelist_keys` are shown. The other keys are shown
+    without values if `print_masked_keys` is true and there are whitelisted keys. Subclasses can set the defaults of the
+    three attributes.
     """
 
     default_secure_repr = True
@@ -61,7 +62,7 @@ class SecureEnviron(Environ):
 
 
 class WSGISecureEnviron(SecureEnviron):
-    """Tells who asks, and of which host; how many other keys there are."""
+    """Shows the client's address, the requested host, and the number of hidden keys."""
 
     default_whitelist_keys: Any = ("REMOTE_ADDR", "REMOTE_PORT", "HTTP_HOST")
     default_print_masked_keys = False

@@ -1,4 +1,4 @@
-"""`Headers`: the header fields of a request, for programs that look at a handler's `headers`."""
+"""`Headers`: the header fields of a request, for programs that use a handler's `headers`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Headers"]
 
 
 class Headers:
-    """Fields as they came, in their order; names in any case."""
+    """Header fields in their original order and case. Names are looked up without regard to case."""
 
     __slots__ = ("_fields", "_lower")
 
@@ -34,11 +34,11 @@ class Headers:
     getheader = get
 
     def get_all(self, name: str, default: Any = None) -> Any:
-        """All values of a name, in a list; the default if there is none."""
+        """A list of all values of a name; `default` if there are none."""
         return [value for key, value in self._fields if key.lower() == name.lower()] or default
 
     def __getitem__(self, name: str) -> Any:
-        """The first value of a name; None if there is none, as in email's messages."""
+        """The first value of a name; None if there is none, as in `email.message`."""
         return self.get(name)
 
     def __contains__(self, name: object) -> bool:
@@ -51,25 +51,25 @@ class Headers:
         return len(self._fields)
 
     def keys(self) -> list[str]:
-        """The names, in their order."""
+        """The names in order."""
         return [name for name, _ in self._fields]
 
     def values(self) -> list[str]:
-        """The values, in their order."""
+        """The values in order."""
         return [value for _, value in self._fields]
 
     def items(self) -> list[tuple[str, str]]:
-        """Names and values, in their order."""
+        """Names and values in order."""
         return list(self._fields)
 
     @property
     def headers(self) -> list[str]:
-        """The lines."""
+        """The fields as lines."""
         return [f"{name}: {value}\r\n" for name, value in self._fields]
 
     @property
     def typeheader(self) -> Any:
-        """The content type; None if there is none."""
+        """The content type, or None."""
         return self.get("content-type")
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""`FileWrapper`: `wsgi.file_wrapper`, a file as the body of a response."""
+"""`FileWrapper`: `wsgi.file_wrapper`, which makes a file the body of a response."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["FileWrapper"]
 
 
 class FileWrapper:
-    """Gives a file's bytes in blocks; closed, it closes the file.
+    """Iterates over a file's data in blocks. Closing it closes the file.
 
     Args:
-        filelike: what has a method `read`.
-        block_size: so many bytes at a time.
+        filelike: an object with a `read` method.
+        block_size: the number of bytes per block.
     """
 
     def __init__(self, filelike: Any, block_size: int = 65_536) -> None:
@@ -20,7 +20,7 @@ class FileWrapper:
         self.block_size = block_size
 
     def close(self) -> None:
-        """Close the file, if that can be closed."""
+        """Close the file if it has a `close` method."""
         close = getattr(self.filelike, "close", None)
         if close is not None:
             close()

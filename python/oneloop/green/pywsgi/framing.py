@@ -1,4 +1,4 @@
-"""What a request head says about its target, its body, and the connection; RFC 9112, as strictly as it can be read."""
+"""Evaluates a request head: the target, the body's framing, and the connection. Strict, by RFC 9112."""
 
 from __future__ import annotations
 
@@ -16,57 +16,61 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://([^/?]*)(.*)").fullmatch
 
 
 class Frame(NamedTuple):
-    """How a body is found, and what becomes of the connection after it."""
+    """How the body is framed, and what happens to the connection after it."""
 
     content_length: int | None
     is_chunked: bool
     keeps_alive: bool
     expects_continue: bool
     upgrade: str
-    """The protocol that the client asks for instead, in lower case; "": none."""
+    """The protocol that the client wants to switch to, in lower case; empty if none."""
 
 
 class Target(NamedTuple):
-    """What a request is for."""
+    """The target of a request."""
 
     path: str
     query: str
     host: str | None
-    """Of an absolute target, which counts more than the header."""
+    """The host of an absolute target. It takes precedence over the Host field."""
 
 
 def add_field(fields: dict[str, str], key: str, value: str) -> None:
-    """Put in a field that is there already.
+    """Append the value of a repeated field.
 
     Raises:
-        HeadError: there may be one of its name only.
+        HeadError: the field must not be repeated.
     """
     if key in _SINGLE:
-        raise HeadError(f"more than one {key.removeprefix('HTTP_').replace('_', '-').title()}")
+        raise HeadError(f"more than one {key.removeprefix('HTTP_').replace('_', '-').title()} field")
     fields[key] += f"; {value}" if key == "HTTP_COOKIE" else f",{value}"
 
 
 def tokens(value: str) -> list[str]:
-    """The items of a list, in lower case."""
+    """The items of a comma-separated list, in lower case."""
     return [item.strip(" \t").lower() for item in value.split(",")]
 
 
 def parse_content_length(text: str) -> int:
-    """The length.
+    """Parse a request's Content-Length.
 
     Raises:
-        HeadError: it is none.
+        HeadError: it is not a number.
     """
     if _DIGITS(text) is None:
-        raise HeadError(f"not a Content-Length: {text!r}")
+        raise HeadError(f"invalid Content-Length: {text!r}")
     return int(text)
 
 
 def frame(version: str, fields: dict[str, str]) -> Frame:
-    """What the fields of a head say, under their names in an environ.
+    """Evaluate the fields of a head.
+
+    Args:
+        version: the HTTP version.
+        fields: the fields by their names in an environ.
 
     Raises:
-        HeadError: the body cannot be found, or could be found in more than one way; or the host is none.
+        HeadError: the body's framing is unknown or ambiguous, or the host is invalid.
     """
     is_latest = version == "HTTP/1.1"
     length = None
@@ -78,9 +82,9 @@ def frame(version: str, fields: dict[str, str]) -> Frame:
     host = fields.get("HTTP_HOST")
     if host is None:
         if is_latest:
-            raise HeadError("no Host")
+            raise HeadError("the Host field is missing")
     elif _HOST(host) is None:
-        raise HeadError(f"not a host: {host!r}")
+        raise HeadError(f"invalid host: {host!r}")
     connection = fields.get("HTTP_CONNECTION")
     upgrade = ""
     keeps_alive = is_latest
@@ -97,16 +101,16 @@ def frame(version: str, fields: dict[str, str]) -> Frame:
 
 def _check_coding(coding: str, may_be_chunked: bool) -> None:
     if not may_be_chunked:
-        raise HeadError("Transfer-Encoding in HTTP/1.0, or beside Content-Length")
+        raise HeadError("Transfer-Encoding must not be used in HTTP/1.0 or beside Content-Length")
     if coding.lower() != "chunked":
-        raise HeadError(f"a transfer coding that is not known: {coding!r}", 501)
+        raise HeadError(f"unknown transfer coding: {coding!r}", 501)
 
 
 def split_target(method: str, target: str) -> Target:
-    """The parts of a target: `/path?query`, `http://host/path?query`, or `*` of OPTIONS.
+    """Split a target: `/path?query`, `http://host/path?query`, or `*` for OPTIONS.
 
     Raises:
-        HeadError: it is none of them.
+        HeadError: the target has another form.
     """
     host = None
     if target[0] != "/":
@@ -114,10 +118,10 @@ def split_target(method: str, target: str) -> Target:
         if match is not None and method != "CONNECT":
             host, target = match[1], match[2]
             if _HOST(host) is None:
-                raise HeadError(f"not a host: {host!r}")
+                raise HeadError(f"invalid host: {host!r}")
             if target[:1] != "/":
                 target = f"/{target}"
         elif target != "*" or method != "OPTIONS":
-            raise HeadError(f"not a target for {method}: {target!r}")
+            raise HeadError(f"invalid target for {method}: {target!r}")
     path, _, query = target.partition("?")
     return Target(path, query, host)

@@ -1,11 +1,11 @@
-"""`WSGIHandler`: the requests of one connection, one after the other.
+"""`WSGIHandler`: handles the requests of one connection, one after another.
 
 ```text
 waiting → head received → application runs → answered → waiting
                     ↘ refused ─────────────↘ closed
 ```
-Subclasses take over at any step; the methods and attributes have gevent's names. What a request says is checked in
-`heads`, `framing` and `body`; what an application answers, in `response`.
+Subclasses can override every step; the methods and attributes have gevent's names. Requests are checked in `heads`,
+`framing` and `body`, an application's response in `response`.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from oneloop.green.pywsgi.response import JOINED_BYTES, Response
 __all__ = ["WSGIHandler"]
 
 MAX_DISCARDED_BYTES = 131_072
-"""So much of a body that nobody has read is read for the sake of the next request; else the connection ends."""
+"""The maximum of unread body bytes that are read to keep the connection open; with more, it is closed."""
 LINGER_BYTES = 1_048_576
 LINGER_S = 2.0
 
 
 class WSGIHandler(Response):
-    """Handles a connection of a `WSGIServer`; made by it for each. May be subclassed.
+    """Handles a connection of a `WSGIServer`, which creates one for each connection. May be subclassed.
 
     Args:
         sock: the connection.
-        address: of the client.
+        address: the client's address.
         server: the `WSGIServer`.
-        rfile: what is read instead of the connection.
+        rfile: read from this instead of the connection.
     """
 
     protocol_version = "HTTP/1.1"
     ignored_socket_errors: tuple[int, ...] = (errno.EPIPE, errno.ECONNRESET)
-    """Of a client that has gone: the connection ends, and nobody is told."""
+    """Errors of a client that has disconnected: the connection is closed without a report."""
 
-    # Of the request.
+    # State of the current request.
     requestline: str | None = None
     command: str | None = None
     path: str | None = None
-    """The target, as it came."""
+    """The target as received."""
     request_version: str | None = None
     headers: Any = Headers([])
     content_length: int | None = None
@@ -82,7 +82,7 @@ class WSGIHandler(Response):
     # -- the connection ------------------------------------------------------------------------------
 
     def handle(self) -> None:
-        """Handle requests until the connection is to end, and close it. Called by the server."""
+        """Handle requests until the connection ends, and close it. Called by the server."""
         self.server.enter(self.rfile)
         try:
             while self.socket is not None:
@@ -116,7 +116,7 @@ class WSGIHandler(Response):
         self.log_request()
 
     def _linger(self) -> None:
-        """Take what the client still sends: else the kernel would tell it of a broken connection, not of the answer."""
+        """Receive what the client still sends: if unread data is left, closing resets the connection."""
         if self.connection_upgraded or not hasattr(self.socket, "shutdown"):
             return
         try:
@@ -130,15 +130,15 @@ class WSGIHandler(Response):
                     return
                 left -= len(data)
         except OSError:
-            # The client has gone, or sends nothing more.
+            # The client has disconnected, or sends nothing more.
             return
 
     def handle_one_request(self) -> Any:
         """Handle the next request.
 
         Returns:
-            True if there may be another one; None if the connection is to end; a status and a whole answer as bytes if
-            the request is refused.
+            True if another request may follow. None if the connection must end. A status and a complete response in
+            bytes if the request is refused.
         """
         if self.rfile is None or self.rfile.closed:
             return None
@@ -147,7 +147,7 @@ class WSGIHandler(Response):
         except TimeoutError:
             return self._refused(408)
         except OSError:
-            # A client that has gone is no news.
+            # A disconnected client is not an error.
             return None
         if not requestline and self._head_error is None:
             return None
@@ -157,7 +157,7 @@ class WSGIHandler(Response):
             if not self.read_request(requestline):
                 return self._refused(400)
             self.environ = self.get_environ()
-        except Exception as error:  # noqa: BLE001 - it is logged, and the client is told
+        except Exception as error:  # noqa: BLE001 - it is logged, and the client gets an error response
             return self._handle_client_error(error)
         self.application = self.server.application
         self.handle_one_response()
@@ -167,12 +167,12 @@ class WSGIHandler(Response):
         if self.rfile is None or self.rfile.closed or self.server.is_stopping:
             return None
         if getattr(self.rfile, "has_rest", False):
-            # A client that sends many requests at once waits for its turn.
+            # Let other connections run between pipelined requests.
             sleep(0)
         return True
 
     def _end_politely(self) -> None:
-        """The connection ends: what the client has sent in vain is taken first."""
+        """Receive unread data of the client before the connection is closed."""
         unread = getattr(self.rfile, "has_rest", False)
         body = self.wsgi_input
         if self.socket is not None and (unread or (isinstance(body, Input) and not body.is_at_end)):
@@ -184,9 +184,9 @@ class WSGIHandler(Response):
     # -- the head ------------------------------------------------------------------------------------
 
     def read_requestline(self) -> str:
-        """Wait for a request: its first line; "" if the connection ends instead.
+        """Wait for a request and return its first line; "" if the connection ends.
 
-        The rest of the head is received with it. A head that is refused is told by `read_request`.
+        The rest of the head is received too. If the head is invalid, `read_request` raises the error.
         """
         server = self.server
         self._head_error = None
@@ -203,7 +203,12 @@ class WSGIHandler(Response):
         return line
 
     def read_request(self, raw_requestline: str) -> bool:
-        """Take in the head: `command`, `path`, `request_version`, `headers`, `content_length`, `close_connection`.
+        """Set the attributes from the head.
+
+        They are `command`, `path`, `request_version`, `headers`, `content_length` and `close_connection`.
+
+        Args:
+            raw_requestline: the result of `read_requestline`.
 
         Raises:
             ValueError: the request is refused.
@@ -214,11 +219,11 @@ class WSGIHandler(Response):
         if parsed is None or raw_requestline is not self._line:
             self.requestline = raw_requestline.rstrip()
         if parsed is None:
-            # A subclass has read the line itself.
+            # A subclass has read the request line itself.
             parsed = self._read_rest_of_head()
         self.command, self.path, version, listed, _ = parsed
         if raw_requestline is not self._line:
-            # A subclass has changed it.
+            # A subclass has changed the request line.
             assert self.requestline is not None
             self.command, self.path, version = heads.parse_request_line(self.requestline)
         self.request_version = version
@@ -250,16 +255,16 @@ class WSGIHandler(Response):
                 break
         parsed = heads.parse(bytes(head))
         if parsed is None:
-            raise heads.HeadError("not the end of a head")
+            raise heads.HeadError("the head of the request is incomplete")
         return parsed
 
     def _connection_upgrade_requested(self) -> bool:
-        """The client asks for another protocol, and sends no body first. h2c is not known, hence not asked for."""
+        """Whether the client wants another protocol and sends no body. h2c is not supported, so it does not count."""
         framed = self._frame
         return framed.upgrade not in ("", "h2c") and not framed.is_chunked and not framed.content_length
 
     def get_environ(self) -> Any:
-        """The environ of the request: a copy of the server's, and what the head says."""
+        """Create the environ of the request from the server's environ and the head."""
         env = self.server.get_environ()
         framed = self._frame
         path, query, host = self._target
@@ -280,7 +285,7 @@ class WSGIHandler(Response):
         self.wsgi_input = Input(reader, framed.content_length, waits, framed.is_chunked)
         takes_over = framed.upgrade != "" and self._connection_upgrade_requested()
         if takes_over:
-            # Somebody else will read from the connection, and for as long as they like.
+            # The application will read from the connection directly, without a time limit.
             reader.patience_s = None
             self.close_connection = True
         else:
@@ -289,10 +294,10 @@ class WSGIHandler(Response):
         env["wsgi.input_terminated"] = not takes_over
         return env
 
-    # -- the answer ----------------------------------------------------------------------------------
+    # -- the response --------------------------------------------------------------------------------
 
     def handle_one_response(self) -> None:
-        """Have the application answer, and deal with its errors."""
+        """Call the application, send its response, and handle its errors."""
         self.time_start = time.time()
         self.status = None
         self._orig_status = None
@@ -307,7 +312,7 @@ class WSGIHandler(Response):
             self.run_application()
             self._finish_request()
         except InvalidInputError as error:
-            # It is told, since the application may have acted on a part of the body.
+            # It is logged, because the application may have used a part of the body.
             self._handle_client_error(error)
             self.close_connection = True
             self._send_error_response_if_possible(400)
@@ -319,18 +324,18 @@ class WSGIHandler(Response):
                 self._send_error_response_if_possible(408)
             else:
                 self.handle_error(*sys.exc_info())
-        except BaseException:  # noqa: BLE001 - it is reported, and what ends the program goes on from there
+        except BaseException:  # noqa: BLE001 - it is reported; the hub then handles exceptions that end the program
             self.handle_error(*sys.exc_info())
         finally:
             self.time_finish = time.time()
             self.log_request()
 
     def _is_broken_off(self) -> bool:
-        """Whether the client let the application wait for its body."""
+        """Whether reading the body has failed."""
         return isinstance(self.wsgi_input, Input) and self.wsgi_input.is_broken
 
     def _finish_request(self) -> None:
-        """Be ready for the next request, or know that there is none."""
+        """Prepare for the next request, or mark the connection for closing."""
         if self.connection_upgraded:
             self.close_connection = True
         body = self.wsgi_input
@@ -338,7 +343,7 @@ class WSGIHandler(Response):
             self.close_connection = not body.discard(MAX_DISCARDED_BYTES)
 
     def run_application(self) -> None:
-        """Call the application, send what it gives, and close that."""
+        """Call the application, send its result, and close the result."""
         assert self.result is None
         try:
             self.result = self.application(self.environ, self.start_response)
@@ -352,7 +357,7 @@ class WSGIHandler(Response):
                 self.result = None
 
     def process_result(self) -> None:
-        """Send what the application has given."""
+        """Send the application's result."""
         result = self.result
         if isinstance(result, (list, tuple)) and len(result) > 1 and sum(map(len, result)) <= JOINED_BYTES:
             result = (b"".join(result),)
@@ -369,7 +374,7 @@ class WSGIHandler(Response):
     # -- errors --------------------------------------------------------------------------------------
 
     def handle_error(self, kind: Any, value: Any, trace: Any) -> None:
-        """An error of the application: it is reported, and the client gets a 500 if nothing was sent."""
+        """Report an error of the application, and send a 500 response if nothing was sent."""
         self._log_error(kind, value, trace)
         if issubclass(kind, GreenletExit):
             self.close_connection = True
@@ -385,7 +390,7 @@ class WSGIHandler(Response):
         get_hub().handle_error(context, kind, value, trace)
 
     def _handle_client_error(self, error: Exception) -> tuple[str, bytes]:
-        """A request that is refused: it is logged. Returns the answer."""
+        """Log a refused request, and return the response."""
         if not isinstance(error, (ValueError, InvalidInputError, TimeoutError)):
             traceback.print_exception(error)
         told = str(error) or type(error).__name__
@@ -393,7 +398,7 @@ class WSGIHandler(Response):
         return self._refused(getattr(error, "status", 400))
 
     def _send_error_response_if_possible(self, code: int) -> None:
-        """Answer with an error, if nothing was sent; the connection ends otherwise."""
+        """Send an error response if nothing was sent. The connection is closed in any case."""
         self.close_connection = True
         if self.response_length or self.socket is None:
             return
@@ -409,24 +414,24 @@ class WSGIHandler(Response):
             self.start_response(f"{code} {phrase}", fields)
             self.write(body)
         except OSError:
-            # The client has gone: `status` says so.
+            # The client has disconnected; `status` says so.
             return
 
     # -- logs ----------------------------------------------------------------------------------------
 
     def log_error(self, msg: str, *args: Any) -> None:
-        """Write a message to the server's error log; with arguments, they are filled in with `%`."""
+        """Write a message to the server's error log. Arguments are formatted into it with `%`."""
         text = msg % args if args else msg
         self.server.error_log.write(f"{quoted(text)}\n")
 
     def log_request(self) -> None:
-        """Write what was asked and answered to the server's log."""
+        """Write a line about the request and the response to the server's log."""
         log = self.server.log
         if type(log) is not NoLog:
             log.write(self.format_request() + "\n")
 
     def format_request(self) -> str:
-        """The line of the log."""
+        """Return the line for the log."""
         address = self.client_address
         client = address[0] if isinstance(address, tuple) else address
         taken = f"{self.time_finish - self.time_start:.6f}" if self.time_finish else "-"

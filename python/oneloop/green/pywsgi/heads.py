@@ -1,6 +1,6 @@
-"""Request heads: bytes to names and values, checked as strictly as RFC 9112 asks.
+"""Request heads: parses bytes into names and values, checked strictly by RFC 9112.
 
-`parse` needs nothing but the bytes, so that a native function of the same signature can stand in for it.
+`parse` depends only on its arguments, so that a native function with the same signature can replace it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 __all__ = ["MAX_FIELDS", "HeadError", "Parsed", "environ_key", "is_token", "parse"]
 
 Parsed = tuple[str, str, str, list[tuple[str, str]], int]
-"""Method, target, version, header fields, and where the head ends."""
+"""Method, target, version, header fields, and the position after the head."""
 
 MAX_FIELDS = 100
-"""A head with more fields is refused."""
+"""The maximum number of header fields."""
 
 END = b"\r\n\r\n"
 _PLAIN = bytes(byte for byte in range(256) if byte >= 0x20 and byte != 0x7F) + b"\t"
@@ -25,13 +25,13 @@ _VERSION = re.compile(r"HTTP/([0-9])\.[0-9]").fullmatch
 
 MAX_KNOWN_NAMES = 1000
 _keys: dict[str, str] = {}
-"""Names of fields that were found to be tokens, and what they are called in an environ; "": nothing."""
+"""Maps valid field names to their keys in an environ; an empty key means that the field is left out."""
 known_key = _keys.get
-"""What `environ_key` has said of a name already."""
+"""The cached result of `environ_key`, or None."""
 
 
 class HeadError(ValueError):
-    """A head that is refused; `status` is the answer's."""
+    """The head is refused. `status` is the status of the response."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -40,22 +40,22 @@ class HeadError(ValueError):
 
 
 def is_token(text: str) -> bool:
-    """Whether it may be a method, or the name of a field."""
+    """Whether a text is a token: valid as a method or a field name."""
     return _TOKEN(text) is not None
 
 
 def environ_key(name: str) -> str:
-    """What a field is called in an environ; "" if it is left out, because its name has an underscore.
+    """Return the key of a field in an environ; "" if the field is left out, because its name has an underscore.
 
-    `X_Real` and `X-Real` would be called the same, so that a client could override what a proxy has set.
+    `X_Real` and `X-Real` would have the same key, so a client could override a field that a proxy has set.
 
     Raises:
-        HeadError: it is no name.
+        HeadError: the name is invalid.
     """
     key = _keys.get(name)
     if key is None:
         if not is_token(name):
-            raise HeadError(f"not the name of a header field: {name!r}")
+            raise HeadError(f"invalid name of a header field: {name!r}")
         upper = name.upper().replace("-", "_")
         special = ("CONTENT_TYPE", "CONTENT_LENGTH")
         key = "" if "_" in name else upper if upper in special else f"HTTP_{upper}"
@@ -66,12 +66,15 @@ def environ_key(name: str) -> str:
 
 
 def parse(data: bytes, start: int = 0) -> Parsed | None:
-    """The head that begins at `start`; None if its end is not there yet.
+    """Parse the head that begins at `start`.
 
-    Values are latin-1, without the blanks around them.
+    Field values are decoded as latin-1, and surrounding whitespace is removed.
+
+    Returns:
+        The parsed head; None if it is incomplete.
 
     Raises:
-        HeadError: it is refused.
+        HeadError: the head is refused.
     """
     end = data.find(END, start)
     if end < 0:
@@ -82,7 +85,7 @@ def parse(data: bytes, start: int = 0) -> Parsed | None:
     if count > MAX_FIELDS:
         raise HeadError(f"more than {MAX_FIELDS} header fields", 431)
     if head.translate(None, _PLAIN) != _LINE_ENDS[count]:
-        raise HeadError("a control character, or a line that does not end with CR LF")
+        raise HeadError("control character, or a line that does not end with CR LF")
     method, target, version = parse_request_line(lines[0])
     fields = []
     for line in lines[1:]:
@@ -90,31 +93,31 @@ def parse(data: bytes, start: int = 0) -> Parsed | None:
         if name not in _keys:
             environ_key(name)
         if not colon:
-            raise HeadError(f"a header field without a colon: {line!r}")
+            raise HeadError(f"header field without a colon: {line!r}")
         fields.append((name, value.strip(" \t")))
     return method, target, version, fields, end + 4
 
 
 def parse_request_line(line: str) -> tuple[str, str, str]:
-    """Method, target and version of a request line.
+    """Return the method, target and version of a request line.
 
     Raises:
-        HeadError: it is none; or the version is not one of HTTP/1.
+        HeadError: the line is invalid, or the version is not HTTP/1.
     """
     words = line.split(" ")
     if len(words) != 3:
-        raise HeadError(f"not a request line: {line!r}")
+        raise HeadError(f"invalid request line: {line!r}")
     method, target, version = words
     if version not in _VERSIONS:
         match = _VERSION(version)
         if match is None:
-            raise HeadError(f"not a version of HTTP: {line!r}")
+            raise HeadError(f"invalid HTTP version: {line!r}")
         if match[1] != "1":
-            raise HeadError(f"not a version of HTTP/1: {line!r}", 505)
-        # A later HTTP/1 is to be read as the one that is known (RFC 9110, 2.5).
+            raise HeadError(f"unsupported HTTP version, only HTTP/1 is supported: {line!r}", 505)
+        # A later HTTP/1 version is treated as HTTP/1.1 (RFC 9110, 2.5).
         version = "HTTP/1.1"
     if method not in _METHODS and not is_token(method):
-        raise HeadError(f"not a method: {line!r}")
+        raise HeadError(f"invalid method: {line!r}")
     if not target or "\t" in target or "#" in target:
-        raise HeadError(f"not a target: {line!r}")
+        raise HeadError(f"invalid target: {line!r}")
     return method, target, version

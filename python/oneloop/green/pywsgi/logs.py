@@ -1,4 +1,4 @@
-"""Where servers write what they were asked, and what went wrong."""
+"""The logs of servers: for requests and for errors."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ __all__ = ["LoggingLogAdapter", "NoLog", "log_of", "quoted"]
 
 
 class NoLog:
-    """Writes nothing."""
+    """A log that writes nothing."""
 
     def write(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def flush(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def writelines(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class LoggingLogAdapter:
-    """A logger of the `logging` module as a file to write to; its other attributes are the logger's.
+    """A file-like object that writes to a `logging` logger. Its other attributes are the logger's.
 
     Args:
-        logger: what is logged to.
-        level: of each message.
+        logger: the logger.
+        level: the level of each message.
     """
 
     __slots__ = ("_level", "_logger")
@@ -39,14 +39,14 @@ class LoggingLogAdapter:
         self._level = level
 
     def write(self, msg: str) -> None:
-        """Log a message, without the end of its line."""
+        """Log a message, without its line end."""
         self._logger.log(self._level, msg.removesuffix("\n"))
 
     def flush(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Log each."""
+        """Log each line."""
         for line in lines:
             self.write(line)
 
@@ -64,7 +64,12 @@ class LoggingLogAdapter:
 
 
 def log_of(given: Any, level: int) -> Any:
-    """What a server writes to: "default": stderr; None: nothing; a logger: at that level; a file: itself."""
+    """Return the log for an argument of a server.
+
+    Args:
+        given: "default" for stderr, None to write nothing, a logger, or a file.
+        level: the level of messages if `given` is a logger.
+    """
     if isinstance(given, str) and given == "default":
         return sys.stderr
     if given is None:
@@ -75,7 +80,7 @@ def log_of(given: Any, level: int) -> Any:
 
 
 def quoted(text: str) -> str:
-    r"""A client's text as it may stand between quotes in a line of a log: `"`, `\` and what is not ASCII as `\xNN`."""
+    r"""Escape a client's text for quotes in a log line: `"`, `\` and non-ASCII characters become `\xNN`."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return text
     return "".join(char if " " <= char <= "~" and char not in '"\\' else f"\\x{ord(char):02x}" for char in text)

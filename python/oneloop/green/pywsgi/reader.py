@@ -1,4 +1,4 @@
-"""`Reader`: what a connection sends, as a file; one receive for a head that comes in one piece."""
+"""`Reader`: a connection's input as a file. A head that arrives in one piece takes one receive."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_RECEIVED_BYTES = 262_144
 
 
 class Lines:
-    """The lines of what has `readline`."""
+    """Line iteration for classes with `readline`."""
 
     def readline(self, size: int | None = -1) -> bytes:
-        """A line with its end, at most so many bytes of it; nothing at the end."""
+        """Read a line with its end, at most `size` bytes. Empty at the end."""
         raise NotImplementedError
 
     def readlines(self, hint: int | None = None) -> list[bytes]:
-        """The lines of the rest; no more of them once there are `hint` bytes."""
+        """Read the remaining lines, until they have at least `hint` bytes."""
         lines = []
         length = 0
         for line in self:
@@ -44,10 +44,10 @@ class Lines:
 
 
 class Reader(Lines):
-    """The `rfile` of a handler. It waits in the green thread that reads.
+    """The `rfile` of a handler. Reading waits in the calling green thread.
 
-    A receive that begins with `patience_s` seconds is over at `deadline_s`, when the server raises TimeoutError in it:
-    the server looks at all of its connections every second, which is cheaper than a timer for each receive.
+    A receive with a limit of `patience_s` seconds sets `deadline_s`. After that time, the server raises TimeoutError in
+    it: the server checks all of its connections every second, which is cheaper than a timer for each receive.
     """
 
     __slots__ = ("_at", "_buffer", "_sock", "closed", "deadline_s", "is_idle", "max_head_bytes", "patience_s")
@@ -58,14 +58,14 @@ class Reader(Lines):
         self._at = 0
         self.closed = False
         self.is_idle = False
-        """It waits for the first byte of a request."""
+        """Whether it waits for the first byte of a request."""
         self.deadline_s: float | None = None
         self.patience_s: float | None = None
         self.max_head_bytes = max_head_bytes
 
     @property
     def raw(self) -> Reader:
-        """Programs that take over a connection look for `rfile.raw._sock`."""
+        """Programs that take over a connection use `rfile.raw._sock`."""
         return self
 
     def fileno(self) -> int:
@@ -74,25 +74,25 @@ class Reader(Lines):
         return number
 
     def readable(self) -> bool:
-        """True, as for all files that can be read."""
+        """Return True."""
         return True
 
     def end_wait(self) -> None:
-        """Raise TimeoutError in the green thread that waits for the connection, if one does."""
+        """Raise TimeoutError in the green thread that waits for the connection, if there is one."""
         if self._sock.fileno() >= 0:
             _socket.cancel_wait(self._sock, TimeoutError("timed out"))
 
     def close(self) -> None:
-        """Read no more; the socket stays open."""
+        """Stop reading. The socket stays open."""
         self.closed = True
 
     @property
     def has_rest(self) -> bool:
-        """Whether something was received that nobody has read."""
+        """Whether received data has not been read yet."""
         return self._at < len(self._buffer)
 
     def _receive(self, limit: int = RECEIVED_BYTES) -> bytes:
-        """Some bytes; none at the end. The buffer is to be empty, or to be looked after by the caller."""
+        """Receive some bytes; empty at the end. The buffer must be empty, or the caller must handle its content."""
         if self.closed:
             raise ValueError("I/O operation on closed file")
         if self.patience_s is not None:
@@ -106,11 +106,18 @@ class Reader(Lines):
     # -- heads ---------------------------------------------------------------------------------------
 
     def read_head(self, idle_timeout_s: float | None, head_timeout_s: float | None) -> heads.Parsed | None:
-        """The next head; None if the connection ends before it. What cannot be parsed stays where it is.
+        """Read the next head.
+
+        Args:
+            idle_timeout_s: the maximum time until the first byte, in seconds; None means no limit.
+            head_timeout_s: the maximum time from then until the head is complete, in seconds; None means no limit.
+
+        Returns:
+            The parsed head; None if the connection ends, or no byte arrives in time.
 
         Raises:
-            HeadError: it is refused.
-            TimeoutError: it was begun, and did not arrive in time.
+            HeadError: the head is refused.
+            TimeoutError: the head was started but did not arrive in time.
             OSError: the connection is broken.
         """
         if self._at == len(self._buffer):
@@ -137,7 +144,7 @@ class Reader(Lines):
         return parsed
 
     def _read_slow_head(self, head_timeout_s: float | None) -> heads.Parsed | None:
-        """One that comes in pieces, after an empty line, or that is too long."""
+        """Read a head that arrives in several pieces, follows an empty line, or is too long."""
         end_s = None if head_timeout_s is None else monotonic() + head_timeout_s
         self.patience_s = None
         buffer = bytearray(memoryview(self._buffer)[self._at :])
@@ -152,7 +159,7 @@ class Reader(Lines):
             if end > self.max_head_bytes or (end < 0 and len(buffer) > self.max_head_bytes):
                 line_end = buffer.find(b"\r\n")
                 is_target = line_end < 0 or line_end > self.max_head_bytes
-                raise heads.HeadError(f"a head of more than {self.max_head_bytes} bytes", 414 if is_target else 431)
+                raise heads.HeadError(f"the head has more than {self.max_head_bytes} bytes", 414 if is_target else 431)
             if end >= 0:
                 self._buffer = bytes(buffer)
                 return heads.parse(self._buffer)
@@ -174,7 +181,7 @@ class Reader(Lines):
     # -- as a file -----------------------------------------------------------------------------------
 
     def read(self, size: int | None = -1) -> bytes:
-        """So many bytes, fewer at the end of the connection; all up to its end if `size` is None or negative."""
+        """Read `size` bytes, fewer at the end of the connection; everything up to the end if None or negative."""
         if size is None or size < 0:
             return b"".join(iter(lambda: self.read1(MAX_RECEIVED_BYTES), b""))
         at, end = self._at, self._at + size
@@ -193,7 +200,7 @@ class Reader(Lines):
         return b"".join(pieces)
 
     def read1(self, size: int = -1) -> bytes:
-        """What there is, at most so many bytes; it waits for something. Nothing at the end of the connection."""
+        """Read available data, at most `size` bytes; wait if there is none. Empty at the end of the connection."""
         size = MAX_RECEIVED_BYTES if size < 0 else size
         if self._at == len(self._buffer):
             return self._receive(min(size, MAX_RECEIVED_BYTES)) if size else b""
@@ -202,14 +209,14 @@ class Reader(Lines):
         return self._buffer[at : self._at]
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, or as much of it as arrives before the end: so many bytes."""
+        """Fill a buffer, or a part of it if the connection ends first. Return the number of bytes."""
         view = memoryview(buffer).cast("B")
         data = self.read(len(view))
         view[: len(data)] = data
         return len(data)
 
     def readline(self, size: int | None = -1) -> bytes:
-        """A line with its end; the beginning of one that is longer than `size`, or that the connection ends in."""
+        """Read a line with its end; only its beginning if it is longer than `size` or the connection ends."""
         limit = None if size is None or size < 0 else size
         pieces: list[bytes] = []
         length = 0
@@ -228,9 +235,9 @@ class Reader(Lines):
 
 
 def _refuse_bare_line_end(buffer: bytearray, start: int) -> None:
-    """A head whose lines end with LF alone would be waited for in vain."""
+    """Refuse a head with lines that end with LF alone. Its end would never be found."""
     at = buffer.find(b"\n", start)
     while at >= 0:
         if at == 0 or buffer[at - 1] != CR:
-            raise heads.HeadError("a line that does not end with CR LF")
+            raise heads.HeadError("the head has a line that does not end with CR LF")
         at = buffer.find(b"\n", at + 1)

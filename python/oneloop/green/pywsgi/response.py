@@ -1,4 +1,4 @@
-"""`Response`: what an application answers, from `start_response` to the last byte; the part of a handler that sends."""
+"""`Response`: sends an application's response, from `start_response` to the last byte; base of the handler."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["JOINED_BYTES", "Response"]
 
 JOINED_BYTES = 65_536
-"""What is shorter is sent together with what comes before it."""
+"""The maximum size in bytes of data that is joined with the data before it and sent together."""
 SPECIAL = frozenset(("connection", "content-length", "date", "transfer-encoding"))
 
 
 class Response:
-    """Sends one answer after the other; the base of `WSGIHandler`, which says when."""
+    """Sends one response after another. `WSGIHandler`, its subclass, decides when."""
 
     ApplicationError = AssertionError
-    """What an application that breaks the rules of WSGI gets."""
+    """Raised in an application that breaks the rules of WSGI."""
 
-    # Of the handler.
+    # Attributes that the handler sets.
     server: Any
     socket: Any
     rfile: Any
@@ -32,7 +32,7 @@ class Response:
     close_connection: bool
 
     status: Any = None
-    """What follows the version in the status line, as bytes."""
+    """The status line after the version, as bytes."""
     code: int | None = None
     response_headers: list[tuple[bytes, bytes]] | None = None
     provided_date: Any = None
@@ -40,33 +40,41 @@ class Response:
     headers_sent = False
     response_use_chunked = False
     response_length = 0
-    """So many bytes were sent, the head among them."""
+    """The number of bytes sent, including the head."""
     result: Any = None
     connection_upgraded = False
-    """It is no HTTP any more."""
+    """Whether the connection has switched to another protocol."""
 
     _orig_status: str | None = None
     body_length = 0
-    """So many bytes of the body were sent."""
+    """The number of body bytes sent."""
     _declared_length: int | None = None
     _has_body = True
 
     def start_response(self, status: str, headers: Any, exc_info: Any = None) -> Callable[[bytes], None]:
-        """See PEP 3333. Returns `write`.
+        """Start the response, as in PEP 3333.
+
+        Args:
+            status: the status code and the reason phrase, as in "200 OK".
+            headers: a list of names and values.
+            exc_info: the exception, if this replaces an earlier response by an error.
+
+        Returns:
+            `write`, a function that sends a piece of the body.
 
         Raises:
-            UnicodeError: something is no str, or not latin-1.
-            ValueError: something has characters that would change the head, or is no status.
-            AssertionError: it was called before, without `exc_info` now.
+            UnicodeError: a text is not a str, or not latin-1.
+            ValueError: the status is invalid, or a text has characters that would change the head.
+            AssertionError: it was called before, and `exc_info` is not given.
         """
         if exc_info and self.headers_sent:
             try:
                 raise exc_info[1].with_traceback(exc_info[2])
             finally:
-                # It would hold this frame, which holds it.
+                # Break the reference cycle between the traceback and this frame.
                 exc_info = None
         if self.status is not None and not exc_info:
-            raise self.ApplicationError("start_response() was called already")
+            raise self.ApplicationError("start_response() was already called: pass exc_info to replace the response")
         line, code = encode_status(status)
         encoded: list[tuple[bytes, bytes]] = []
         special: dict[str, str] = {}
@@ -74,17 +82,17 @@ class Response:
             name, value, lower = known_field(field) or encode_field(field)
             if lower in SPECIAL:
                 if lower in special and lower != "connection":
-                    raise ValueError(f"more than one {field[0]}", headers)
+                    raise ValueError(f"more than one {field[0]} field", headers)
                 special[lower] = field[1]
                 if lower == "transfer-encoding" or (lower == "content-length" and code == 204):
-                    # The server frames bodies; and 204 has no length (RFC 9110, 8.6).
+                    # The server frames bodies, and a 204 response has no length (RFC 9110, 8.6).
                     continue
             encoded.append((name, value))
         self._set_response(status, line, code, encoded)
         self.provided_date = special.get("date")
         length = self.provided_content_length = special.get("content-length")
         if code == 204 and length not in (None, "0"):
-            raise self.ApplicationError(f"Content-Length of a 204 response: {length!r}")
+            raise self.ApplicationError(f"a 204 response must not have a Content-Length, but it has {length!r}")
         self._declared_length = None if length is None else parse_length(length)
         self._tell_end(special.get("connection"))
         return self.write
@@ -99,7 +107,7 @@ class Response:
         self._has_body = self.command != "HEAD" and code != 204 and code != 304 and code != 101
 
     def _tell_end(self, connection: str | None) -> None:
-        """Say whether the connection ends, where the client cannot know; or hear it from the application."""
+        """Handle the Connection field: follow the application's, or add one if the client needs it."""
         assert self.response_headers is not None
         if connection is not None:
             if "close" in connection.lower():
@@ -114,7 +122,7 @@ class Response:
             self.response_headers.append((b"Connection", b"keep-alive"))
 
     def finalize_headers(self) -> None:
-        """Add what the head lacks: the date, and how the body is framed."""
+        """Complete the head: add the date and the body's framing."""
         assert self.response_headers is not None
         assert self.code is not None
         if self.provided_date is None:
@@ -126,7 +134,7 @@ class Response:
         if isinstance(result, (list, tuple)):
             length = sum(map(len, result))
             if length or self.command != "HEAD":
-                # Without a body, HEAD would tell the length of nothing, not of GET's body.
+                # A HEAD response has no body here, so its length is not that of the GET response: do not send it.
                 self.response_headers.append((b"Content-Length", b"%d" % length))
                 self._declared_length = length
         elif self.command == "HEAD":
@@ -138,18 +146,18 @@ class Response:
             self.response_headers.append((b"Transfer-Encoding", b"chunked"))
 
     def _end_by_closing(self) -> None:
-        """A client of HTTP/1.0 knows the end of a body by that of the connection."""
+        """For HTTP/1.0: the end of the connection marks the end of the body."""
         assert self.response_headers is not None
         self.close_connection = True
         self.response_headers[:] = [one for one in self.response_headers if one[0].lower() != b"connection"]
         self.response_headers.append((b"Connection", b"close"))
 
     def write(self, data: bytes) -> None:
-        """Send a piece of the body, after the head if that was not sent; what `start_response` returns.
+        """Send a piece of the body, with the head before it if that was not sent. `start_response` returns this method.
 
         Raises:
-            AssertionError: there is no head, the response can have no body, or it is longer than its Content-Length.
-            OSError: the client has gone.
+            AssertionError: there is no head, the response must not have a body, or the body exceeds its Content-Length.
+            OSError: the client has disconnected.
         """
         if not self.headers_sent:
             if not self.status:
@@ -167,9 +175,7 @@ class Response:
             raise self.ApplicationError(f"The {self.code} response must have no body")
         length = self.body_length + len(data)
         if self._declared_length is not None and length > self._declared_length and self._has_body:
-            raise self.ApplicationError(
-                f"the application gives more than {self._declared_length} bytes, its Content-Length"
-            )
+            raise self.ApplicationError(f"the body is longer than its Content-Length of {self._declared_length} bytes")
 
     def _write_with_headers(self, data: bytes) -> None:
         self.headers_sent = True
@@ -209,7 +215,7 @@ class Response:
                 reader.deadline_s = None if patience_s is None else monotonic() + patience_s
                 self.socket.sendall(data)
             else:
-                # In pieces: the timeout is for each.
+                # Send in pieces, so that the timeout applies to each piece.
                 view = memoryview(data)
                 for at in range(0, len(view), JOINED_BYTES):
                     reader.deadline_s = None if patience_s is None else monotonic() + patience_s
@@ -231,5 +237,5 @@ class Response:
         elif self._declared_length is not None and self._has_body and self.body_length < self._declared_length:
             self.close_connection = True
             raise self.ApplicationError(
-                f"the application gave {self.body_length} bytes, Content-Length is {self._declared_length}"
+                f"the body has {self.body_length} bytes, but its Content-Length is {self._declared_length}"
             )

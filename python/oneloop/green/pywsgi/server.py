@@ -1,4 +1,4 @@
-"""`WSGIServer`: serves a WSGI application on HTTP/1."""
+"""`WSGIServer`: serves a WSGI application over HTTP/1."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ SWEEP_S = 1.0
 
 
 class WSGIServer(StreamServer):
-    """Calls a WSGI application for each request; a green thread handles the requests of a connection.
+    """Calls a WSGI application for each request. A green thread handles the requests of a connection.
 
-    Timeouts are attributes, in seconds; None: none. They are looked at every second.
+    The timeouts are attributes, in seconds; None means no limit. They are checked every second.
 
     Args:
         listener: see `BaseServer`.
-        application: what is called; None: the attribute `application`.
+        application: the WSGI application; None means the attribute `application`.
         backlog: see `StreamServer`.
         spawn: see `BaseServer`.
-        log: where requests are logged: a file, a logger, "default" for stderr, None for nowhere.
-        error_log: the same for errors; `wsgi.errors` of the environ too.
-        handler_class: made for each connection, with the socket, the client's address, and the server.
-        environ: what is added to each environ.
+        log: the log for requests: a file, a logger, "default" for stderr, or None for no log.
+        error_log: the log for errors, as in `log`; also `wsgi.errors` of the environ.
+        handler_class: called for each connection with the socket, the client's address and the server.
+        environ: items to add to each environ.
         ssl_args: see `StreamServer`.
     """
 
     handler_class: Callable[..., Any] = WSGIHandler
     application: Any = None
     environ: Any = None
-    """What each environ begins with."""
+    """The initial content of each environ."""
     environ_class: type[dict[str, Any]] = dict
     secure_environ_class: type[Any] = WSGISecureEnviron
-    """What an environ is shown as in reports of errors."""
+    """The class that formats an environ in error reports."""
     base_env: dict[str, Any] = {  # noqa: RUF012 - gevent's name; copied
         "GATEWAY_INTERFACE": "CGI/1.1",
-        # Programs that take over connections look for pywsgi's name here.
+        # Programs that take over connections look for gevent's name here.
         "SERVER_SOFTWARE": f"gevent/26.9 oneloop/{__version__} Python/{sys.version_info[0]}.{sys.version_info[1]}",
         "SCRIPT_NAME": "",
         "wsgi.version": (1, 0),
@@ -64,13 +64,13 @@ class WSGIServer(StreamServer):
     }
 
     keep_alive_timeout: float | None = 75.0
-    """A connection that waits for a request, the first one too, has so long."""
+    """The maximum time that a connection waits for a request, also for the first one."""
     head_timeout: float | None = 30.0
-    """From the first byte of a head to its last."""
+    """The maximum time from the first byte of a head to its last."""
     body_timeout: float | None = 60.0
-    """From one piece of a body to the next."""
+    """The maximum time between two pieces of a body."""
     send_timeout: float | None = 60.0
-    """For the client to take 64 KiB."""
+    """The maximum time until the client has received 64 KiB."""
     max_head_bytes = 65_536
 
     def __init__(
@@ -93,7 +93,7 @@ class WSGIServer(StreamServer):
         self.log = log_of(log, 20)
         self.error_log = log_of(error_log, 40)
         self.is_stopping = False
-        """Connections end with the request that they are at."""
+        """Connections end after their current request."""
         self._readers: set[Reader] = set()
         self._is_quiet = Event()
         self._is_quiet.set()
@@ -104,7 +104,7 @@ class WSGIServer(StreamServer):
     # -- the environ ---------------------------------------------------------------------------------
 
     def set_environ(self, environ: dict[str, Any] | None = None) -> None:
-        """Say what is in each environ, beside `base_env`."""
+        """Set the content of each environ, in addition to `base_env`."""
         given = self.environ if environ is None else environ
         made = self.environ_class(self.base_env)
         made["wsgi.url_scheme"] = "https" if self.ssl_enabled else "http"
@@ -116,12 +116,12 @@ class WSGIServer(StreamServer):
         self.environ = made
 
     def set_max_accept(self) -> None:
-        """With other processes on the same socket, accept one connection at a time."""
+        """If other processes use the same socket, accept one connection at a time."""
         if self.environ.get("wsgi.multiprocess"):
             self.max_accept = 1
 
     def get_environ(self) -> Any:
-        """A new environ, before a request is in it."""
+        """Create an environ for a request."""
         return self.environ_class(self.environ)
 
     def init_socket(self) -> None:
@@ -130,9 +130,10 @@ class WSGIServer(StreamServer):
         self.update_environ()
 
     def update_environ(self) -> None:
-        """Put the server's address and port into the environ, where no others are given.
+        """Set the server's address and port in the environ, unless they are given.
 
-        Its name is not asked for, as gevent does: that could take long. A server for all addresses tells the machine's.
+        Difference from gevent: the server's address is not resolved to a name, because that could take long. A server
+        that listens on all addresses uses the machine's host name.
         """
         address = self.address
         if isinstance(address, tuple):
@@ -148,19 +149,19 @@ class WSGIServer(StreamServer):
     def handle(self, sock: Any, address: Any) -> None:
         """Handle the requests of a connection."""
         if sock.family != _socket.AF_UNIX:
-            # An answer that goes out in pieces would wait for the client's delayed acknowledgement.
+            # Without this, a response in several pieces would wait for the client's delayed acknowledgement.
             sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         self.handler_class(sock, address, self).handle()
 
     def enter(self, reader: Reader) -> None:
-        """A handler begins; from now on its timeouts are looked at."""
+        """Register the reader of a new handler, to check its timeouts."""
         self._readers.add(reader)
         self._is_quiet.clear()
         if self._sweeper is None:
             self._sweeper = get_hub().call_later(SWEEP_S, self._sweep)
 
     def leave(self, reader: Reader) -> None:
-        """A handler ends."""
+        """Remove the reader of a handler that has ended."""
         self._readers.discard(reader)
         if not self._readers:
             self._is_quiet.set()
@@ -169,7 +170,7 @@ class WSGIServer(StreamServer):
                 self._sweeper = None
 
     def _sweep(self) -> None:
-        """End the waits whose time is up."""
+        """End the waits that have timed out."""
         self._sweeper = get_hub().call_later(SWEEP_S, self._sweep)
         now_s = monotonic()
         for reader in list(self._readers):
@@ -177,14 +178,14 @@ class WSGIServer(StreamServer):
             if deadline_s is not None and deadline_s < now_s:
                 reader.end_wait()
 
-    # -- the end -------------------------------------------------------------------------------------
+    # -- stopping --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self.is_stopping = False
         super().start()
 
     def close(self) -> None:
-        """Accept no more. Connections that wait for a request end; the others do after the one that they are at."""
+        """Stop accepting. Idle connections end now, the others after their current request."""
         self.is_stopping = True
         super().close()
         for reader in list(getattr(self, "_readers", ())):
@@ -192,9 +193,12 @@ class WSGIServer(StreamServer):
                 reader.end_wait()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Accept no more, and wait for the requests that are being handled, for `timeout` or `stop_timeout` seconds.
+        """Stop accepting, and wait for running requests.
 
-        After that, with a pool, they are killed.
+        If the server has a pool, requests that still run after that are killed.
+
+        Args:
+            timeout: the time to wait in seconds; None means `stop_timeout`.
         """
         self.close()
         if self.pool is None:

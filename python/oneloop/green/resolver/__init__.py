@@ -1,7 +1,8 @@
-"""Resolvers: who asks for the names and the numbers of hosts, so that only the green thread that asks waits.
+"""Resolvers: look up host names and addresses, so that only the calling green thread waits.
 
-`get_hub().resolver` is the one in use. The environment variable GEVENT_RESOLVER names another than the default,
-`thread`: `block`, `dnspython` or `ares`; of several, separated by commas, the first that can be imported.
+`get_hub().resolver` is the resolver in use. The environment variable GEVENT_RESOLVER selects one: `thread` (the
+default), `block`, `dnspython` or `ares`. If it lists several, separated by commas, the first that can be imported is
+used.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ _gethostbyaddr = _stock.gethostbyaddr
 
 
 class AbstractResolver:
-    """Answers the standard library's questions, with its exceptions. A subclass says how it calls what may block.
+    """The standard library's functions, with its exceptions. Subclasses define how blocking functions are called.
 
-    As it is, it calls it: for threads without a hub, which hold up nobody.
+    This class calls them directly. It is used in threads without a hub, where blocking is fine.
     """
 
     def __init__(self, hub: Any = None) -> None:
-        """For the green threads of a hub; None: of the calling thread's."""
+        """Create a resolver for the green threads of a hub; None means the hub of the calling thread."""
 
     def call(self, function: Any, *args: Any) -> Any:
-        """The result of a function that may block."""
+        """Call a function that may block, and return its result."""
         return function(*args)
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release the resolver's resources."""
 
     def getaddrinfo(
         self,
@@ -47,13 +48,13 @@ class AbstractResolver:
         proto: int = 0,
         flags: int = 0,
     ) -> Any:
-        """See `socket.getaddrinfo`."""
+        """Like `socket.getaddrinfo`."""
         if host is None or is_numeric(host):
             return _getaddrinfo(host, port, family, type, proto, flags)
         return self.call(_getaddrinfo, host, port, family, type, proto, flags)
 
     def getnameinfo(self, sockaddr: Any, flags: int) -> tuple[str, str]:
-        """See `socket.getnameinfo`."""
+        """Like `socket.getnameinfo`."""
         is_address = isinstance(sockaddr, tuple) and len(sockaddr) > 1
         if not is_address or (flags & _stock.NI_NUMERICHOST and is_numeric(sockaddr[0])):
             return _getnameinfo(sockaddr, flags)
@@ -61,25 +62,25 @@ class AbstractResolver:
         return found
 
     def gethostbyname(self, hostname: Any) -> str:
-        """See `socket.gethostbyname`."""
+        """Like `socket.gethostbyname`."""
         if is_numeric(hostname):
             return _gethostbyname(hostname)
         found: str = self.call(_gethostbyname, hostname)
         return found
 
     def gethostbyname_ex(self, hostname: Any) -> tuple[str, list[str], list[str]]:
-        """See `socket.gethostbyname_ex`."""
+        """Like `socket.gethostbyname_ex`."""
         found: tuple[str, list[str], list[str]] = self.call(_gethostbyname_ex, hostname)
         return found
 
     def gethostbyaddr(self, ip_address: Any) -> tuple[str, list[str], list[str]]:
-        """See `socket.gethostbyaddr`."""
+        """Like `socket.gethostbyaddr`."""
         found: tuple[str, list[str], list[str]] = self.call(_gethostbyaddr, ip_address)
         return found
 
 
 def is_numeric(host: Any) -> bool:
-    """Whether a host is an address already, for which nobody needs to be asked."""
+    """Whether a host is an IP address, which needs no lookup."""
     if not isinstance(host, str):
         return False
     for family in (_stock.AF_INET, _stock.AF_INET6):
@@ -95,7 +96,7 @@ _system = AbstractResolver()
 
 
 def resolver_here() -> AbstractResolver:
-    """The resolver of the calling thread's hub. A thread without a hub asks the system by itself, by default."""
+    """The resolver of the calling thread's hub. Without a hub and other settings, one that blocks the thread."""
     if not has_hub() and Hub.resolver_class is None and os.environ.get("GEVENT_RESOLVER", "thread") == "thread":
         return _system
     resolver: AbstractResolver = get_hub().resolver
@@ -103,10 +104,14 @@ def resolver_here() -> AbstractResolver:
 
 
 def resolver_class(names: str | None = None) -> Any:
-    """The class that is meant: one of `thread`, `block`, `dnspython` and `ares`, or where it can be imported from.
+    """Return a resolver class.
+
+    Args:
+        names: `thread`, `block`, `dnspython`, `ares`, or the full name of a class. Several names are separated by
+            commas. None means GEVENT_RESOLVER.
 
     Raises:
-        ImportError: there is none.
+        ImportError: none of the names can be imported.
     """
     if names is None:
         names = os.environ.get("GEVENT_RESOLVER") or "thread"
@@ -116,7 +121,7 @@ def resolver_class(names: str | None = None) -> Any:
         try:
             return getattr(import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
-            missing = ImportError(f"no resolver {name!r}: {error}")
+            missing = ImportError(f"cannot import resolver {name!r}: {error}")
     assert missing is not None
     raise missing
 

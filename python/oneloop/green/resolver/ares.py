@@ -1,6 +1,6 @@
-"""`Resolver`: asks name servers through c-ares.
+"""`Resolver`: queries name servers with c-ares.
 
-Needs the pycares package, 5 or later, which waits in a thread of its own.
+Requires the pycares package, version 5 or later, which waits in its own thread.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _NO_SUCH_NAME = frozenset(
 
 
 class Resolver(LookupResolver):
-    """See the module. Options are those of `pycares.Channel`: `servers`, `timeout` in seconds, `tries` and others."""
+    """A resolver based on c-ares. Options as in `pycares.Channel`: `servers`, `timeout` (seconds), `tries` etc."""
 
     def __init__(self, hub: Any = None, **options: Any) -> None:
         self.channel = pycares.Channel(**options)
 
     def close(self) -> None:
-        """Ask nobody any more: who waits for an answer gets an error."""
+        """Cancel all queries. Their callers get an error."""
         self.channel.cancel()
         self.channel.close()
 
     def addresses(self, name: str, family: int) -> tuple[str, list[str]]:
-        """See `LookupResolver.addresses`."""
+        """Implements `LookupResolver.addresses`."""
         found = _asked(
             lambda told: self.channel.getaddrinfo(
                 name, None, family=_stock.AddressFamily(family), type=_stock.SOCK_STREAM, callback=told
@@ -48,7 +48,7 @@ class Resolver(LookupResolver):
         return _as_text(canonical), [_as_text(node) for node in nodes]
 
     def names(self, address: str) -> list[str]:
-        """See `LookupResolver.names`."""
+        """Implements `LookupResolver.names`."""
         found = _asked(lambda told: self.channel.gethostbyaddr(address.partition("%")[0], callback=told))
         return [] if found is None else list(dict.fromkeys(map(_as_text, (found.name, *found.aliases))))
 
@@ -58,11 +58,11 @@ def _as_text(name: str | bytes) -> str:
 
 
 def _asked(ask: Callable[[Callable[[Any, int | None], None]], object]) -> Any:
-    """The answer to a question; None if there is no such name."""
+    """Make a query and return its result; None if there is no such name."""
     waiter = Waiter(get_hub())
 
     def told(result: Any, error: int | None) -> None:
-        # In the thread of pycares.
+        # Called in the thread of pycares.
         waiter.wake((result, error))
 
     ask(told)

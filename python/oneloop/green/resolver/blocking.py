@@ -1,4 +1,4 @@
-"""`Resolver`: the system's functions, called as they are."""
+"""`Resolver`: the system's functions, called directly."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["Resolver"]
 
 
 class Resolver(AbstractResolver):
-    """Asks the system; everybody waits meanwhile. For programs that may have no threads."""
+    """Calls the system's functions, which block the event loop. For programs that must not use threads."""

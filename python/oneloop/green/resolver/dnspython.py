@@ -1,6 +1,6 @@
-"""`Resolver`: asks name servers through the dnspython package, on the hub's loop; no threads.
+"""`Resolver`: queries name servers with the dnspython package, on the hub's loop and without threads.
 
-What /etc/hosts has comes first. The system's other sources (nsswitch.conf) are not asked.
+Entries of /etc/hosts take precedence. The other sources of the system (nsswitch.conf) are not used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ __all__ = ["Resolver"]
 
 
 class Resolver(LookupResolver):
-    """See the module. `resolver` is dnspython's, with its settings (`nameservers`, `lifetime` in seconds, `cache`)."""
+    """A resolver based on dnspython.
+
+    `resolver` is dnspython's resolver, with its settings (`nameservers`, `lifetime` in seconds, `cache`).
+    """
 
     def __init__(self, hub: Any = None) -> None:
         self.resolver = dns.asyncresolver.Resolver()
@@ -28,7 +31,7 @@ class Resolver(LookupResolver):
         self._hosts = HostsFile()
 
     def addresses(self, name: str, family: int) -> tuple[str, list[str]]:
-        """See `LookupResolver.addresses`."""
+        """Implements `LookupResolver.addresses`."""
         known = self._hosts.addresses(name, family)
         if known:
             return name, known
@@ -40,7 +43,7 @@ class Resolver(LookupResolver):
         return canonical.to_text(omit_final_dot=True), found
 
     def names(self, address: str) -> list[str]:
-        """See `LookupResolver.names`."""
+        """Implements `LookupResolver.names`."""
         known = self._hosts.names(address)
         if known:
             return known
@@ -49,7 +52,7 @@ class Resolver(LookupResolver):
 
 
 def _asked(question: Any) -> Any:
-    """The answer to a question; None if there is no such name."""
+    """Make a query and return its result; None if there is no such name."""
     try:
         return await_(question)
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer, dns.resolver.NoNameservers) as error:

@@ -9,7 +9,7 @@ __all__ = ["HostsFile"]
 
 
 class HostsFile:
-    """Reads it again when it has changed. A file that is missing has no names."""
+    """Reads the file again when it has changed. A missing file counts as empty."""
 
     def __init__(self, path: str = "/etc/hosts") -> None:
         self._path = Path(path)
@@ -18,7 +18,7 @@ class HostsFile:
         self._names: dict[str, list[str]] = {}
 
     def addresses(self, name: str, family: int) -> list[str]:
-        """The addresses of a name, of a family or of both (0)."""
+        """The addresses of a name, for one address family or for both (0)."""
         self._read()
         wants = {_stock.AF_INET: ".", _stock.AF_INET6: ":"}.get(_stock.AddressFamily(family), "")
         return [one for one in self._addresses.get(name.lower(), []) if wants in one]

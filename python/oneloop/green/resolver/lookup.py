@@ -1,6 +1,6 @@
-"""`LookupResolver`: the standard library's functions on top of two questions.
+"""`LookupResolver`: the standard library's functions, based on two queries.
 
-What addresses has a name, and what names has an address?
+The queries are: the addresses of a name, and the names of an address.
 """
 
 from __future__ import annotations
@@ -17,24 +17,31 @@ _getnameinfo = _stock.getnameinfo
 
 
 class LookupResolver(AbstractResolver):
-    """A subclass answers the two questions, and lets other green threads go on meanwhile.
+    """Subclasses implement the two queries, and let other green threads run while they wait.
 
-    Ports, flags and numbers are left to the system, which knows them without asking anybody.
+    Ports, flags and numeric addresses are handled by the system's functions, which need no query for them.
     """
 
     def addresses(self, name: str, family: int) -> tuple[str, list[str]]:
-        """The name's canonical form and its addresses, of a family or of both.
+        """Query the addresses of a name.
+
+        Args:
+            name: the host name.
+            family: the address family; `AF_UNSPEC` means both.
+
+        Returns:
+            The canonical name and the addresses.
 
         Raises:
-            socket.gaierror: it has none, or nobody answers.
+            socket.gaierror: the name has no addresses, or no server answers.
         """
         raise NotImplementedError
 
     def names(self, address: str) -> list[str]:
-        """The names of an address, the first one first; none if it has none.
+        """Query the names of an address, the primary name first. Empty if there are none.
 
         Raises:
-            socket.gaierror: nobody answers.
+            socket.gaierror: no server answers.
         """
         raise NotImplementedError
 
@@ -47,7 +54,7 @@ class LookupResolver(AbstractResolver):
         proto: int = 0,
         flags: int = 0,
     ) -> Any:
-        """See `socket.getaddrinfo`."""
+        """Like `socket.getaddrinfo`."""
         name = _as_text(host)
         is_name = isinstance(name, str) and name and not is_numeric(name) and not flags & _stock.AI_NUMERICHOST
         if not is_name or family not in (_stock.AF_UNSPEC, _stock.AF_INET, _stock.AF_INET6):
@@ -62,17 +69,17 @@ class LookupResolver(AbstractResolver):
         return found
 
     def gethostbyname(self, hostname: Any) -> str:
-        """See `socket.gethostbyname`."""
+        """Like `socket.gethostbyname`."""
         address: str = self.getaddrinfo(hostname, None, _stock.AF_INET, _stock.SOCK_STREAM)[0][4][0]
         return address
 
     def gethostbyname_ex(self, hostname: Any) -> tuple[str, list[str], list[str]]:
-        """See `socket.gethostbyname_ex`."""
+        """Like `socket.gethostbyname_ex`."""
         found = self.getaddrinfo(hostname, None, _stock.AF_INET, _stock.SOCK_STREAM, 0, _stock.AI_CANONNAME)
         return found[0][3] or hostname, [], [one[4][0] for one in found]
 
     def gethostbyaddr(self, ip_address: Any) -> tuple[str, list[str], list[str]]:
-        """See `socket.gethostbyaddr`."""
+        """Like `socket.gethostbyaddr`."""
         address = self.getaddrinfo(ip_address, None, 0, _stock.SOCK_STREAM)[0][4][0]
         names = self.names(address)
         if not names:
@@ -80,8 +87,8 @@ class LookupResolver(AbstractResolver):
         return names[0], names[1:], [address]
 
     def getnameinfo(self, sockaddr: Any, flags: int) -> tuple[str, str]:
-        """See `socket.getnameinfo`."""
-        # The system knows the port, and every mistake.
+        """Like `socket.getnameinfo`."""
+        # The system's function resolves the port and checks the arguments.
         host, service = _getnameinfo(sockaddr, (flags | _stock.NI_NUMERICHOST) & ~_stock.NI_NAMEREQD)
         if flags & _stock.NI_NUMERICHOST:
             return host, service
@@ -94,7 +101,7 @@ class LookupResolver(AbstractResolver):
 
 
 def _as_text(host: Any) -> Any:
-    """A name as DNS has it."""
+    """A host name in the form that DNS uses."""
     if isinstance(host, bytes | bytearray):
         return host.decode("ascii")
     if isinstance(host, str) and not host.isascii():

@@ -1,4 +1,4 @@
-"""`Resolver`: the system's functions, in real threads."""
+"""`Resolver`: the system's functions, called in OS threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Resolver"]
 
 
 class Resolver(AbstractResolver):
-    """Asks the system, in the threads of the hub's pool."""
+    """Calls the system's functions in the threads of the hub's pool."""
 
     def __init__(self, hub: Any = None) -> None:
         self.pool = (get_hub() if hub is None else hub).threadpool
@@ -20,7 +20,7 @@ class Resolver(AbstractResolver):
         return f"<{type(self).__module__}.{type(self).__name__} pool={self.pool!r}>"
 
     def call(self, function: Any, *args: Any) -> Any:
-        """The function's result, or its exception; a thread of the pool calls it."""
+        """Call a function in a thread of the pool. Return its result or raise its exception."""
         value, error = self.pool.apply(_outcome, (function, args))
         if error is None:
             return value
@@ -31,7 +31,7 @@ class Resolver(AbstractResolver):
 
 
 def _outcome(function: Any, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
-    """What a call returns or raises. The pool would report an exception; here it is the caller's alone."""
+    """Return the result or the exception of a call. If it raised, the pool would report the exception."""
     try:
         return function(*args), None
     except Exception as error:  # noqa: BLE001 - `call` raises it

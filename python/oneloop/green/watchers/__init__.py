@@ -1,4 +1,4 @@
-"""Watchers of `get_hub().loop`: each calls a function on the hub when something happens; gevent's interface."""
+"""Watchers of `get_hub().loop`: each calls a function on the hub when an event occurs; gevent's interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ChildWatcher`: a child process has ended."""
+"""`ChildWatcher`: reports the end of a child process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["ChildWatcher"]
 
 
 class ChildWatcher(Watcher):
-    """Calls when a child process has ended, which it waits for; with `trace`, when it stops or goes on, too.
+    """Called when a child process has ended; with `trace`, also when it stops or continues. Collects its status.
 
-    `pid` 0 means any child of this process; it takes the ends of all of them. One that somebody else has waited for
-    ends with status 255, since nobody can tell any more.
+    `pid` 0 means any child of this process: the watcher collects the statuses of all children. If other code has
+    collected the status of a watched child, `rstatus` reports exit status 255.
 
     Raises:
         TypeError: the loop is not the default one, that of the main thread.
@@ -31,9 +31,9 @@ class ChildWatcher(Watcher):
         self.pid = int(pid)
         self.trace = int(trace)
         self.rpid = 0
-        """Which process it was."""
+        """The process id of the child that has changed."""
         self.rstatus = 0
-        """How it has ended, as `os.waitpid` tells it."""
+        """The status in the form of `os.waitpid`."""
 
     def _arm(self) -> None:
         self.loop._children.add(self)

@@ -1,7 +1,7 @@
-"""`Children`: who watches which child process.
+"""`Children`: the child watchers of a loop, by process.
 
-A process that is watched has a descriptor (pidfd_open(2)), so that nobody else's children are waited for. Where
-there is none, or all children are watched, or their stops too, SIGCHLD tells.
+A watched process has a pidfd (pidfd_open(2)), so that no other children are waited for. If there is no pidfd, if all
+children are watched, or if stops are watched too, SIGCHLD is used.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Children"]
 
-# What nobody can tell any more.
+# The status of a child whose status was collected by other code.
 _UNKNOWN_STATUS = 255 << 8
-# The functions of this moment: patching replaces them.
+# The original functions, even if patching replaces them later.
 _waitpid = os.waitpid
 _close = os.close
 
@@ -34,12 +34,12 @@ class Children:
         self._loop = loop
         self._watchers: dict[int, list[ChildWatcher]] = {}
         self._pidfds: dict[int, int] = {}
-        # Those that SIGCHLD tells of.
+        # The process ids that are watched through SIGCHLD.
         self._signalled: set[int] = set()
         self._signal: SignalWatcher | None = None
 
     def add(self, watcher: ChildWatcher) -> None:
-        """Begin to watch a process."""
+        """Start watching a process."""
         pid = watcher.pid
         others = self._watchers.setdefault(pid, [])
         others.append(watcher)
@@ -48,11 +48,11 @@ class Children:
         if not pid or watcher.trace or not self._open(pid):
             self._signalled.add(pid)
             self.listen()
-            # It may have ended by now.
+            # The child may have ended already.
             self._loop.run_callback(self._look, pid)
 
     def discard(self, watcher: ChildWatcher) -> None:
-        """Watch it no more."""
+        """Stop watching a process."""
         pid = watcher.pid
         others = self._watchers.get(pid, [])
         if watcher in others:
@@ -65,13 +65,13 @@ class Children:
                 self.reset()
 
     def listen(self) -> None:
-        """Have SIGCHLD tell of children."""
+        """Listen to SIGCHLD."""
         if self._signal is None:
             self._signal = SignalWatcher(self._loop, signal.SIGCHLD, ref=False)
             self._signal.start(self._look_at_all)
 
     def reset(self) -> None:
-        """Listen to SIGCHLD no more."""
+        """Stop listening to SIGCHLD."""
         if self._signal is not None:
             self._signal.stop()
             self._signal = None
@@ -80,7 +80,7 @@ class Children:
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:
-            # No such process any more, or no such call here: SIGCHLD, and waitpid(), tell.
+            # The process has ended, or pidfd_open is not available: use SIGCHLD and waitpid.
             return False
         self._pidfds[pid] = pidfd
         self._loop._add_fd(pidfd, False, partial(self._look, pid))
@@ -122,5 +122,5 @@ class Children:
             self._signalled.discard(pid)
 
     def descriptors(self) -> list[int]:
-        """Those that tell."""
+        """The pidfds of the watched processes."""
         return list(self._pidfds.values())

@@ -1,4 +1,4 @@
-"""The numbers that tell what has happened; libev's, which programs on gevent know."""
+"""Constants for events. They are libev's, which programs on gevent use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMES = {READ: "READ", WRITE: "WRITE", IO_SET: "_IOFDSET"}
 
 
 class _Events:
-    """As a watcher's first argument: the events, instead of it, are what its callback gets."""
+    """As first argument of a watcher's callback: a placeholder that is replaced by the events."""
 
     def __repr__(self) -> str:
         return "gevent.core.EVENTS"
@@ -38,7 +38,7 @@ EVENTS: Any = _Events()
 
 
 def events_to_str(events: int) -> str:
-    """The names, with `|` between them."""
+    """The names of events, joined by `|`."""
     names = [name for number, name in _NAMES.items() if events & number]
     rest = events & ~sum(_NAMES)
     return "|".join([*names, hex(rest)] if rest else names)

@@ -1,4 +1,4 @@
-"""`IoWatcher`: a descriptor is readable, or writable."""
+"""`IoWatcher`: reports that a descriptor is readable or writable."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["IoWatcher"]
 
 
 class IoWatcher(Watcher):
-    """Calls whenever, and as long as, a descriptor is readable (events 1) or writable (2). Several may watch one.
+    """Called repeatedly while a descriptor is readable (events 1) or writable (2). Watchers can share a descriptor.
 
     Raises:
-        ValueError: a negative descriptor, or other events.
-        OSError: EBADF: there is no such descriptor.
+        ValueError: the descriptor is negative, or `events` has other bits.
+        OSError: EBADF: the descriptor is not open.
     """
 
     __slots__ = ("_fd", "_wanted")
@@ -36,7 +36,7 @@ class IoWatcher(Watcher):
         self._wanted = events
 
     def start(self, callback: Callable[..., object], *args: Any, pass_events: bool = False) -> None:
-        """As of every watcher; with `pass_events`, what has happened is the first argument."""
+        """Like `Watcher.start`. With `pass_events`, the events are passed as first argument."""
         self._begin(callback, (EVENTS, *args) if pass_events else args)
 
     def _arm(self) -> None:
@@ -46,12 +46,12 @@ class IoWatcher(Watcher):
         self.loop._unwatch(self)
 
     def _failed(self) -> None:
-        # It would fail again and again.
+        # The callback would be called, and fail, again and again.
         self.stop()
 
     @property
     def fd(self) -> int:
-        """The descriptor. AttributeError if it is changed while the watcher is active."""
+        """The descriptor. Changing it while the watcher is active raises AttributeError."""
         return self._fd
 
     @fd.setter
@@ -63,7 +63,7 @@ class IoWatcher(Watcher):
 
     @property
     def events(self) -> int:
-        """1, 2 or 3, and a mark of libev's. AttributeError if it is changed while the watcher is active."""
+        """1, 2 or 3, plus a flag of libev. Changing it while the watcher is active raises AttributeError."""
         return self._wanted | IO_SET
 
     @events.setter
@@ -75,7 +75,7 @@ class IoWatcher(Watcher):
 
     @property
     def events_str(self) -> str:
-        """The same in words."""
+        """The names of the events."""
         return events_to_str(self.events)
 
     def _described(self) -> str:

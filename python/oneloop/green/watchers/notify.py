@@ -1,4 +1,4 @@
-"""`AsyncWatcher`, `SignalWatcher`: another thread, or the system, gives a sign."""
+"""`AsyncWatcher` and `SignalWatcher`: report a call in another thread, and a signal."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ __all__ = ["AsyncWatcher", "SignalWatcher"]
 
 
 class AsyncWatcher(Watcher):
-    """Calls after somebody has called `send`."""
+    """Called after `send`."""
 
     __slots__ = ("_is_sent",)
 
     def __init__(self, loop: GreenLoop, ref: bool = True, priority: int | None = None) -> None:
         super().__init__(loop, ref, priority)
-        # Written by any thread, and taken back by the loop's.
+        # Set by any thread, cleared by the loop's thread.
         self._is_sent = False
 
     def send(self) -> None:
-        """Have the callback called soon; once, however often it is sent meanwhile. Any thread, and handlers of signals.
+        """Schedule the callback. If it is scheduled already, it still runs only once.
+
+        Callable from any thread and from signal handlers.
 
         Raises:
             ValueError: the loop is destroyed.
@@ -36,7 +38,7 @@ class AsyncWatcher(Watcher):
             self.loop._send(self)
 
     def send_ignoring_arg(self, _ignored: object) -> None:
-        """The same, for who calls with an argument."""
+        """Like `send`, for callers that pass an argument."""
         self.send()
 
     def _received(self) -> None:
@@ -49,16 +51,16 @@ class AsyncWatcher(Watcher):
 
     @property
     def pending(self) -> bool:
-        """Whether it was sent, and the callback was not called yet."""
+        """Whether `send` was called and the callback has not run yet."""
         return self._is_sent or self._events != 0
 
 
 class SignalWatcher(Watcher):
-    """Calls when a signal has arrived. Python's own handler of it is replaced meanwhile. Main thread only.
+    """Called when a signal has arrived. While active, it replaces Python's handler of the signal. Main thread only.
 
     Raises:
         ValueError: there is no such signal.
-        RuntimeError: it is started in another thread.
+        RuntimeError: it was started in another thread.
     """
 
     __slots__ = ("_signum",)
@@ -76,7 +78,7 @@ class SignalWatcher(Watcher):
         self.loop._signals.discard(self._signum, self)
 
     def _rearm(self) -> None:
-        """The loop moves all of them at once."""
+        """Do nothing: the loop moves all signal watchers together."""
 
     def _described(self) -> str:
         return f" signum={self._signum}"

@@ -1,4 +1,4 @@
-"""`Ports`: the descriptors that watchers look at; several watchers share one."""
+"""`Ports`: the descriptors of a loop's watchers. Several watchers can share one."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class _Port:
 
     def __init__(self) -> None:
         self.watchers: list[IoWatcher] = []
-        # The sides that the loop is asked for.
+        # The sides (READ, WRITE) that are registered with the loop.
         self.asked = 0
 
 
 class Ports:
-    """Who watches which descriptor. Regular files, which epoll refuses, are always ready."""
+    """The watchers of each descriptor. Regular files, which epoll does not accept, are always ready."""
 
     def __init__(self, loop: GreenLoop) -> None:
         self._loop = loop
@@ -35,7 +35,7 @@ class Ports:
         self.always_ready: dict[IoWatcher, None] = {}
 
     def add(self, watcher: IoWatcher) -> None:
-        """Ask for what it wants, even if that was asked for: the number may be another file's by now."""
+        """Register the watcher's events, even if they are registered: the number may belong to another file now."""
         fd = watcher._fd
         port = self._ports.get(fd)
         if port is None:
@@ -51,13 +51,13 @@ class Ports:
                 except OSError as error:
                     if error.errno != errno.EBADF:
                         raise
-                    # Closed since: whoever uses it will see.
+                    # The descriptor was closed. The callback will get the error when it uses the descriptor.
                     self._loop._feed(watcher, watcher._wanted)
                 else:
                     port.asked |= side
 
     def discard(self, watcher: IoWatcher) -> None:
-        """It watches no more."""
+        """Remove a watcher."""
         fd = watcher._fd
         port = self._ports.get(fd)
         self.always_ready.pop(watcher, None)
@@ -80,12 +80,12 @@ class Ports:
                 self._loop._feed(watcher, side)
 
     def feed_always_ready(self) -> None:
-        """Tell the watchers of regular files."""
+        """Feed the watchers of regular files."""
         for watcher in self.always_ready:
             self._loop._feed(watcher, watcher._wanted)
 
     def closing(self, fd: int) -> bool:
-        """Tell the watchers of a descriptor that is about to be closed; whether there are any."""
+        """Feed the watchers of a descriptor that is about to be closed. False if there are none."""
         port = self._ports.get(fd)
         if port is None:
             return False
@@ -94,10 +94,10 @@ class Ports:
         return True
 
     def clear(self) -> None:
-        """Forget all: the loop below is another one."""
+        """Forget all watchers, because the loop below was replaced."""
         self._ports.clear()
         self.always_ready.clear()
 
     def numbers(self) -> set[int]:
-        """The descriptors."""
+        """The watched descriptors."""
         return set(self._ports)

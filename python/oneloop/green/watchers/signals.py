@@ -1,4 +1,4 @@
-"""`Signals`: who watches which signal."""
+"""`Signals`: the signal watchers of a loop, by signal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Signals:
         self._watchers: dict[int, dict[SignalWatcher, None]] = {}
 
     def add(self, signum: int, watcher: SignalWatcher) -> None:
-        """RuntimeError in another thread than the main one."""
+        """Add a watcher. Raises RuntimeError outside of the main thread."""
         watchers = self._watchers.get(signum)
         if watchers is None:
             self._loop.asyncio_loop.add_signal_handler(signum, self._arrived, signum)
@@ -29,14 +29,14 @@ class Signals:
         watchers[watcher] = None
 
     def discard(self, signum: int, watcher: SignalWatcher) -> None:
-        """With the last one the signal does what it does by default, as with libev."""
+        """Remove a watcher. With the last one, the signal's default action is restored, as in libev."""
         watchers = self._watchers.get(signum, {})
         watchers.pop(watcher, None)
         if not watchers and self._watchers.pop(signum, None) is not None and not self._loop.asyncio_loop.is_closed():
             self._loop.asyncio_loop.remove_signal_handler(signum)
 
     def move(self) -> None:
-        """In the child of a fork: the loop below is another one."""
+        """In a forked child: register the signals with the new loop below."""
         for signum in self._watchers:
             self._loop.asyncio_loop.add_signal_handler(signum, self._arrived, signum)
 
@@ -46,5 +46,5 @@ class Signals:
 
     @property
     def is_pending(self) -> bool:
-        """Whether one has arrived that was not told yet."""
+        """Whether a signal was not delivered to its watchers yet."""
         return any(watcher._events for watchers in self._watchers.values() for watcher in watchers)

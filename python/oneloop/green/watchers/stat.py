@@ -1,4 +1,4 @@
-"""`StatWatcher`: a file has changed."""
+"""`StatWatcher`: reports changes of a file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["StatWatcher"]
 
 DEFAULT_INTERVAL_S = 5.0074891
-"""libev's."""
+"""libev's default."""
 SHORTEST_INTERVAL_S = 0.1074891
-"""libev's."""
-# inotify(7): modified, attributes, moved, created or deleted, itself too.
+"""libev's minimum."""
+# inotify(7): modified, attributes, moved, created or deleted, and the same for the watched file itself.
 MASK = 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
 
 
 class StatWatcher(Watcher):
-    """Calls when what `os.lstat` says of a path has changed. inotify tells at once where it can; it is asked regularly.
+    """Called when the result of `os.lstat` for a path has changed.
+
+    inotify reports changes immediately where it works. In addition, the path is checked periodically.
 
     Args:
-        interval: so many seconds lie between two questions, at least 0.1; 0 or less: about 5.
+        interval: the time between two checks in seconds, at least 0.1; 0 or less means about 5.
     """
 
     __slots__ = ("_alarm", "_directory", "_found", "_inotify", "_interval_s", "_paths", "_previous", "path")
@@ -45,22 +47,22 @@ class StatWatcher(Watcher):
         self._found: os.stat_result | None = None
         self._previous: os.stat_result | None = None
         self._alarm: Alarm | None = None
-        # A descriptor, of its own; None without inotify.
+        # The inotify descriptor of this watcher; None without inotify.
         self._inotify: int | None = None
 
     @property
     def interval(self) -> float:
-        """Seconds between two questions; as given, until it is started."""
+        """The time between two checks, in seconds. The adjusted value is set when the watcher starts."""
         return self._interval_s
 
     @property
     def attr(self) -> os.stat_result | None:
-        """What was found last; None if there is no such file."""
+        """The latest result; None if the file does not exist."""
         return self._found
 
     @property
     def prev(self) -> os.stat_result | None:
-        """What was found before the last change; None if there was no such file."""
+        """The result before the last change; None if the file did not exist."""
         return self._previous
 
     def _arm(self) -> None:
@@ -70,7 +72,7 @@ class StatWatcher(Watcher):
         try:
             self._inotify = _native.inotify_init()
         except OSError:
-            # None left for this user: it is asked regularly.
+            # The user's limit is reached: rely on the periodic checks.
             self._inotify = None
         else:
             self._watch_paths()
@@ -100,12 +102,12 @@ class StatWatcher(Watcher):
         self._compare()
 
     def _watch_paths(self) -> None:
-        """The file itself, if it is there, and its directory, for when it is not."""
+        """Watch the file, if it exists, and its directory, in case it does not."""
         for path in (self._paths, os.fsencode(Path(os.fsdecode(self._paths)).parent)):
             try:
                 _native.inotify_add_watch(self._inotify or 0, path, MASK)
             except OSError:
-                # Not there now, or not to be watched: the regular question remains.
+                # The path does not exist or cannot be watched: rely on the periodic checks.
                 continue
 
     def _something_happened(self) -> None:
@@ -118,7 +120,7 @@ class StatWatcher(Watcher):
 
     def _look(self) -> os.stat_result | None:
         try:
-            # libev asks on the loop's thread too.
+            # libev also calls lstat on the loop's thread.
             return os.lstat(self._paths)
         except OSError:
             return None
@@ -134,7 +136,7 @@ class StatWatcher(Watcher):
 
 
 def _told(found: os.stat_result | None) -> object:
-    """What counts as a change; not when it was read."""
+    """The fields that count as a change; the access time does not."""
     if found is None:
         return None
     return (*found[:7], found.st_mtime_ns, found.st_ctime_ns)

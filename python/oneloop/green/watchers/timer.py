@@ -1,4 +1,4 @@
-"""`TimerWatcher`: time has passed."""
+"""`TimerWatcher`: reports that a time has passed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["TimerWatcher"]
 
 
 class TimerWatcher(Watcher):
-    """Calls after `after` seconds, and then, if `repeat` is more than 0, every `repeat` seconds.
+    """Called after `after` seconds, and then every `repeat` seconds if `repeat` is more than 0.
 
     Raises:
-        ValueError: a negative `repeat`.
-        TypeError: one of the two is no number.
+        ValueError: `repeat` is negative.
+        TypeError: `after` or `repeat` is not a number.
     """
 
     __slots__ = ("_after_s", "_alarm", "_deadline_s", "_repeat_s")
@@ -33,17 +33,17 @@ class TimerWatcher(Watcher):
         if self._repeat_s < 0:
             raise ValueError(f"repeat must be positive or zero: {self._repeat_s!r}")
         self._alarm: Alarm | None = None
-        # On the clock of the loop below.
+        # The time of the next call, on the clock of the loop below.
         self._deadline_s = 0.0
 
     def start(self, callback: Callable[..., object], *args: Any, update: bool = True) -> None:
-        """As of every watcher. The time begins now; `update` is for programs that say so, and changes nothing."""
+        """Like `Watcher.start`. The time starts now; `update` is accepted because gevent has it, and ignored."""
         self._begin(callback, args)
 
     def again(self, callback: Callable[..., object], *args: Any, update: bool = True) -> None:
-        """Begin anew, with `repeat` as the time; without one, stop."""
+        """Restart with `repeat` as the time; stop if `repeat` is 0."""
         if not self._repeat_s:
-            # libev lets it keep the callback that it was given.
+            # As in libev, the watcher keeps the callback that was passed.
             self.stop()
             self._callback, self._args = callback, args
             return
@@ -85,7 +85,7 @@ class TimerWatcher(Watcher):
         self._alarm = None
         self.loop._feed(self, TIMER)
         if self._repeat_s:
-            # Late, it does not make up for what it has missed.
+            # A late timer does not make up for missed calls.
             self._deadline_s = max(self._deadline_s + self._repeat_s, self.loop.asyncio_loop.time())
             self._set_alarm()
         else:
@@ -93,5 +93,5 @@ class TimerWatcher(Watcher):
 
     @property
     def at(self) -> float:
-        """When it is due, on the clock of `loop.now()`."""
+        """When the timer expires, on the clock of `loop.now()`."""
         return self.loop.now() + self._deadline_s - self.loop.asyncio_loop.time()

@@ -1,4 +1,4 @@
-"""`IdleWatcher`, `PrepareWatcher`, `CheckWatcher`, `ForkWatcher`: what the loop itself does."""
+"""`IdleWatcher`, `PrepareWatcher`, `CheckWatcher`, `ForkWatcher`: report steps of the loop, and forks."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class _TurnWatcher(Watcher):
 
 
 class IdleWatcher(_TurnWatcher):
-    """Calls whenever the loop has nothing else to do, which it then never waits for."""
+    """Called whenever the loop has nothing else to do. While it is active, the loop does not sleep."""
 
     __slots__ = ()
 
 
 class PrepareWatcher(_TurnWatcher):
-    """Calls before the loop waits for descriptors and timers."""
+    """Called before the loop waits for descriptors and timers."""
 
     __slots__ = ()
 
 
 class CheckWatcher(_TurnWatcher):
-    """Calls after it has waited."""
+    """Called after the loop has waited for descriptors and timers."""
 
     __slots__ = ()
 
 
 class ForkWatcher(_TurnWatcher):
-    """Calls in the child of a fork, once."""
+    """Called once in the child after a fork."""
 
     __slots__ = ()

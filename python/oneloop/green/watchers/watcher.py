@@ -1,10 +1,10 @@
-"""`Watcher`: what the kinds of watchers have in common.
+"""`Watcher`: the base class of all watchers.
 
 ```text
-made → active ⇄ pending   (something has happened; its callback runs in the loop's next turn)
-  ↖ stopped ↙
+created → active ⇄ pending   (an event has occurred; the callback runs in the loop's next turn)
+     ↖ stopped ↙
 ```
-A watcher belongs to its loop's thread. It may be started and stopped in the midst of its own callback.
+Use a watcher in its loop's thread. It can be started and stopped during its own callback.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Watcher"]
 
 
 class Watcher:
-    """Calls a function on the hub whenever something happens. Made by the methods of `get_hub().loop`.
+    """Calls a function on the hub when an event occurs. Created by the methods of `get_hub().loop`.
 
     Args:
-        loop: whose hub calls.
-        ref: while it is active, the loop counts as having something to wait for.
-        priority: -2 to 2; of those that are pending, who has the highest goes first.
+        loop: the loop whose hub calls the function.
+        ref: whether the active watcher keeps the loop alive.
+        priority: -2 to 2; of the pending watchers, those with higher priority are called first.
     """
 
     __slots__ = ("__weakref__", "_args", "_callback", "_events", "_is_active", "_priority", "_ref", "loop")
@@ -39,32 +39,38 @@ class Watcher:
         self._callback: Callable[..., object] | None = None
         self._args: tuple[Any, ...] | None = None
         self._is_active = False
-        # What has happened, and was not told yet.
+        # The events that have occurred and were not delivered yet.
         self._events = 0
 
-    # -- what the kinds define -----------------------------------------------------------------------
+    # -- hooks for subclasses --------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
 
     def _disarm(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
 
     def _rearm(self) -> None:
-        """Watch on: the loop below is another one, in the child of a fork."""
+        """Start watching on a new loop below, in a forked child."""
         self._arm()
 
     def _described(self) -> str:
-        """What it watches, for `repr`."""
+        """What is watched, for `repr`."""
         return ""
 
-    # -- for everybody -------------------------------------------------------------------------------
+    # -- public methods ------------------------------------------------------------------------------
 
     def start(self, callback: Callable[..., object], *args: Any) -> None:
-        """Call `callback(*args)` on the hub whenever it happens; it may not block. Started again, it calls another one.
+        """Call `callback(*args)` on the hub when the event occurs. The callback must not block.
+
+        If the watcher is active, this replaces its callback.
+
+        Args:
+            callback: the function to call.
+            *args: its arguments.
 
         Raises:
-            TypeError: the callback is none.
+            TypeError: `callback` is not callable.
             ValueError: the loop is destroyed.
         """
         self._begin(callback, args)
@@ -83,7 +89,7 @@ class Watcher:
                 raise
 
     def stop(self) -> None:
-        """Watch no more; what has happened and was not told yet is not told any more."""
+        """Stop watching. Events that were not delivered yet are dropped."""
         if self._is_active:
             self._is_active = False
             self._disarm()
@@ -92,34 +98,34 @@ class Watcher:
         self._callback = self._args = None
 
     def close(self) -> None:
-        """Stop it for good."""
+        """Stop permanently."""
         self.stop()
 
     def feed(self, revents: int, callback: Callable[..., object], *args: Any) -> None:
-        """Have the hub call `callback(*args)` as if `revents` had happened."""
+        """Make the hub call `callback(*args)` as if the events `revents` had occurred."""
         _check_callable(callback)
         self.loop._check_live()
         self._callback, self._args = callback, args
         self.loop._feed(self, revents)
 
     def _lapse(self) -> None:
-        """It is over, though its callback is still to be called."""
+        """Deactivate the watcher; its pending callback still runs."""
         self._is_active = False
         self.loop._deactivated(self)
 
     @property
     def active(self) -> bool:
-        """Whether it was started, and watches."""
+        """Whether the watcher was started and is watching."""
         return self._is_active
 
     @property
     def pending(self) -> bool:
-        """Whether it has happened, and the callback was not called yet."""
+        """Whether an event has occurred and the callback has not run yet."""
         return self._events != 0
 
     @property
     def callback(self) -> Callable[..., object] | None:
-        """What is called; None if it is stopped."""
+        """The callback; None if the watcher is stopped."""
         return self._callback
 
     @callback.setter
@@ -130,7 +136,7 @@ class Watcher:
 
     @property
     def args(self) -> tuple[Any, ...] | None:
-        """What it is called with."""
+        """The arguments of the callback."""
         return self._args
 
     @args.setter
@@ -142,7 +148,7 @@ class Watcher:
 
     @property
     def ref(self) -> bool:
-        """Whether the loop has something to wait for while it is active."""
+        """Whether the active watcher keeps the loop alive."""
         return self._ref
 
     @ref.setter
@@ -159,11 +165,11 @@ class Watcher:
         self._ref_changed()
 
     def _ref_changed(self) -> None:
-        """It was changed while the watcher is active."""
+        """Called when `ref` was changed while the watcher is active."""
 
     @property
     def priority(self) -> int:
-        """-2 to 2. AttributeError if it is changed while the watcher is active."""
+        """The priority, -2 to 2. Changing it while the watcher is active raises AttributeError."""
         return self._priority
 
     @priority.setter
@@ -190,7 +196,7 @@ class Watcher:
     # -- for the loop --------------------------------------------------------------------------------
 
     def _call(self) -> None:
-        """Tell what has happened, if it was not stopped since."""
+        """Call the callback with the events that have occurred, unless the watcher was stopped."""
         events, self._events = self._events, 0
         callback, args = self._callback, self._args
         if not events or callback is None:
@@ -199,15 +205,15 @@ class Watcher:
             args = (events, *args[1:])
         try:
             self.loop._call(callback, args or ())
-        except BaseException as error:  # noqa: BLE001 - it is the error handler's
+        except BaseException as error:  # noqa: BLE001 - passed to the error handler
             self._failed()
             self.loop._report(self, error)
         if not self._is_active and not self._events:
-            # It has not been started again meanwhile.
+            # The watcher was not started again in its callback.
             self._callback = self._args = None
 
     def _failed(self) -> None:
-        """Its callback has raised."""
+        """Called when the callback has raised an exception."""
 
 
 def _check_callable(callback: object) -> None:

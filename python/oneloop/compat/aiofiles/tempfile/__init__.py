@@ -1,4 +1,4 @@
-"""`aiofiles.tempfile`: temporary files and directories, made and used on the pool."""
+"""`aiofiles.tempfile`: temporary files and directories, created and used in the thread pool."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def NamedTemporaryFile(
     loop: Any = None,
     executor: Any = None,
 ) -> AiofilesContextManager[Any]:
-    """A temporary file with a name; `delete_on_close` from Python 3.12 on."""
+    """A temporary file with a name. `delete_on_close` has an effect from Python 3.12 on."""
     options: dict[str, Any] = {"delete": delete}
     if _HAS_DELETE_ON_CLOSE:
         options["delete_on_close"] = delete_on_close
@@ -45,7 +45,7 @@ def NamedTemporaryFile(
 
 async def _named(loop: Any, executor: Any, options: dict[str, Any], *args: Any) -> Any:
     file = await call(loop, executor, tempfile.NamedTemporaryFile, *args, **options)
-    # Its methods are those of the file inside, and closing it removes the name.
+    # Methods are called on the inner file. The outer object's closer removes the name when that is closed.
     result = wrap(file.file, file, loop=loop, executor=executor)
     if _HAS_DELETE_ON_CLOSE:
         result._closer = file._closer
@@ -82,7 +82,7 @@ def SpooledTemporaryFile(
     loop: Any = None,
     executor: Any = None,
 ) -> AiofilesContextManager[Any]:
-    """A temporary file that is in memory up to `max_size` bytes."""
+    """A temporary file that is kept in memory up to `max_size` bytes."""
     args = (max_size, mode, buffering, encoding, newline, suffix, prefix, dir)
     making = _made(loop, executor, AsyncSpooledTemporaryFile, tempfile.SpooledTemporaryFile, *args)
     return AiofilesContextManager(making)
@@ -91,7 +91,7 @@ def SpooledTemporaryFile(
 def TemporaryDirectory(
     suffix: Any = None, prefix: Any = None, dir: Any = None, loop: Any = None, executor: Any = None
 ) -> AiofilesContextManagerTempDir:
-    """A temporary directory; `async with` gives its path."""
+    """A temporary directory. `async with` returns its path."""
     making = _made(loop, executor, AsyncTemporaryDirectory, tempfile.TemporaryDirectory, suffix, prefix, dir)
     return AiofilesContextManagerTempDir(making)
 
@@ -101,7 +101,7 @@ async def _made(loop: Any, executor: Any, kind: Callable[..., Any], make: Callab
 
 
 class AiofilesContextManagerTempDir(AiofilesContextManager[Any]):
-    """Gives the path of the directory, not the object."""
+    """Returns the path of the directory instead of the object."""
 
     async def __aenter__(self) -> Any:
         self._obj = await self._coro
@@ -110,10 +110,10 @@ class AiofilesContextManagerTempDir(AiofilesContextManager[Any]):
 
 @singledispatch
 def wrap(base_io_obj: Any, file: Any, *, loop: Any = None, executor: Any = None) -> Any:
-    """The asynchronous file for `file`, by the type of the file of io's that is inside.
+    """Return the asynchronous file for `file`, by the type of the io file inside it.
 
     Raises:
-        TypeError: it is of no type that is known.
+        TypeError: the type of the io file is not supported.
     """
     msg = f"Unsupported IO type: {base_io_obj}"
     raise TypeError(msg)

@@ -1,4 +1,4 @@
-"""`aiofiles.tempfile.temptypes`: its classes of spooled temporary files and temporary directories."""
+"""`aiofiles.tempfile.temptypes`: the classes of spooled temporary files and temporary directories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["AsyncSpooledTemporaryFile", "AsyncTemporaryDirectory"]
 )
 @proxy_property_directly("closed", "encoding", "mode", "name", "newlines")
 class AsyncSpooledTemporaryFile(AsyncBase):
-    """A temporary file that is in memory until it grows."""
+    """A temporary file that is kept in memory until it is too large."""
 
     async def _check(self) -> None:
         limit = self._file._max_size
@@ -36,17 +36,17 @@ class AsyncSpooledTemporaryFile(AsyncBase):
             await self.rollover()  # type: ignore[attr-defined]
 
     async def write(self, s: Any) -> Any:
-        """Write, and leave memory if that was too much."""
+        """Write, and move the file to the disk if it is too large for memory."""
         return await self._put("write", s)
 
     async def writelines(self, iterable: Any) -> Any:
-        """Write, and leave memory if that was too much."""
+        """Write lines, and move the file to the disk if it is too large for memory."""
         return await self._put("writelines", iterable)
 
     async def _put(self, name: str, data: Any) -> Any:
         if self._file._rolled:
             return await call(self._loop, self._executor, getattr(self._file, name), data)
-        # Past the file's own check, which would leave memory on the loop.
+        # Bypass the file's own check, which would move the file to the disk on the event loop's thread.
         count = getattr(self._file._file, name)(data)
         await self._check()
         return count
@@ -63,5 +63,5 @@ class AsyncTemporaryDirectory:
         self._executor = executor
 
     async def close(self) -> None:
-        """Remove the directory with all that is in it."""
+        """Remove the directory and its contents."""
         await self.cleanup()  # type: ignore[attr-defined]

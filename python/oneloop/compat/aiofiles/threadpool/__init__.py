@@ -1,4 +1,4 @@
-"""`aiofiles.threadpool`: `open`, the standard streams, and `wrap` for files of io's."""
+"""`aiofiles.threadpool`: `open`, the standard streams, and `wrap` for io files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = (
     "stdout_bytes",
 )
 
-# Tests of programs replace it; what it returns then is wrapped, as aiofiles does.
+# Tests of programs replace this. What the replacement returns is wrapped, as in aiofiles.
 sync_open = builtins.open
 
 
@@ -50,7 +50,7 @@ def open(
     loop: Any = None,
     executor: Any = None,
 ) -> AiofilesContextManager[Any]:
-    """Open a file: by `await`, or by `async with`, which also closes it. Arguments as the built-in's."""
+    """Open a file, with `await` or with `async with`, which also closes it. Arguments as in the built-in."""
     arguments = (file, mode, buffering, encoding, errors, newline, closefd, opener)
     return AiofilesContextManager(_open(arguments, loop, executor))
 
@@ -66,10 +66,10 @@ async def _open(arguments: tuple[Any, ...], loop: Any, executor: Any) -> Any:
 
 @singledispatch
 def wrap(file: Any, *, loop: Any = None, executor: Any = None) -> Any:
-    """The asynchronous file for a file of io's; a single-dispatch function, to which types may be added.
+    """Return the asynchronous file for an io file. This is a single-dispatch function, so types can be added.
 
     Raises:
-        TypeError: `file` is of no type that is known.
+        TypeError: the type of `file` is not supported.
     """
     msg = f"Unsupported io type: {file}."
     raise TypeError(msg)

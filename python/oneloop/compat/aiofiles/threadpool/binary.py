@@ -1,4 +1,4 @@
-"""`aiofiles.threadpool.binary`: its classes of binary files."""
+"""`aiofiles.threadpool.binary`: the classes of binary files."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _SHARED = (
 @proxy_method_directly("fileno", "readable")
 @proxy_property_directly("closed", "raw", "name", "mode")
 class AsyncBufferedIOBase(AsyncBase):
-    """A file that is open for writing in binary, buffered."""
+    """A buffered binary file that is open for writing."""
 
     def detach(self) -> Any:
-        """The raw file inside, as io's; this one is of no use any more."""
+        """Return the raw io file inside. This file cannot be used any more."""
         return detach(self)
 
 
 @delegate_to_executor("peek")
 class AsyncBufferedReader(AsyncBufferedIOBase):
-    """A file that is open for reading, or both, in binary, buffered."""
+    """A buffered binary file that is open for reading, or for both."""
 
 
 @delegate_to_executor(*_SHARED, "readall")
@@ -66,16 +66,16 @@ class AsyncFileIO(AsyncBase):
 @proxy_method_directly("detach", "fileno", "readable")
 @proxy_property_directly("closed", "raw", "name", "mode")
 class AsyncIndirectBufferedIOBase(AsyncIndirectBase):
-    """As `AsyncBufferedIOBase`, looked up at each use."""
+    """Like `AsyncBufferedIOBase`, but the file is looked up at each use."""
 
 
 @delegate_to_executor("peek")
 class AsyncIndirectBufferedReader(AsyncIndirectBufferedIOBase):
-    """As `AsyncBufferedReader`, looked up at each use."""
+    """Like `AsyncBufferedReader`, but the file is looked up at each use."""
 
 
 @delegate_to_executor(*_SHARED, "readall")
 @proxy_method_directly("fileno", "readable")
 @proxy_property_directly("closed", "name", "mode")
 class AsyncIndirectFileIO(AsyncIndirectBase):
-    """As `AsyncFileIO`, looked up at each use."""
+    """Like `AsyncFileIO`, but the file is looked up at each use."""

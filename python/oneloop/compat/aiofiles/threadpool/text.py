@@ -1,4 +1,4 @@
-"""`aiofiles.threadpool.text`: its classes of text files."""
+"""`aiofiles.threadpool.text`: the classes of text files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AsyncTextIOWrapper(AsyncBase):
     """A text file."""
 
     def detach(self) -> Any:
-        """The binary file inside, as io's; this one is of no use any more."""
+        """Return the binary io file inside. This file cannot be used any more."""
         return detach(self)
 
 
@@ -48,4 +48,4 @@ class AsyncTextIOWrapper(AsyncBase):
 @proxy_method_directly("detach", "fileno")
 @proxy_property_directly(*_PROPERTIES)
 class AsyncTextIndirectIOWrapper(AsyncIndirectBase):
-    """As `AsyncTextIOWrapper`, looked up at each use."""
+    """Like `AsyncTextIOWrapper`, but the file is looked up at each use."""

@@ -1,4 +1,4 @@
-"""`aiofiles.threadpool.utils`: class decorators that give a file class its methods, by name."""
+"""`aiofiles.threadpool.utils`: class decorators that add methods and properties to a file class by name."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def _builder(make: Callable[[str], Any], attrs: tuple[str, ...]) -> Callable[[C]
 
 
 def delegate_to_executor(*attrs: str) -> Callable[[C], C]:
-    """Methods that wait: coroutines of oneloop's files, functions on the pool for other files."""
+    """Add coroutine methods. They await the methods of oneloop's files, and run those of other files in the pool."""
     return _builder(_make_delegate_method, attrs)
 
 
 def proxy_method_directly(*attrs: str) -> Callable[[C], C]:
-    """Methods that are called as they are."""
+    """Add methods that call the file's methods directly."""
     return _builder(_make_proxy_method, attrs)
 
 
 def proxy_property_directly(*attrs: str) -> Callable[[C], C]:
-    """Attributes of the file."""
+    """Add properties that read the file's attributes."""
     return _builder(_make_proxy_property, attrs)
 
 
 def cond_delegate_to_executor(*attrs: str) -> Callable[[C], C]:
-    """Methods of spooled temporary files: they wait only when the file is no longer in memory."""
+    """Add coroutine methods for spooled temporary files. They use the pool only if the file is on the disk."""
     return _builder(_make_cond_delegate_method, attrs)
 
 

@@ -1,4 +1,4 @@
-"""httptools' parsers, their errors, and what they call."""
+"""httptools' parsers, exceptions, and the protocol of their callbacks."""
 
 from __future__ import annotations
 

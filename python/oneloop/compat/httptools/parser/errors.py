@@ -1,4 +1,4 @@
-"""httptools' exceptions: the native parsers raise them."""
+"""httptools' exceptions, which the native parsers raise."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = (
 
 
 class HttpParserError(Exception):
-    """The bytes are no strict HTTP/1.1."""
+    """The data is not valid HTTP/1.1."""
 
 
 class HttpParserCallbackError(HttpParserError):
-    """A callback raised; what it raised is the context."""
+    """A callback raised an exception, which is the context of this one."""
 
 
 class HttpParserInvalidStatusError(HttpParserError):
-    """A response's status is malformed."""
+    """The status of a response is malformed."""
 
 
 class HttpParserInvalidMethodError(HttpParserError):
-    """A request's method is not known."""
+    """The method of a request is unknown."""
 
 
 class HttpParserInvalidURLError(HttpParserError):
-    """A request's target, or the argument of `parse_url`, is malformed."""
+    """The target of a request, or the argument of `parse_url`, is malformed."""
 
 
 class HttpParserUpgrade(Exception):
-    """The message switches protocols; the argument says where in the data it ends."""
+    """The message switches protocols. The argument is the position in the data where the message ends."""

@@ -1,4 +1,4 @@
-"""httptools' parsers, which are native."""
+"""httptools' parsers, which are native code."""
 
 from __future__ import annotations
 

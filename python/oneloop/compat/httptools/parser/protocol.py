@@ -1,4 +1,4 @@
-"""What a parser calls."""
+"""The callbacks of a parser."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ __all__ = ("HTTPProtocol",)
 
 
 class HTTPProtocol(Protocol):
-    """The methods that a parser calls, those that the object has."""
+    """The methods that a parser calls if the object has them."""
 
     def on_message_begin(self) -> None:
-        """The first byte of a message has come."""
+        """Called at the first byte of a message."""
 
     def on_url(self, url: bytes) -> None:
-        """A request's target."""
+        """Called with a request's target."""
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header field, or one of a trailer."""
+        """Called with a header field or a trailer field."""
 
     def on_headers_complete(self) -> None:
-        """The head is complete."""
+        """Called when the head is complete."""
 
     def on_body(self, body: bytes) -> None:
-        """Bytes of the body."""
+        """Called with bytes of the body."""
 
     def on_message_complete(self) -> None:
-        """The message is complete."""
+        """Called when the message is complete."""
 
     def on_chunk_header(self) -> None:
-        """A chunk begins."""
+        """Called when a chunk begins."""
 
     def on_chunk_complete(self) -> None:
-        """A chunk ends."""
+        """Called when a chunk ends."""
 
     def on_status(self, status: bytes) -> None:
-        """A response's reason phrase."""
+        """Called with a response's reason phrase."""

@@ -1,4 +1,4 @@
-"""httptools' `parse_url` and what it returns, which are native."""
+"""httptools' `parse_url` and the class of its result, which are native code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`linux_aio.block`: operations, which may change until they are submitted."""
+"""`linux_aio.block`: operations, which can be changed until they are submitted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`linux_aio.block.base`: what all blocks have in common.
+"""`linux_aio.block.base`: the common part of all blocks.
 
-A block describes; `oneloop.aio` checks, pins and submits. Each submission makes a request of its own, so
-that a block may be changed and submitted again, also while it is in flight.
+A block describes an operation; `oneloop.aio` checks it, pins its buffers and submits it. Each submission creates a new
+request, so a block can be changed and submitted again, even while it is in flight.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def _fileno(file: int | HasFileno) -> int:
     try:
         return file.fileno()
     except AttributeError:
-        raise AttributeError(f"a file is an int or has a fileno() method, which {file!r} has not") from None
+        raise AttributeError(f"a file must be an int or have a fileno() method, not {file!r}") from None
 
 
 _KINDS: dict[IOCBCMD, type[AIOBlock]] = {}
-"""The block for each command: filled by the classes themselves."""
+"""The block class for each command. The classes add themselves."""
 
 
 class AIOBlock(ABC):
-    """An operation on a file: what all kinds have in common."""
+    """An operation on a file; base class of all blocks."""
 
     __slots__ = ("_file", "_is_converted", "_priority", "_res_fd", "flag")
 
@@ -58,7 +58,7 @@ class AIOBlock(ABC):
         self._priority = gen_io_priority(priority_class, priority_value)
         self._res_fd = res_fd
         self.flag = IOCBFlag(0)
-        """Which of the priority and `res_fd` the kernel looks at; their setters say so here."""
+        """Whether the kernel uses the priority and `res_fd`. Their setters set the flags."""
         if self._priority != 0:
             self.flag |= IOCBFlag.IOPRIO
         if res_fd != 0:
@@ -66,7 +66,7 @@ class AIOBlock(ABC):
 
     @property
     def file(self) -> int | HasFileno:
-        """The file, as it was given."""
+        """The file as it was passed."""
         return self._file
 
     @file.setter
@@ -81,12 +81,12 @@ class AIOBlock(ABC):
 
     @property
     def cmd(self) -> IOCBCMD:
-        """What the block does."""
+        """The operation of the block."""
         return self._CMD
 
     @property
     def res_fd(self) -> int | None:
-        """The eventfd that is raised at the completion, or None."""
+        """The eventfd that is signalled at completion, or None."""
         return self._res_fd or None
 
     @res_fd.setter
@@ -115,17 +115,24 @@ class AIOBlock(ABC):
     def set_priority(self, io_class: int, priority: int) -> None:
         """Set both parts of the I/O priority.
 
+        Args:
+            io_class: the class, an `IOCBPriorityClass`.
+            priority: the value within the class.
+
         Raises:
-            ValueError: there is no such class or value.
+            ValueError: the class or the value does not exist.
         """
         self._priority = gen_io_priority(io_class, priority)
         self.flag |= IOCBFlag.IOPRIO
 
     def change_cmd(self, new_cmd: int) -> AIOBlock:
-        """Return a block of another kind for the same file; this one cannot be submitted any more.
+        """Return a block of another kind for the same file. This block cannot be submitted any more.
 
-        Reads and writes of the same shape keep their buffers and where they begin. What neither reads nor
-        writes keeps neither priority nor `res_fd`. The block itself, if it is of that kind already.
+        Reads and writes of the same shape keep their buffers and offsets. Blocks that neither read nor write keep
+        neither the priority nor `res_fd`. If the block has the wanted kind already, it is returned itself.
+
+        Args:
+            new_cmd: the command, an `IOCBCMD`.
 
         Raises:
             ValueError: there is no such command.
@@ -141,15 +148,15 @@ class AIOBlock(ABC):
         return made
 
     def _convert(self, other: AIOBlock) -> None:
-        """Take over what this kind has in common with the other."""
+        """Copy the attributes that both kinds have."""
         self._priority, self._res_fd, self.flag = other._priority, other._res_fd, other.flag
 
     @abstractmethod
     def _request(self) -> aio.Request:
-        """Describe the operation to the kernel, as it is now."""
+        """Return a request that describes the operation in its current state."""
 
     def _effective(self) -> tuple[int, int, int | None]:
-        """Priority class and value, and `res_fd`, as far as `flag` lets the kernel see them."""
+        """Priority class, priority value and `res_fd`, as far as `flag` enables them."""
         priority = self._priority if self.flag & IOCBFlag.IOPRIO else 0
         res_fd = self._res_fd if self.flag & IOCBFlag.RESFD else None
         return priority >> IOPRIO_CLASS_SHIFT, priority & _VALUE_BITS, res_fd

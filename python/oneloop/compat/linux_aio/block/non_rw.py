@@ -71,7 +71,7 @@ class PollBlock(NonRWBlock):
     _DEFAULT_MASKS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLPRI
 
     event_masks: int
-    """select.EPOLLIN and its kin; may be changed until the block is submitted."""
+    """select.EPOLLIN and similar constants; can be changed until the block is submitted."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class PollBlock(NonRWBlock):
         priority_value: int = 0,
         res_fd: int = 0,
     ) -> None:
-        """Describe a poll; without a mask, for reading, writing and urgent data.
+        """Describe a poll. Without a mask, it polls for reading, writing and urgent data.
 
         Raises:
             AttributeError: the file has no `fileno()`.

@@ -24,7 +24,7 @@ class NonVectorBlock(RWBlock):
 
     _buffer: ReadableBuffer
     length: int
-    """How many bytes of the buffer it is about."""
+    """The number of bytes of the buffer to read or write."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class NonVectorBlock(RWBlock):
 
     @property
     def buffer(self) -> ReadableBuffer:
-        """The buffer; a str becomes its encoding. Setting it sets the length too."""
+        """The buffer; a str is encoded. Setting it also sets the length."""
         return self._buffer
 
     @buffer.setter
@@ -81,10 +81,10 @@ class ReadBlock(NonVectorBlock):
         priority_value: int = 0,
         res_fd: int = 0,
     ) -> None:
-        """Describe a read.
+        """Describe a read. A str as buffer stands for a new buffer of the size of its encoding.
 
         Raises:
-            TypeError: the buffer is not writable. A str stands for as much room as its encoding has.
+            TypeError: the buffer is not writable.
             AttributeError: the file has no `fileno()`.
         """
         super().__init__(file, buffer, offset, length, rw_flags, priority_class, priority_value, res_fd)

@@ -1,4 +1,4 @@
-"""`linux_aio.block.rw`: what blocks that read or write have in common."""
+"""`linux_aio.block.rw`: the common part of blocks that read or write."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class RWBlock(AIOBlock):
     __slots__ = ("offset", "rw_flag")
 
     offset: int
-    """Where in the file it begins, in bytes."""
+    """The offset in the file, in bytes."""
     rw_flag: int
-    """How it is done: `IOCBRWFlag`."""
+    """Flags for the operation: `IOCBRWFlag`."""
 
     def _convert(self, other: AIOBlock) -> None:
         super()._convert(other)
@@ -30,11 +30,11 @@ class RWBlock(AIOBlock):
 
 
 def writable(buffer: ReadableBuffer) -> WriteableBuffer:
-    """The buffer for reading into. TypeError: it cannot be written to."""
+    """Return a buffer to read into. Raises TypeError if it is not writable."""
     view = memoryview(buffer)
     if not view.readonly:
         return buffer
     if view.nbytes == 0:
-        # Nothing can be written to it, so that it may be anything.
+        # Nothing can be written to it, so any buffer works.
         return bytearray()
     raise TypeError(f"a read needs a writable buffer, such as a bytearray, not {type(buffer).__name__}")

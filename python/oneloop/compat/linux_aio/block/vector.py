@@ -20,7 +20,7 @@ __all__ = ["ReadVBlock", "VectorBlock", "WriteVBlock"]
 
 
 class VectorBlock(RWBlock):
-    """A block with several buffers, one after the other."""
+    """A block with several buffers, used in order."""
 
     __slots__ = ("_buffer",)
 
@@ -42,7 +42,7 @@ class VectorBlock(RWBlock):
 
     @property
     def buffer(self) -> tuple[ReadableBuffer, ...]:
-        """The buffers, as a tuple, whatever they were given in."""
+        """The buffers, always as a tuple."""
         return self._buffer
 
     @buffer.setter
