@@ -69,7 +69,11 @@ async def test_a_host_that_asks_for_too_long_is_not_asked_again(
 
     async with answering(answer) as site, asyncio.timeout(20):
         found = await checked([f"{site}/{name}" for name in "abc"], retries=1, retry_after_s=60, per_host=1)
-    assert [(result.outcome, result.attempts) for result in found] == [("503", 1), ("retry_after", 0), ("retry_after", 0)]
+    assert [(result.outcome, result.attempts) for result in found] == [
+        ("503", 1),
+        ("retry_after", 0),
+        ("retry_after", 0),
+    ]
     assert asked == ["/a"]
     assert "no requests for another 3600 s" in found[1].error_text
 

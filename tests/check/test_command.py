@@ -78,7 +78,7 @@ async def test_one_json_object(tmp_path: Path) -> None:
         assert done.status == 0, done.errors
         assert done.output == '{"200": 31, "connect": 1, "bad_line": 1}\n'
         first, *rest = done.errors.splitlines()
-        assert first == f"{urls}:34: no scheme: write https://nothing: nothing"
+        assert first == f"{urls}:34: no scheme: write https://nothing, or use --scheme: nothing"
         assert rest[0].startswith("32 URLs in ")
         assert rest[1:] == ["1 line of the input was no URL"]
         assert sum(site.asked.values()) == 31
@@ -118,10 +118,13 @@ async def test_interrupted(tmp_path: Path, number: signal.Signals, status: int) 
     async with serving() as site:
         urls = listed(tmp_path / "urls.txt", site, 100)
         site.gate_after(40)
-        async with checking(urls, "--concurrency", 4, "--jsonl", tmp_path / "found") as process:
+        async with checking(
+            urls, "--concurrency", 4, "--jsonl", tmp_path / "found", "--html", tmp_path / "page"
+        ) as process:
             await site.gated.wait()
             process.send_signal(number)
             output, errors = await process.communicate()
+        assert "interrupted: the list was not checked to its end" in (tmp_path / "page").read_text()
         done = Done(process.returncode, output.decode(), errors.decode())
         assert done.status == status, done.errors
         # Those at the gate are not known; nor may be the last that were answered, read or told.
@@ -252,6 +255,13 @@ async def test_closed_standard_files(tmp_path: Path) -> None:
     assert "Bad file descriptor" in done.errors
     done = await run(2, *COMMAND, *arguments, program=("-c", program))
     assert (done.status, done.counts, done.errors) == (0, {"connect": 1, "bad_line": 1}, "")
+    # A pipe whose other end is closed.
+    program_with_pipe = (
+        "import os, sys; ours, theirs = os.pipe(); os.close(ours); os.dup2(theirs, 2);"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    done = await run(*COMMAND, tmp_path / "urls.txt", "--retries", 0, program=("-c", program_with_pipe))
+    assert (done.status, done.counts) == (0, {"connect": 1, "bad_line": 1})
     done = await run(0, *COMMAND, "-", program=("-c", program))
     assert (done.status, done.output) == (2, "")
     # The header, and one result.
@@ -311,6 +321,9 @@ async def test_processes(tmp_path: Path) -> None:
         (("-", "--jsonl", "-", "--csv", "-"), "--jsonl and --csv cannot be the same file"),
         (("-", "--jsonl", "a", "--journal", "a"), "--jsonl and --journal cannot be the same file"),
         (("-", "--dns-servers", "localhost"), "a name server is an address"),
+        (("-", "--dask", "somewhere"), "--dask takes the address of a scheduler, such as tcp://127.0.0.1:8786"),
+        (("-", "--dask", "local:0"), "or local:4 for a cluster"),
+        (("-", "--html", "nowhere/a.html"), "nowhere/a.html: No such file or directory"),
         (("http://127.0.0.1:1/sitemap.xml", "--no-block-private"), "http://127.0.0.1:1/sitemap.xml: "),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 import random
@@ -16,7 +17,7 @@ import pytest
 
 from oneloop.check.outputs import Html, summary
 from oneloop.check.outputs.summary import EDGES_S, FAILURES, FAILURES_EACH, HOSTS, Latencies, Summary
-from oneloop.check.result import ERRORS, Result
+from oneloop.check.result import ERRORS, BadLine, Result
 
 # These have no end tag.
 VOID = {"meta"}
@@ -92,6 +93,32 @@ def test_what_it_says(tmp_path: Path) -> None:
     assert slowest == ["b.example", "c.example", "a.example"]
 
 
+def test_it_says_what_it_is_of(tmp_path: Path) -> None:
+    page = Html(tmp_path / "a.html", source="<list>.txt")
+    page.write(Result(1, "http://a.example:8080/", status=200))
+    page.write(Result(2, "http://a.example/", status=200))
+    page.write_bad_line(BadLine(3, "x", "no scheme"))
+    page.flush()
+    running = Page((tmp_path / "a.html").read_text())
+    assert "2 URLs in " in running.text
+    assert ", 1 bad line, still running" in running.text
+    assert re.search(r"<list>\.txt, started \d{4}-\d\d-\d\d \d\d:\d\d UTC", running.text)
+    page.interrupt()
+    page.close()
+    last = Page((tmp_path / "a.html").read_text())
+    assert "interrupted: the list was not checked to its end" in last.text
+    assert "still running" not in last.text
+    # A host's ports are servers of their own.
+    assert {"a.example", "a.example:8080"} <= {row[0] for row in last.rows if row}
+    assert ["bad_line", "1", ""] in last.rows
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised:
+        Html(tmp_path / "missing" / "a.html")
+    assert raised.value.filename == str(tmp_path / "missing" / "a.html")
+
+
 def test_it_needs_no_network_and_runs_nothing(tmp_path: Path) -> None:
     page = page_of(tmp_path / "a.html", Result(1, "http://a.example/", error="dns"))
     names = {tag for tag, _ in page.elements}
@@ -163,7 +190,7 @@ def test_it_is_written_anew_as_it_goes_and_never_half(tmp_path: Path) -> None:
         page.flush()
         assert reader.read().endswith("</html>\n")
     assert path.stat().st_ino != first
-    assert "1 URLs in" in path.read_text()
+    assert "1 URL in" in path.read_text()
     page.close()
     page.close()
     assert "still running" not in path.read_text()
@@ -186,17 +213,18 @@ def test_a_full_disk_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.Mon
     before = (tmp_path / "a.html").read_bytes()
 
     def no_space(fd: int, data: bytes) -> int:
-        raise OSError("No space left")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     page.write(Result(1, "http://a.example/", status=200))
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", no_space)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(OSError, match="No space") as raised:
             page.flush()
+    assert raised.value.filename == str(tmp_path / "a.html")
     assert (tmp_path / "a.html").read_bytes() == before
     assert os.listdir(tmp_path) == ["a.html"]
     page.close()
-    assert "1 URLs in" in (tmp_path / "a.html").read_text()
+    assert "1 URL in" in (tmp_path / "a.html").read_text()
 
 
 def test_percentiles_are_near() -> None:
@@ -224,7 +252,7 @@ def test_failures_are_few_of_each_kind_and_the_rest_is_counted(tmp_path: Path) -
     results = [Result(n, f"http://a.example/{n}", status=400 + n % 50) for n in range(10_000)]
     results += [Result(n, "http://a.example/", error=error) for n, error in enumerate(ERRORS)]
     page = page_of(tmp_path / "a.html", *results)
-    assert f"10,008 in all: the first of each kind are shown, and {10_008 - FAILURES:,} more are not" in page.text
+    assert f"10,009 in all: the first of each kind are shown, and {10_009 - FAILURES:,} more are not" in page.text
     few = Summary()
     for number in range(100):
         few.add(Result(number, "http://a.example/", status=500))

@@ -69,7 +69,7 @@ def test_text(size: int, packed: bool) -> None:
         "8!",
         "6 https://e.example",
     ]
-    assert found[3] == BadLine(6, "example.com", "no scheme: write https://example.com")
+    assert found[3] == BadLine(6, "example.com", "no scheme: write https://example.com, or use --scheme")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\n\n", b"#", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n", b" \t \n# x"])
@@ -162,7 +162,7 @@ def test_json_lines() -> None:
     assert brief(found) == [*expected, "12 http://f.example/"]
     bad = {one.line: one for one in found if isinstance(one, BadLine)}
     assert bad[6].reason == "no field 'url'"
-    assert bad[7].reason == "field 'url' is no string"
+    assert bad[7].reason == "field 'url' is not a string"
     assert brief(read_bytes(b'{"link": "a.example"}', "jsonl", column="link", scheme="https")) == [
         "1 https://a.example"
     ]
@@ -190,6 +190,11 @@ def test_csv_by_name(size: int) -> None:
     assert brief(found) == ["1 http://a.example/", "2 http://b.example/?a,b", "6!", "7!", "8!", "6 http://e.example/"]
     assert isinstance(found[2], BadLine)
     assert found[2].reason == "1 columns: there is no number 2"
+
+
+def test_a_number_that_no_column_has() -> None:
+    with pytest.raises(ValueError, match="no column 3 in the first row, which has 2"):
+        read_bytes(b"name,url\nx,http://a.example/\n", "csv", column=3)
 
 
 @pytest.mark.parametrize("column", [2, "2"])

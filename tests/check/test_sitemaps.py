@@ -151,7 +151,7 @@ def test_an_index_is_read_by_fetch_in_order() -> None:
     bad = {one.text: one.reason for one in found if isinstance(one, BadLine)}
     assert "cannot be fetched" in bad["file:///etc/passwd"]
     assert bad[BASE + "missing.xml"] == f"cannot be read: no {BASE}missing.xml (in {BASE}index.xml)"
-    assert bad["bad"] == f"no scheme: write https://bad (in {BASE}deep.xml)"
+    assert bad["bad"] == f"no scheme: write https://bad, or use --scheme (in {BASE}deep.xml)"
     assert "has been read" in bad[BASE + "index.xml"]
     assert len(site.asked) == len(set(site.asked)) == 6
     numbers = [one.number for one in found if isinstance(one, Target)]

@@ -39,9 +39,9 @@ def test_a_url_stays_as_it_is(url: str) -> None:
     ("text", "reason"),
     [
         ("", "no URL"),
-        ("example.com", "no scheme: write https://example.com"),
-        ("localhost:8080/x", "no scheme: write https://localhost:8080/x"),
-        ("//example.com/x", "no scheme: write https://example.com/x"),
+        ("example.com", "no scheme: write https://example.com, or use --scheme"),
+        ("localhost:8080/x", "no scheme: write https://localhost:8080/x, or use --scheme"),
+        ("//example.com/x", "no scheme: write https://example.com/x, or use --scheme"),
         ("/path", "no host"),
         ("?query", "no host"),
         ("mailto:me@example.com", "scheme 'mailto'"),

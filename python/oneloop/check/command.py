@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import stat
 import sys
@@ -41,7 +42,8 @@ _OF_ANSWERS = (
     "method", "follow", "max_redirects", "headers", "user_agent", "auth", "insecure", "proxy", "family",
     "block_private",
 )  # fmt: skip
-_OUTPUTS = {"jsonl": JsonLines, "csv": Csv, "html": Html}
+_OUTPUTS = ("jsonl", "csv", "html")
+_DASK_ADDRESS = re.compile(r"local(:[1-9][0-9]*)?|(?!local:)(\w+://)?\S+:[0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,11 @@ class Task:
             raise OptionError("--processes, --dask and --style exclude each other")
         if self.processes is not None and self.processes < 1:
             raise OptionError(f"--processes must be at least 1: {self.processes}")
+        if self.dask is not None and not _DASK_ADDRESS.fullmatch(self.dask):
+            raise OptionError(
+                f"--dask takes the address of a scheduler, such as tcp://127.0.0.1:8786, or local:4 for a cluster of"
+                f" four processes here: {self.dask!r}"
+            )
         places = [("FILE", _file_at(self.source.location, 0))]
         places += [(f"--{kind}", _file_at(path, 1)) for kind, path in self.outputs]
         if self.journal is not None:
@@ -148,10 +155,10 @@ def run(task: Task) -> int:
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
         # The latter is SIGTERM's.
         status = 128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
-        print("oneloop check: interrupted; this is what is known so far", file=sys.stderr)
+        _tell("oneloop check: interrupted; this is what is known so far")
     print(job.counts, flush=True)
     for line in job.said(time.monotonic() - began_s):
-        print(line, file=sys.stderr)
+        _tell(line)
     if status == 0 and task.fail_on is not None and job.counts.fails(task.fail_on):
         status = 1
     return status
@@ -166,6 +173,7 @@ class _Job:
         self._known = 0
         self._open = ExitStack()
         self._outputs: list[JsonLines | Csv | Html] = []
+        self._page: Html | None = None
         self._journal: Journal | None = None
         self._progress = Progress(self.counts, is_shown=task.progress)
 
@@ -176,7 +184,7 @@ class _Job:
                 self._journal = opened.enter_context(closing(self.task.make_journal(self.task.journal)))
                 known = self._journal.open()
             for kind, path in self.task.outputs:
-                self._outputs.append(opened.enter_context(closing(_OUTPUTS[kind](path))))
+                self._outputs.append(opened.enter_context(closing(self._made(kind, path))))
             for result in known:
                 self._known += 1
                 self._count(result)
@@ -184,7 +192,16 @@ class _Job:
             self._open = opened.pop_all()
 
     def __exit__(self, *exception: object) -> None:
+        if exception[0] is not None and self._page is not None:
+            self._page.interrupt()
         self._open.close()
+
+    def _made(self, kind: str, path: str) -> JsonLines | Csv | Html:
+        if kind == "html":
+            location = self.task.source.location
+            self._page = Html(path, source="standard input" if location == "-" else location)
+            return self._page
+        return JsonLines(path) if kind == "jsonl" else Csv(path)
 
     def said(self, time_s: float) -> list[str]:
         """The last words, for people."""
@@ -206,7 +223,8 @@ class _Job:
 
     def _take(self, result: Result) -> None:
         self._count(result)
-        if self._journal is not None:
+        if self._journal is not None and result.error != "retry_after":
+            # It was not requested: the next run with this journal will try.
             self._journal.add(result)
         self._progress.update()
 
@@ -266,16 +284,18 @@ class _Job:
         async with aclosing(read(self.task.source, fetch=self._fetch)) as entries:
             async for entry in entries:
                 if isinstance(entry, BadLine):
-                    self._tell(entry)
+                    self._note(entry)
                 elif self._journal is None or not self._journal.is_done(entry):
                     yield entry
 
-    def _tell(self, bad: BadLine) -> None:
+    def _note(self, bad: BadLine) -> None:
         self.counts.add(bad)
+        if self._page is not None:
+            self._page.write_bad_line(bad)
         if self.counts.bad_lines <= _SAID_BAD_LINES:
-            print(f"{self.task.source.location}:{bad.line}: {bad.reason}: {bad.text}", file=sys.stderr)
+            _tell(f"{self.task.source.location}:{bad.line}: {bad.reason}: {bad.text}")
         elif self.counts.bad_lines == _SAID_BAD_LINES + 1:
-            print("further bad lines are only counted", file=sys.stderr)
+            _tell("further bad lines are only counted")
 
     async def _fetch(self, url: str) -> AsyncIterator[bytes]:
         """A sitemap's body, under the same rules as all requests."""
@@ -287,3 +307,9 @@ class _Job:
 
 def _raise_cancelled(*_: object) -> None:
     raise asyncio.CancelledError
+
+
+def _tell(text: str) -> None:
+    """Print a line for people. Counts and outputs do not depend on it, so a closed stderr does not end the run."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)

@@ -149,48 +149,55 @@ async def _closing(blocks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             await blocks.aclose()
 
 
-async def _read_text(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
+async def _read_lines(
+    blocks: AsyncIterator[bytes], entry: Callable[[int, int, str], Target | BadLine | None]
+) -> Entries:
+    """The entries of a form that has one on each line; `entry` gets an entry's number, its line's number, its text."""
+    number = line = 0
+    async with aclosing(_lines(blocks)) as pages:
+        async for page in pages:
+            if not isinstance(page, list):
+                line += 1
+                number += 1
+                yield _no_lines(line, page)
+                continue
+            for text in page:
+                line += 1
+                found = entry(number + 1, line, text)
+                if found is not None:
+                    number += 1
+                    yield found
+
+
+def _read_text(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
     scheme = source.scheme
-    number = line = 0
-    async with aclosing(_lines(blocks)) as pages:
-        async for page in pages:
-            if not isinstance(page, list):
-                line += 1
-                number += 1
-                yield _no_lines(line, page)
-                continue
-            for text in page:
-                line += 1
-                text = text.strip()
-                if not text or text[0] == "#":
-                    continue
-                if "#" in text:
-                    text = _COMMENT.split(text, maxsplit=1)[0]
-                number += 1
-                yield _entry(number, line, text, scheme)
+
+    def entry(number: int, line: int, text: str) -> Target | BadLine | None:
+        text = text.strip()
+        if not text or text[0] == "#":
+            return None
+        if "#" in text:
+            text = _COMMENT.split(text, maxsplit=1)[0]
+        return _entry(number, line, text, scheme)
+
+    return _read_lines(blocks, entry)
 
 
-async def _read_json(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
+def _read_json(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
     field = "url" if source.column is None else str(source.column)
-    number = line = 0
-    async with aclosing(_lines(blocks)) as pages:
-        async for page in pages:
-            if not isinstance(page, list):
-                line += 1
-                number += 1
-                yield _no_lines(line, page)
-                continue
-            for text in page:
-                line += 1
-                if text.isspace():
-                    continue
-                number += 1
-                try:
-                    url = _field(json.loads(text), field)
-                except (ValueError, RecursionError) as error:
-                    yield BadLine(line, shown(text.strip()), shown(str(error)))
-                else:
-                    yield _entry(number, line, url, source.scheme)
+
+    def entry(number: int, line: int, text: str) -> Target | BadLine | None:
+        if text.isspace():
+            return None
+        try:
+            url = _field(json.loads(text), field)
+        except json.JSONDecodeError as error:
+            return BadLine(line, shown(text.strip()), f"not JSON: {error.msg} at character {error.pos + 1}")
+        except (ValueError, RecursionError) as error:
+            return BadLine(line, shown(text.strip()), shown(str(error)))
+        return _entry(number, line, url, source.scheme)
+
+    return _read_lines(blocks, entry)
 
 
 def _field(value: object, field: str) -> str:
@@ -204,7 +211,7 @@ def _field(value: object, field: str) -> str:
             raise ValueError(f"no field {field!r}")
         value = value[field]
         if not isinstance(value, str):
-            raise ValueError(f"field {field!r} is no string")
+            raise ValueError(f"field {field!r} is not a string")
     if not isinstance(value, str):
         raise ValueError("neither an object nor a string")
     return value
@@ -269,8 +276,10 @@ class _Column:
 
     def _is_header(self, row: list[str]) -> bool:
         if self.index is not None:
-            # A name has nothing of a URL.
-            return self.index < len(row) and not any(mark in row[self.index] for mark in ".:/")
+            if self.index >= len(row):
+                raise ValueError(f"no column {self.index + 1} in the first row, which has {len(row)}")
+            # The name of a column contains none of these.
+            return not any(mark in row[self.index] for mark in ".:/")
         names = [name.strip() for name in row]
         for known, wanted in ((names, self._name), ([name.lower() for name in names], self._name.lower())):
             if wanted in known:

@@ -20,6 +20,7 @@ from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from oneloop.check.outputs.writing import write_all
 from oneloop.check.record import record_of, result_of
 from oneloop.check.urls import shown
 
@@ -140,13 +141,7 @@ class Journal:
         """
         self._is_flush_due = False
         self._failed = None
-        while self._buffer:
-            try:
-                written = os.write(self._fd, self._buffer)
-            except OSError as error:
-                error.filename = self._path
-                raise
-            del self._buffer[:written]
+        write_all(self._fd, self._buffer, self._path)
 
     def close(self) -> None:
         """Write all, to the disk, and give the journal free."""

@@ -29,6 +29,8 @@ class Progress:
         self._bar: Any = None
         if is_shown or (is_shown is None and sys.stderr.isatty()):
             self._bar = _bar()
+            if self._bar is None and is_shown:
+                print("oneloop check: the progress bar needs rich: pip install rich", file=sys.stderr)
         if self._bar is not None:
             self._task = self._bar.add_task("", total=total, said="")
 

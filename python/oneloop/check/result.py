@@ -12,8 +12,8 @@ ErrorClass: TypeAlias = Literal[
 ]
 """Why a URL has no status.
 
-`protocol`: no valid HTTP answer, or a cut one. `invalid_url`: of the list, or in a redirect. `retry_after`: not requested,
-because the host had asked for a pause that is longer than allowed.
+`protocol`: no valid HTTP answer, or a cut one. `invalid_url`: of the list, or in a redirect. `retry_after`: not
+requested, because the host had asked for a pause that is longer than allowed.
 """
 
 ERRORS: tuple[ErrorClass, ...] = (

@@ -21,7 +21,7 @@ KEPT_HOSTS = 1000
 """So many hosts without work are remembered."""
 
 IDLE_WINDOWS = 25
-"""While workers are idle, the input is read this many windows ahead: a long run of one slow host does not block others."""
+"""While workers are idle, up to this many windows of the input are read, to find hosts behind those that are busy."""
 
 
 def host_of(url: str) -> str:

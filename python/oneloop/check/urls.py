@@ -83,7 +83,7 @@ def _with_scheme(text: str, scheme: str | None) -> str:
             if not bare or bare[0] in "/?#.":
                 raise ValueError("no host: write the whole URL")
             if scheme is None:
-                raise ValueError(f"no scheme: write https://{shown(bare)}")
+                raise ValueError(f"no scheme: write https://{shown(bare)}, or use --scheme")
             return f"{scheme}://{bare}"
         found = other
     name = found.group(1).lower()

@@ -7,6 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from oneloop.cli.values import header, size
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,17 +16,10 @@ __all__ = ["main", "parser"]
 
 _DESCRIPTION = """\
 Request each URL of a list, count the answers, and print one JSON object: {"200": 31}. What has no status is counted by
-its error: dns, connect, tls, timeout, too_many_redirects, blocked, protocol, invalid_url."""
+its error: dns, connect, tls, timeout, too_many_redirects, blocked, protocol, invalid_url, retry_after."""
 _EPILOG = """\
 Exit status: 0, or 1 if --fail-on says so, 2 for a wrong command line or an input that cannot be read, 130 after Ctrl-C.
 Everything is in docs/reference/check.md."""
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon:
-        raise argparse.ArgumentTypeError(f"{text!r} is not Name:Value")
-    return name.strip(), value.strip()
 
 
 def _auth(text: str) -> tuple[str, str]:
@@ -40,16 +35,6 @@ def _seconds(text: str) -> float | None:
         return float(text) or None
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
-
-
-_SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def _bytes(text: str) -> int:
-    digits, factor = (text[:-1], _SUFFIXES[text[-1].lower()]) if text[-1:].lower() in _SUFFIXES else (text, 1)
-    if not (digits.isascii() and digits.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes, such as 65536, 64k or 1m")
-    return int(digits) * factor
 
 
 def _column(text: str) -> str | int:
@@ -75,12 +60,12 @@ _TABLE: dict[str, list[tuple[str, str, Callable[[str], Any] | None, str, str]]] 
         ("--timeout-connect", "connect_timeout_s", _seconds, "SECONDS", "for a TCP connection"),
         ("--timeout-tls", "tls_timeout_s", _seconds, "SECONDS", "for a TLS handshake"),
         ("--timeout-first-byte", "first_byte_timeout_s", _seconds, "SECONDS", "for the head of an answer"),
-        ("--body-limit", "body_limit_bytes", _bytes, "BYTES", "read no more of a body"),
+        ("--body-limit", "body_limit_bytes", size, "BYTES", "read no more of a body"),
     ],
     "requests": [
         ("--method", "method", str, "METHOD", "GET or HEAD; a HEAD that gets 405 or 501 becomes a GET"),
         ("--max-redirects", "max_redirects", int, "NUMBER", "more are too_many_redirects"),
-        ("--header", "headers", _header, "NAME:VALUE", "of every request; may be repeated"),
+        ("--header", "headers", header, "NAME:VALUE", "of every request; may be repeated"),
         ("--user-agent", "user_agent", str, "TEXT", "the field User-Agent"),
         ("--auth", "auth", _auth, "USER:PASSWORD", "for the hosts of the list, not for those that they redirect to"),
         ("--insecure", "insecure", None, "", "accept every certificate"),

@@ -9,6 +9,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from oneloop.cli.values import header, size
 from oneloop.http.options import CHOICES, OptionError, Options
 from oneloop.http.service import run_with
 
@@ -49,29 +50,11 @@ def _octal(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a mode, such as 660") from None
 
 
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon:
-        raise argparse.ArgumentTypeError(f"{text!r} is not Name:Value")
-    return name.strip(), value.strip()
-
-
 def _folder(text: str) -> tuple[str, str]:
     url, equals, folder = text.partition("=")
     if not equals or not url or not folder:
         raise argparse.ArgumentTypeError(f"{text!r} is not URL=DIR, such as /static=public")
     return url, folder
-
-
-_SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def _bytes(text: str) -> int:
-    """A number of bytes; 512k, 64m and 2g are short for larger ones."""
-    digits, factor = (text[:-1], _SUFFIXES[text[-1].lower()]) if text[-1:].lower() in _SUFFIXES else (text, 1)
-    if not (digits.isascii() and digits.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes, such as 65536, 64k or 1g")
-    return int(digits) * factor
 
 
 def _level(text: str) -> str:
@@ -104,7 +87,7 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--workers", int, "NUMBER", "processes that serve [$WEB_CONCURRENCY, else 1]"),
         ("--limit-max-requests", int, "NUMBER", "replace a worker after so many requests"),
         ("--limit-max-requests-jitter", int, "NUMBER", "add up to so many, at random"),
-        ("--limit-memory", _bytes, "BYTES", "replace a worker that uses more memory"),
+        ("--limit-memory", size, "BYTES", "replace a worker that uses more memory"),
         ("--timeout-graceful-shutdown", float, "SECONDS", "how long requests may take to end [no limit]"),
         (
             "--timeout-worker-healthcheck",
@@ -127,7 +110,7 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
         ("--metrics", str, "PATH", "path that answers with metrics for Prometheus"),
     ],
     "what is answered": [
-        ("--header", _header, "NAME:VALUE", "field of every response; may be repeated"),
+        ("--header", header, "NAME:VALUE", "field of every response; may be repeated"),
         ("--server-header", bool, "", "the field Server"),
         ("--date-header", bool, "", "the field Date"),
         ("--static", _folder, "URL=DIR", "serve a folder's files; may be repeated"),
@@ -136,16 +119,16 @@ _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
     ],
     "limits": [
         ("--limit-concurrency", int, "NUMBER", "connections or requests at once; above, 503"),
-        ("--max-line-size", _bytes, "BYTES", "of the request line; above, 414"),
-        ("--max-header-size", _bytes, "BYTES", "of all headers; above, 431"),
+        ("--max-line-size", size, "BYTES", "of the request line; above, 414"),
+        ("--max-header-size", size, "BYTES", "of all headers; above, 431"),
         ("--max-headers", int, "NUMBER", "of headers; above, 431"),
-        ("--max-body-size", _bytes, "BYTES", "of a request's body; above, 413 [no limit]"),
+        ("--max-body-size", size, "BYTES", "of a request's body; above, 413 [no limit]"),
         ("--timeout-header", float, "SECONDS", "for a request's head; then 408. 0: no limit"),
         ("--timeout-body", float, "SECONDS", "without progress of a body; then 408. 0: no limit"),
         ("--timeout-keep-alive", float, "SECONDS", "for the next request on a connection"),
     ],
     "WebSocket": [
-        ("--ws-max-size", _bytes, "BYTES", "of a message"),
+        ("--ws-max-size", size, "BYTES", "of a message"),
         ("--ws-ping-interval", float, "SECONDS", "between pings; 0: none"),
         ("--ws-ping-timeout", float, "SECONDS", "for their answers; 0: no limit"),
         ("--ws-per-message-deflate", _truth, "BOOLEAN", "compression"),

@@ -14,15 +14,17 @@ import html
 import os
 import stat
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oneloop.check.outputs.summary import EDGES_S, Failure, Summary
+from oneloop.check.outputs.writing import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oneloop.check.result import Result
+    from oneloop.check.result import BadLine, Result
 
 __all__ = ["Html"]
 
@@ -55,13 +57,23 @@ class Html:
     What is no regular file (a pipe, a device) is written once, by `close()`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, title: str = "oneloop check") -> None:
-        """Write the first page, which is empty: a place that cannot be written is noticed at once.
+    def __init__(
+        self, path: str | os.PathLike[str], *, title: str = "oneloop check", source: str | None = None
+    ) -> None:
+        """Write the first page, which is empty, so that a path that cannot be written is noticed at the start.
+
+        Args:
+            path: the file; `-` is standard output.
+            title: the page's heading.
+            source: the name of the list of URLs, shown under the heading.
 
         Raises:
             OSError: as `open(path, "w")` raises it.
         """
         self._title = title
+        self._source = source
+        self._started = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        self._is_interrupted = False
         self._summary = Summary()
         self._started_s = time.monotonic()
         self._is_new = True  # since the last page
@@ -76,6 +88,15 @@ class Html:
         """Remember a result."""
         self._summary.add(result)
         self._is_new = True
+
+    def write_bad_line(self, bad: BadLine) -> None:
+        """Count a line of the input that has no URL."""
+        self._summary.counts.add(bad)
+        self._is_new = True
+
+    def interrupt(self) -> None:
+        """The last page will say that the run did not come to its end."""
+        self._is_interrupted = True
 
     def flush(self) -> None:
         """Put a new page in the old one's place, if there is something new."""
@@ -93,13 +114,22 @@ class Html:
             _replace(self._path, page)
         elif self._path is not None:
             with self._path.open("wb", buffering=0) as file:
-                _write_all(file.fileno(), page)
+                write_all(file.fileno(), bytearray(page), str(self._path))
         else:
-            _write_all(_STANDARD_OUTPUT, page)
+            write_all(_STANDARD_OUTPUT, bytearray(page), "standard output")
 
     def _page(self, *, is_over: bool) -> bytes:
         summary = self._summary
-        passed = f"{summary.counts.total:,} URLs in {_seconds(time.monotonic() - self._started_s)}"
+        counts = summary.counts
+        urls = counts.total - counts.bad_lines
+        passed = f"{urls:,} {'URL' if urls == 1 else 'URLs'} in {_seconds(time.monotonic() - self._started_s)}"
+        if counts.bad_lines:
+            passed += f", {counts.bad_lines:,} bad {'line' if counts.bad_lines == 1 else 'lines'}"
+        if not is_over:
+            passed += ', <span class="faint">still running</span>'
+        elif self._is_interrupted:
+            passed += ", <strong>interrupted: the list was not checked to its end</strong>"
+        origin = f"{_escaped(self._source)}, " if self._source is not None else ""
         refresh = "" if is_over else f'<meta http-equiv="refresh" content="{_REFRESH_S}">\n'
         page = f"""<!DOCTYPE html>
 <html lang="en">
@@ -110,7 +140,8 @@ class Html:
 {refresh}<title>{_escaped(self._title)}</title>
 <style>{_STYLE}</style>
 <h1>{_escaped(self._title)}</h1>
-<p>{passed}{"" if is_over else ', <span class="faint">still running</span>'}</p>
+<p class="faint">{origin}started {self._started}</p>
+<p>{passed}</p>
 {_outcomes(summary)}
 {_latencies(summary)}
 {_hosts(summary)}
@@ -221,21 +252,19 @@ def _replace(path: Path, page: bytes) -> None:
     beside = path.with_name(f".{path.name}.new")
     with contextlib.suppress(FileNotFoundError):
         beside.unlink()  # of a run that was killed
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     try:
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.fchmod(fd, stat.S_IMODE(path.stat().st_mode))
-            _write_all(fd, page)
+            write_all(fd, bytearray(page), str(path))
         finally:
             os.close(fd)
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import json
 import os
-import select
 from typing import TYPE_CHECKING, Any
 
+from oneloop.check.outputs.writing import write_all
 from oneloop.check.record import FIELDS, row_of
 
 if TYPE_CHECKING:
@@ -56,19 +56,7 @@ class _Lines:
         Raises:
             OSError: what has not been written is written by the next call.
         """
-        while self._buffer:
-            try:
-                written = os.write(self._fd, self._buffer)
-            except BlockingIOError:
-                # Somebody else has put this pipe or terminal into another mode.
-                waiting = select.poll()
-                waiting.register(self._fd, select.POLLOUT)
-                waiting.poll()
-                continue
-            except OSError as error:
-                error.filename = self._name
-                raise
-            del self._buffer[:written]
+        write_all(self._fd, self._buffer, self._name)
 
     def close(self) -> None:
         """Write all, and close the file."""

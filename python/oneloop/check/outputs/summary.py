@@ -10,9 +10,9 @@ import math
 from heapq import nsmallest
 from itertools import accumulate
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from oneloop.check.counts import Counts
+from oneloop.check.schedule import host_of
 
 if TYPE_CHECKING:
     from oneloop.check.result import Result
@@ -29,6 +29,7 @@ FAILURES = 300
 
 URL_CHARACTERS = 2000
 TEXT_CHARACTERS = 300
+_HOST_CHARACTERS = 255
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 """Where the bars of the histogram end; the last one has no end."""
@@ -127,7 +128,7 @@ class Summary:
             self.failures.append(Failure(result))
 
     def _add_host(self, result: Result) -> None:
-        name = _host_of(result.url)
+        name = host_of(result.url)[:_HOST_CHARACTERS]
         host = self._hosts.get(name)
         if host is None:
             if len(self._hosts) >= 2 * HOSTS:
@@ -141,10 +142,3 @@ class Summary:
         ordered = sorted(self._hosts.items(), key=lambda item: item[1].mean_s, reverse=True)
         self.forgotten_hosts += len(ordered) - HOSTS
         self._hosts = dict(ordered[:HOSTS])
-
-
-def _host_of(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "")[:255]
-    except ValueError:
-        return ""  # only a result's maker could have given it such a URL
