@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 
 from oneloop.check import fetch
 from tests.check.checked import checked

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("aiohttp")
-pytest.importorskip("aiodns")
+pytest.importorskip("pycares")
 
 from oneloop.check import check
 from tests.check.site import serving
