@@ -201,6 +201,24 @@ def test_csv_by_number(column: str | int) -> None:
     assert brief(read_bytes(b"name,url\ny,b.example\n", "csv", column=column, scheme="http")) == ["1 http://b.example"]
 
 
+def test_columns_that_are_no_numbers_or_have_no_header() -> None:
+    assert brief(read_bytes(b"0,url\nhttp://a.example/,x\n", "csv", column="0")) == ["1 http://a.example/"]
+    hosts = read_bytes(b"a.example,x\nb.example,y\n", "csv", column=1, scheme="http")
+    assert brief(hosts) == ["1 http://a.example", "2 http://b.example"]
+
+
+@pytest.mark.parametrize("name", ["urls.tsv", "URLS.TSV.GZ"])
+def test_a_tsv_with_a_numbered_column_has_tabs(name: str) -> None:
+    source = Source(f"http://somewhere.example/{name}", "csv", column=2)
+    content = b"a,b\thttp://a.example/?a,b\n"
+    assert brief(asyncio.run(entries(source, pieces_of(content, 100)))) == ["1 http://a.example/?a,b"]
+
+
+def test_a_row_that_a_long_line_cuts_comes_first() -> None:
+    content = b'url\n"http://a.example/\n' + b"x" * (LINE_BYTES + 1) + b"\nhttp://b.example/\n"
+    assert brief(read_bytes(content, "csv", 4000)) == ["2!", "3!", "3 http://b.example/"]
+
+
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_csv_of_other_separators(separator: str) -> None:
     content = f"name{separator}url\n1{separator}http://a.example/\n".encode()
@@ -260,6 +278,7 @@ def test_csv_is_what_the_csv_module_reads() -> None:
         ("a.xml.gz", "sitemap"),
         ("a.gz", "text"),
         ("https://example.com/", "sitemap"),
+        ("HTTP://EXAMPLE.COM/a.csv", "sitemap"),
     ],
 )
 def test_the_name_tells_the_form(location: str, form: Form) -> None:
@@ -293,6 +312,25 @@ async def test_a_file_that_is_left_in_the_middle_is_closed(tmp_path: Path) -> No
     reading = read(Source(str(path)))
     assert await anext(reading) == Target(1, "http://a.example/")
     await reading.aclose()
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize("form", ["text", "sitemap"])
+async def test_a_fetch_that_is_left_in_the_middle_is_closed(form: Form) -> None:
+    is_closed = False
+
+    async def fetch(url: str) -> AsyncIterator[bytes]:
+        nonlocal is_closed
+        try:
+            while True:
+                yield b"http://a.example/\n" if form == "text" else b"<urlset><url><loc>http://a.example/</loc></url>"
+        finally:
+            is_closed = True
+
+    reading = read(Source(URL, form), fetch=fetch)
+    assert await anext(reading) == Target(1, "http://a.example/")
+    await reading.aclose()
+    assert is_closed
 
 
 @pytest.mark.usefixtures("loop")
