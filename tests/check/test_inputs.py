@@ -99,6 +99,16 @@ def test_a_line_that_is_too_long_is_bad_and_forgotten(form: Form, size: int) -> 
     assert all(len(one.text) <= 200 for one in found if isinstance(one, BadLine))
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b"\nhttp://b.example/"])
+@pytest.mark.parametrize("size", [1 << 16, 10_000_000])
+def test_the_longest_line(end: bytes, size: int) -> None:
+    """Its end counts."""
+    line = b"http://a.example/ #".ljust(LINE_BYTES - len(end[:1]), b"x")
+    others = ["2 http://b.example/"] if end[1:] else []
+    assert brief(read_bytes(line + end, "text", size)) == ["1 http://a.example/", *others]
+    assert brief(read_bytes(line + b"x" + end, "text", size)) == ["1!", *others]
+
+
 def test_memory_is_flat() -> None:
     line = b"https://example.com/some/path?with=a&query=%d\n"
 
