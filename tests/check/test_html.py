@@ -171,14 +171,19 @@ def test_it_is_written_anew_as_it_goes_and_never_half(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.html"]
 
 
-def test_a_link_is_followed_and_a_device_is_not_replaced(tmp_path: Path) -> None:
+def test_a_link_is_followed_and_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("")
     (tmp_path / "link").symlink_to("real")
     page_of(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert "</html>" in (tmp_path / "real").read_text()
-    Html("/dev/null").close()
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    # Not /dev/null: a mistake would replace the machine's own.
+    os.mkfifo(tmp_path / "fifo")
+    fifo = os.open(tmp_path / "fifo", os.O_RDWR)
+    Html(tmp_path / "fifo").close()
+    assert os.read(fifo, 1 << 16).endswith(b"</html>\n")
+    os.close(fifo)
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
 
 
 def test_a_full_disk_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,9 @@ def test_the_longest_line(end: bytes, size: int) -> None:
     others = ["2 http://b.example/"] if end[1:] else []
     assert brief(read_bytes(line + end, "text", size)) == ["1 http://a.example/", *others]
     assert brief(read_bytes(line + b"x" + end, "text", size)) == ["1!", *others]
+    # A line that begins in a block with another's end; no block is longer than a line may be.
+    if size < LINE_BYTES:
+        assert brief(read_bytes(b"\n" + line + b"x" + end, "text", size)) == ["2!", *others]
 
 
 def test_memory_is_flat() -> None:

@@ -139,8 +139,9 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(os, "write", write_some)
     output.write(FULL)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as raised:
         output.flush()
+    assert raised.value.filename == str(tmp_path / "a")
     room = 1 << 20
     output.write(FULL)
     output.close()

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
-from oneloop.check import Options, Result, check
+from oneloop.check import Options, Result, check, connector
 from tests.check.site import serving
 
 
@@ -58,6 +58,22 @@ async def test_a_name_and_tls(loop: asyncio.AbstractEventLoop, context: ssl.SSLC
     assert second.tls_s is None
     # trustme's own date; known for the connection, whoever has made it.
     assert first.certificate_end == second.certificate_end == "3000-01-01T00:00:00Z"
+
+
+async def test_the_time_of_tls_begins_with_the_connection(
+    loop: asyncio.AbstractEventLoop, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock:
+        now_s = 0.0
+
+        def monotonic(self) -> float:
+            self.now_s += 1.0
+            return self.now_s
+
+    monkeypatch.setattr(connector, "time", Clock())
+    async with serving(context=context) as site:
+        (found,) = await check_all([f"https://127.0.0.1:{site.port}/"])
+    assert (found.connect_s, found.tls_s) == (1, 1)
 
 
 async def test_wrong_certificates(loop: asyncio.AbstractEventLoop, context: ssl.SSLContext) -> None:

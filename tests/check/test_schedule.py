@@ -131,6 +131,21 @@ def test_after_a_pause_the_rate_is_what_it_was() -> None:
     run(work)
 
 
+def test_a_late_request_does_not_move_the_next() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(rate=10), {})
+        for number in range(3):
+            await schedule.add(target(number))
+        await taken(schedule)
+        began_s = now_s()
+        await asyncio.sleep(0.15)
+        await taken(schedule)
+        await taken(schedule)
+        assert now_s() - began_s == pytest.approx(0.2)
+
+    run(work)
+
+
 def test_slow_answers_do_not_slow_the_rate() -> None:
     """Whoever takes a job hands on to the next who waits."""
 
