@@ -68,6 +68,7 @@ def test_an_address_within_an_address_decides(around: str) -> None:
         ("1.example.com", None),
         ("x7f.1", None),
         ("１２７.0.0.1", None),
+        ("1\ud800", None),
         ("", None),
     ],
 )

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import random
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from oneloop.check.blocks import BLOCK_BYTES
 from oneloop.check.inputs import Fetch, Form, Source, form_of, read
 from oneloop.check.lines import LINE_BYTES
 from oneloop.check.result import BadLine, Target
@@ -229,13 +231,20 @@ def test_a_tsv_with_a_numbered_column_has_tabs(name: str) -> None:
 
 def test_a_row_that_a_long_line_cuts_comes_first() -> None:
     content = b'url\n"http://a.example/\n' + b"x" * (LINE_BYTES + 1) + b"\nhttp://b.example/\n"
-    assert brief(read_bytes(content, "csv", 4000)) == ["2!", "3!", "3 http://b.example/"]
+    found = read_bytes(content, "csv", 4000)
+    assert brief(found) == ["2!", "3!", "3 http://b.example/"]
+    reasons = [one.reason for one in found if isinstance(one, BadLine)]
+    assert reasons == ["a quoted field that does not end", f"a line of more than {LINE_BYTES} bytes"]
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_csv_of_other_separators(separator: str) -> None:
     content = f"name{separator}url\n1{separator}http://a.example/\n".encode()
     assert brief(read_bytes(content, "csv")) == ["1 http://a.example/"]
+
+
+def test_the_first_of_the_usual_separators_is_taken() -> None:
+    assert brief(read_bytes(b"a\tb;c,url\nx,http://a.example/\n", "csv")) == ["1 http://a.example/"]
 
 
 def test_csv_without_the_column_says_which_there_are() -> None:
@@ -404,12 +413,37 @@ async def test_standard_input(kind: str, tmp_path: Path) -> None:
         os.dup2(reader, 0)
         assert brief(await entries(Source("-"))) == expected
         assert os.get_blocking(0)
+        assert not asyncio.get_running_loop().remove_reader(0)
     finally:
         os.dup2(before, 0)
         os.close(before)
         os.close(reader)
         if kind == "terminal":
             os.close(writer)
+
+
+@pytest.mark.usefixtures("loop")
+async def test_what_another_has_read_is_not_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    plain_read = os.read
+    is_late = True
+
+    def late_read(fd: int, count: int) -> bytes:
+        nonlocal is_late
+        if is_late and count == BLOCK_BYTES:
+            is_late = False
+            raise BlockingIOError
+        return plain_read(fd, count)
+
+    monkeypatch.setattr(os, "read", late_read)
+    writer = os.open(path, os.O_RDWR)
+    os.write(writer, b"http://a.example/\n")
+    reading = read(Source(str(path)))
+    assert await anext(reading) == Target(1, "http://a.example/")
+    assert not is_late
+    await reading.aclose()
+    os.close(writer)
 
 
 @pytest.mark.usefixtures("loop")
@@ -423,6 +457,42 @@ async def test_a_reader_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
+
+
+def test_a_descriptor_is_not_closed_under_a_thread_that_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On other loops than oneloop's."""
+    path = tmp_path / "urls.txt"
+    path.write_text("http://a.example/\n")
+    plain_read = os.read
+    go_on = threading.Event()
+    read_bytes: list[int] = []
+
+    async def work() -> None:
+        loop, reads = asyncio.get_running_loop(), asyncio.Event()
+
+        def slow_read(fd: int, count: int) -> bytes:
+            if threading.current_thread() is threading.main_thread():
+                return plain_read(fd, count)
+            loop.call_soon_threadsafe(reads.set)
+            go_on.wait()
+            found = plain_read(fd, count)
+            read_bytes.append(len(found))
+            return found
+
+        monkeypatch.setattr(os, "read", slow_read)
+        reading = asyncio.ensure_future(entries(Source(str(path))))
+        await reads.wait()
+        reading.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        is_done = reading.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert not is_done
+
+    asyncio.run(work())
+    assert read_bytes == [18]
 
 
 def test_json_and_text_agree() -> None:

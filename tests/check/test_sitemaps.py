@@ -90,7 +90,23 @@ def test_other_encodings() -> None:
     for encoding in ("iso-8859-1", "utf-16", "windows-1252", "utf-8-sig"):
         content = (text % encoding.removesuffix("-sig")).encode(encoding)
         assert brief(Site({BASE: content}).read(BASE)) == ["1 http://a.example/ä"], encoding
-    assert "encoding" in reason_of((text % "no-such").encode())
+    # The latter has several bytes for a character, which expat leaves to others.
+    for encoding in ("no-such", "shift_jis"):
+        assert "encoding" in reason_of((text % encoding).encode())
+
+
+def test_so_deep_and_no_deeper() -> None:
+    def nested(count: int) -> bytes:
+        return b"<urlset>" + b"<a>" * count + b"</a>" * count + b"</urlset>"
+
+    assert Site({BASE: nested(31)}).read(BASE) == []
+    assert "elements within elements" in reason_of(nested(32))
+
+
+@pytest.mark.parametrize("size", [1 << 12, 1 << 13, 1 << 30])
+def test_an_address_that_is_too_long_is_not_cut(size: int) -> None:
+    """Expat gives texts in pieces of some kilobytes."""
+    assert "a URL has at most" in reason_of(urlset("http://a.example/" + "x" * 40_000), size)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +221,7 @@ def test_an_index_that_is_a_file_has_its_members_beside_it(tmp_path: Path) -> No
     folder.mkdir()
     names = [
         "http://a.example/x/one.xml",
-        "two.xml",
+        "\n  two.xml\n  ",
         "http://a.example/three.xml?a=/b",
         "../secret.xml",
         f"{tmp_path}/secret.xml",
