@@ -75,6 +75,12 @@ async def test_what_is_not_tried_again(path: str, farm: Farm) -> None:
     assert result.attempts == 1
 
 
+async def test_names_that_do_not_exist_are_not_asked_for_again(farm: Farm) -> None:
+    urls = [farm.url("/", host=f"{name}.test") for name in ("nx", "empty", "servfail")]
+    results = await checked(urls, dns_servers=(farm.dns,), retries=2, retry_delay_s=0.01)
+    assert [(result.outcome, result.attempts) for result in results] == [("dns", 1), ("dns", 1), ("dns", 3)]
+
+
 # -- Limits ------------------------------------------------------------------------------------------
 
 
@@ -93,6 +99,14 @@ async def test_at_once(per_host: int, concurrency: int, farm: Farm) -> None:
 async def test_connections_are_kept(farm: Farm) -> None:
     await checked([farm.url(f"/echo/{number}") for number in range(200)], per_host=5)
     assert farm.seen()["connections"] == {"http": 5}
+
+
+async def test_a_body_of_exactly_the_limit_keeps_its_connection(farm: Farm) -> None:
+    for path, limit_bytes in (("/bytes/100000", 100_000), ("/chunks/good", 3)):
+        farm.clear()
+        results = await checked([farm.url(path)] * 3, per_host=1, body_limit_bytes=limit_bytes)
+        assert [result.body_bytes for result in results] == [limit_bytes] * 3
+        assert farm.seen()["connections"] == {"http": 1}
 
 
 @pytest.mark.time_limit(150)

@@ -243,6 +243,12 @@ def test_csv_of_other_separators(separator: str) -> None:
     assert brief(read_bytes(content, "csv")) == ["1 http://a.example/"]
 
 
+def test_a_name_with_spaces_or_in_another_case() -> None:
+    for header, column in [(b" url , x", None), (b"URL,x", None), (b"url,x", "URL"), (b"URL,url", "URL")]:
+        content = header + b"\nhttp://a.example/,http://b.example/\n"
+        assert brief(read_bytes(content, "csv", column=column)) == ["1 http://a.example/"]
+
+
 def test_the_first_of_the_usual_separators_is_taken() -> None:
     assert brief(read_bytes(b"a\tb;c,url\nx,http://a.example/\n", "csv")) == ["1 http://a.example/"]
 
