@@ -116,7 +116,13 @@ async def test_pauses_double_and_half_of_each_is_certain(
     assert pauses_s == [0.001, 0.002, 0.004]
 
 
-async def test_a_retry_after_of_exactly_the_limit_is_waited_for(loop: asyncio.AbstractEventLoop) -> None:
+async def test_a_cut_answer_is_tried_again(loop: asyncio.AbstractEventLoop) -> None:
+    async with answering(lambda method, path: "what") as site:
+        (found,) = await checked([site], retries=1, retry_delay_s=0)
+    assert (found.outcome, found.attempts) == ("protocol", 2)
+
+
+async def test_a_retry_after_of_exactly_the_limit_is_obeyed(loop: asyncio.AbstractEventLoop) -> None:
     async with answering(lambda method, path: "429 Later\r\nRetry-After: 0") as site:
         (found,) = await checked([site], retries=1, retry_after_s=0, retry_delay_s=0)
     assert (found.outcome, found.attempts) == ("429", 2)

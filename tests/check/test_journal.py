@@ -59,7 +59,9 @@ FULL = Result(
 )
 
 
-@pytest.mark.parametrize("result", [FULL, Result(1, "x"), Result(1, ""), *[Result(2, "y", error=error) for error in ERRORS]])
+@pytest.mark.parametrize(
+    "result", [FULL, Result(1, "x"), Result(1, ""), *[Result(2, "y", error=error) for error in ERRORS]]
+)
 def test_a_result_comes_back_as_it_was(tmp_path: Path, result: Result) -> None:
     assert result_of(json.loads(json.dumps(record_of(result)))) == result
     journal, earlier = opened(tmp_path / "journal")
