@@ -14,6 +14,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
 from oneloop.check import Options, Result, check, connector
+from oneloop.check.resolver import Addresses, Resolver
 from tests.check.site import serving
 
 
@@ -159,3 +160,23 @@ async def test_a_string_is_no_list(loop: asyncio.AbstractEventLoop) -> None:
 @pytest.mark.parametrize("server", ["127.0.0.1", "127.0.0.1:53", "::1", "[::1]:53"])
 def test_name_servers(server: str) -> None:
     assert Options(dns_servers=(server,)).dns_servers == (server,)
+
+
+async def test_a_blocked_address_is_no_matter_where_another_is_connected_to(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(self: Resolver, host: str) -> Addresses:
+        return tuple((socket.AddressFamily.AF_INET, address) for address in ("10.0.0.1", "127.0.0.1"))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"no HTTP\r\n\r\n")
+        writer.close()
+
+    monkeypatch.setattr(Resolver, "_ask", ask)
+    monkeypatch.setattr(connector, "is_public", lambda address: str(address) == "127.0.0.1")
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        url = f"http://mixed.test:{server.sockets[0].getsockname()[1]}/"
+        (found,) = await check_all([url], block_private=True, retries=0)
+    assert found.outcome == "protocol"
