@@ -133,7 +133,7 @@ def test_an_interrupt_is_more_than_a_failure(
         if error is not None:
             raise error
 
-    monkeypatch.setattr(command.oneloop, "run", interrupt)
+    monkeypatch.setattr("oneloop.run", interrupt)
     assert command.run(task_of("--fail-on", "bad_line")) == status
     assert capsys.readouterr().out == '{"bad_line": 1}\n'
 

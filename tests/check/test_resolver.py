@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip("aiohttp")
-pycares = pytest.importorskip("pycares")
+pycares: Any = pytest.importorskip("pycares")
 
-from oneloop.check import Options, resolver
-from oneloop.check.phases import Phases, current
-from oneloop.check.resolver import NameNotFoundError, Resolver
+from oneloop.check import Options, resolver  # noqa: E402
+from oneloop.check.phases import Phases, current  # noqa: E402
+from oneloop.check.resolver import NameNotFoundError, Resolver  # noqa: E402
 
 
 @dataclass
@@ -80,7 +80,7 @@ async def test_the_shortest_time_counts(loop: asyncio.AbstractEventLoop, monkeyp
 
 async def test_so_many_names_are_known(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "_MOST_NAMES", 3)
-    async with resolving(monkeypatch) as (made, servers):
+    async with resolving(monkeypatch) as (made, _):
         for number in range(5):
             await made.resolve(f"{number}.test")
         assert list(made._known) == ["2.test", "3.test", "4.test"]
