@@ -8,7 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 
 import pytest
 
@@ -126,6 +126,29 @@ async def test_a_retry_after_of_exactly_the_limit_is_obeyed(loop: asyncio.Abstra
     async with answering(lambda method, path: "429 Later\r\nRetry-After: 0") as site:
         (found,) = await checked([site], retries=1, retry_after_s=0, retry_delay_s=0)
     assert (found.outcome, found.attempts) == ("429", 2)
+
+
+async def test_a_body_of_exactly_the_limit_keeps_its_connection(loop: asyncio.AbstractEventLoop) -> None:
+    """Its end comes later than its bytes."""
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                writer.write(b"0\r\n\r\n")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        found = await checked([url] * 3, per_host=1, body_limit_bytes=3)
+    assert [(result.outcome, result.body_bytes) for result in found] == [("200", 3)] * 3
+    assert connections == 1
 
 
 class Instant:

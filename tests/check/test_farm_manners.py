@@ -101,14 +101,6 @@ async def test_connections_are_kept(farm: Farm) -> None:
     assert farm.seen()["connections"] == {"http": 5}
 
 
-async def test_a_body_of_exactly_the_limit_keeps_its_connection(farm: Farm) -> None:
-    for path, limit_bytes in (("/bytes/100000", 100_000), ("/chunks/good", 3)):
-        farm.clear()
-        results = await checked([farm.url(path)] * 3, per_host=1, body_limit_bytes=limit_bytes)
-        assert [result.body_bytes for result in results] == [limit_bytes] * 3
-        assert farm.seen()["connections"] == {"http": 1}
-
-
 @pytest.mark.time_limit(150)
 async def test_twenty_thousand_hosts(farm: Farm) -> None:
     """Each has a name of its own; the stub resolver knows 100,000 and more."""
