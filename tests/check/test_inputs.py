@@ -80,6 +80,10 @@ def test_nothing_is_no_entry(content: bytes, form: Form) -> None:
     assert read_bytes(content if form == "text" else content.partition(b"#")[0].replace(b" \t ", b""), form, 1) == []
 
 
+def test_a_carriage_return_alone_ends_no_line() -> None:
+    assert brief(read_bytes(b"http://a.example/\rb\nhttp://c.example/\n", "text")) == ["1!", "2 http://c.example/"]
+
+
 def test_what_is_no_utf8_matters_in_urls_alone() -> None:
     content = b"http://a.example/\xe4\nhttp://b.example/ # K\xf6ln\nhttp://c.example/\x00\nhttp://d.example/\n"
     found = read_bytes(content, "text")
