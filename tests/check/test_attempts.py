@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 
 import pytest
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
-from oneloop.check import fetch
+from oneloop.check import Options, Result, Target, check, fetch
+from oneloop.check.checking import Run
+from oneloop.check.schedule import Job, Schedule
 from tests.check.checked import checked
 
 Answer = Callable[[str, str], str]
@@ -105,3 +108,99 @@ async def test_a_phase_with_a_long_limit_does_not_move_the_end_of_the_whole(loop
         async with asyncio.timeout(20):
             (found,) = await checked([url], timeout_s=0.05, connect_timeout_s=60, first_byte_timeout_s=60)
     assert found.outcome == "timeout"
+
+
+async def test_pauses_double_and_half_of_each_is_certain(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses_s = []
+    again = Schedule.again
+
+    def noted(schedule: Schedule, job: Job, delay_s: float) -> None:
+        pauses_s.append(delay_s)
+        again(schedule, job, delay_s)
+
+    monkeypatch.setattr(Schedule, "again", noted)
+    monkeypatch.setattr(random, "uniform", lambda least, most: least)
+    async with answering(lambda method, path: "502 Later") as site:
+        (found,) = await checked([site], retries=3, retry_delay_s=0.002)
+    assert (found.outcome, found.attempts) == ("502", 4)
+    assert pauses_s == [0.001, 0.002, 0.004]
+
+
+async def test_a_cut_answer_is_tried_again(loop: asyncio.AbstractEventLoop) -> None:
+    async with answering(lambda method, path: "what") as site:
+        (found,) = await checked([site], retries=1, retry_delay_s=0)
+    assert (found.outcome, found.attempts) == ("protocol", 2)
+
+
+async def test_a_retry_after_of_exactly_the_limit_is_obeyed(loop: asyncio.AbstractEventLoop) -> None:
+    async with answering(lambda method, path: "429 Later\r\nRetry-After: 0") as site:
+        (found,) = await checked([site], retries=1, retry_after_s=0, retry_delay_s=0)
+    assert (found.outcome, found.attempts) == ("429", 2)
+
+
+async def test_a_body_of_exactly_the_limit_keeps_its_connection(loop: asyncio.AbstractEventLoop) -> None:
+    """Its end comes later than its bytes."""
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                writer.write(b"0\r\n\r\n")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        found = await checked([url] * 3, per_host=1, body_limit_bytes=3)
+    assert [(result.outcome, result.body_bytes) for result in found] == [("200", 3)] * 3
+    assert connections == 1
+
+
+class Instant:
+    """A fetcher that knows all answers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def fetch(self, target: Target) -> fetch.Attempt:
+        self.count += 1
+        return fetch.Attempt(Result(target.number, target.url, status=200))
+
+
+async def test_a_slow_consumer_makes_all_wait(loop: asyncio.AbstractEventLoop) -> None:
+    fetcher = Instant()
+    async with Run(Options(concurrency=2), fetcher) as run:  # type: ignore[arg-type]
+        run._most_found = 10
+        async with aclosing(run.results(f"http://a/{number}" for number in range(1000))) as results:
+            assert (await anext(results)).number == 1
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert fetcher.count <= 12
+            assert sorted([result.number async for result in results]) == list(range(2, 1001))
+
+
+async def test_urls_are_numbered_from_1(loop: asyncio.AbstractEventLoop) -> None:
+    async def urls() -> AsyncIterator[str | Target]:
+        for url in ("http://a/", Target(7, "http://b/"), "http://c/"):
+            yield url
+
+    for given in (urls(), [url async for url in urls()]):
+        async with Run(Options(), Instant()) as run:  # type: ignore[arg-type]
+            assert sorted([result.number async for result in run.results(given)]) == [1, 3, 7]
+
+
+async def test_pauses_that_others_were_asked_for_are_kept(loop: asyncio.AbstractEventLoop) -> None:
+    run = Run(Options(), Instant(), {"a": 1000.0})  # type: ignore[arg-type]
+    assert list(run.holds()) == ["a"]
+
+
+async def test_options_are_given_in_one_way(loop: asyncio.AbstractEventLoop) -> None:
+    with pytest.raises(TypeError, match="not both"):
+        await anext(check([], Options(), retries=1))

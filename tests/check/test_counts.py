@@ -73,6 +73,14 @@ def test_every_class_is_a_rule() -> None:
         assert Counts({error: 1}).fails(rules)
     assert not Counts({"200": 1, "bad_line": 1, "1000": 1}).fails(rules)
     assert not Counts({"5000": 1}).fails(Rules.parse("5xx"))
+    assert not Counts({"200": 1, "404": 1, "bad_line": 1}).fails(Rules.parse("error"))
+    assert Counts({"dns": 1}).fails(Rules.parse("error"))
+
+
+def test_what_is_given_stays_as_it_is() -> None:
+    given = {"200": 1}
+    Counts(given).add(Result(1, "http://a.example/", status=200))
+    assert given == {"200": 1}
 
 
 @pytest.mark.parametrize("rules", ["", "5xx,", "dnss", "0xx", "5x", "99", "1000", "5xx;404", "٥xx"])

@@ -75,6 +75,12 @@ async def test_what_is_not_tried_again(path: str, farm: Farm) -> None:
     assert result.attempts == 1
 
 
+async def test_names_that_do_not_exist_are_not_asked_for_again(farm: Farm) -> None:
+    urls = [farm.url("/", host=f"{name}.test") for name in ("nx", "empty", "servfail")]
+    results = await checked(urls, dns_servers=(farm.dns,), retries=2, retry_delay_s=0.01)
+    assert [(result.outcome, result.attempts) for result in results] == [("dns", 1), ("dns", 1), ("dns", 3)]
+
+
 # -- Limits ------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from oneloop.check.outputs import Html, summary
+from oneloop.check.outputs import Html, html_page, summary
 from oneloop.check.outputs.summary import EDGES_S, FAILURES, FAILURES_EACH, HOSTS, Latencies, Summary
 from oneloop.check.result import ERRORS, BadLine, Result
 
@@ -198,14 +198,67 @@ def test_it_is_written_anew_as_it_goes_and_never_half(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.html"]
 
 
-def test_a_link_is_followed_and_a_device_is_not_replaced(tmp_path: Path) -> None:
+def test_only_a_page_that_is_not_finished_is_loaded_again(tmp_path: Path) -> None:
+    page = Html(tmp_path / "a")
+    assert 'http-equiv="refresh"' in (tmp_path / "a").read_text()
+    page.close()
+    assert 'http-equiv="refresh"' not in (tmp_path / "a").read_text()
+
+
+def test_on_standard_output_it_comes_once(tmp_path: Path) -> None:
+    before = os.dup(1)
+    with (tmp_path / "a").open("wb") as file:
+        os.dup2(file.fileno(), 1)
+    try:
+        page = Html("-")
+        page.flush()
+        page.close()
+        page.close()
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+    assert (tmp_path / "a").read_text().count("</html>") == 1
+
+
+def test_short_writes_make_a_whole_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: written(fd, data[:1000]))
+    Html(tmp_path / "a").close()
+    assert (tmp_path / "a").read_text().endswith("</html>\n")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.00123, "1.2 ms"),
+        (0.0123, "12 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1.0 s"),
+        (119.9, "119.9 s"),
+        (120, "2.0 min"),
+    ],
+)
+def test_times(seconds: float, text: str) -> None:
+    assert html_page._seconds(seconds) == text
+
+
+def test_from_400_on_a_status_is_bad() -> None:
+    assert [html_page._kind(outcome) for outcome in ("200", "399", "400", "dns")] == ["good", "good", "bad", "bad"]
+
+
+def test_a_link_is_followed_and_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("")
     (tmp_path / "link").symlink_to("real")
     page_of(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert "</html>" in (tmp_path / "real").read_text()
-    Html("/dev/null").close()
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    # Not /dev/null: a mistake would replace the machine's own.
+    os.mkfifo(tmp_path / "fifo")
+    fifo = os.open(tmp_path / "fifo", os.O_RDWR)
+    Html(tmp_path / "fifo").close()
+    assert os.read(fifo, 1 << 16).endswith(b"</html>\n")
+    os.close(fifo)
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
 
 
 def test_a_full_disk_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

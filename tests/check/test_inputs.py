@@ -9,6 +9,7 @@ import io
 import json
 import os
 import random
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from oneloop.check.blocks import BLOCK_BYTES
 from oneloop.check.inputs import Fetch, Form, Source, form_of, read
 from oneloop.check.lines import LINE_BYTES
 from oneloop.check.result import BadLine, Target
@@ -78,6 +80,10 @@ def test_nothing_is_no_entry(content: bytes, form: Form) -> None:
     assert read_bytes(content if form == "text" else content.partition(b"#")[0].replace(b" \t ", b""), form, 1) == []
 
 
+def test_a_carriage_return_alone_ends_no_line() -> None:
+    assert brief(read_bytes(b"http://a.example/\rb\nhttp://c.example/\n", "text")) == ["1!", "2 http://c.example/"]
+
+
 def test_what_is_no_utf8_matters_in_urls_alone() -> None:
     content = b"http://a.example/\xe4\nhttp://b.example/ # K\xf6ln\nhttp://c.example/\x00\nhttp://d.example/\n"
     found = read_bytes(content, "text")
@@ -97,6 +103,19 @@ def test_a_line_that_is_too_long_is_bad_and_forgotten(form: Form, size: int) -> 
     first = 2 if form == "csv" else 1
     assert brief(found) == ["1 http://a.example/", f"{first + 1}!", "3 http://a.example/", f"{first + 3}!"]
     assert all(len(one.text) <= 200 for one in found if isinstance(one, BadLine))
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\nhttp://b.example/"])
+@pytest.mark.parametrize("size", [1 << 16, 10_000_000])
+def test_the_longest_line(end: bytes, size: int) -> None:
+    """Its end counts."""
+    line = b"http://a.example/ #".ljust(LINE_BYTES - len(end[:1]), b"x")
+    others = ["2 http://b.example/"] if end[1:] else []
+    assert brief(read_bytes(line + end, "text", size)) == ["1 http://a.example/", *others]
+    assert brief(read_bytes(line + b"x" + end, "text", size)) == ["1!", *others]
+    # A line that begins in a block with another's end; no block is longer than a line may be.
+    if size < LINE_BYTES:
+        assert brief(read_bytes(b"\n" + line + b"x" + end, "text", size)) == ["2!", *others]
 
 
 def test_memory_is_flat() -> None:
@@ -206,10 +225,41 @@ def test_csv_by_number(column: str | int) -> None:
     assert brief(read_bytes(b"name,url\ny,b.example\n", "csv", column=column, scheme="http")) == ["1 http://b.example"]
 
 
+def test_columns_that_are_no_numbers_or_have_no_header() -> None:
+    assert brief(read_bytes(b"0,url\nhttp://a.example/,x\n", "csv", column="0")) == ["1 http://a.example/"]
+    hosts = read_bytes(b"a.example,x\nb.example,y\n", "csv", column=1, scheme="http")
+    assert brief(hosts) == ["1 http://a.example", "2 http://b.example"]
+
+
+@pytest.mark.parametrize("name", ["urls.tsv", "URLS.TSV.GZ"])
+def test_a_tsv_with_a_numbered_column_has_tabs(name: str) -> None:
+    source = Source(f"http://somewhere.example/{name}", "csv", column=2)
+    content = b"a,b\thttp://a.example/?a,b\n"
+    assert brief(asyncio.run(entries(source, pieces_of(content, 100)))) == ["1 http://a.example/?a,b"]
+
+
+def test_a_row_that_a_long_line_cuts_comes_first() -> None:
+    content = b'url\n"http://a.example/\n' + b"x" * (LINE_BYTES + 1) + b"\nhttp://b.example/\n"
+    found = read_bytes(content, "csv", 4000)
+    assert brief(found) == ["2!", "3!", "3 http://b.example/"]
+    reasons = [one.reason for one in found if isinstance(one, BadLine)]
+    assert reasons == ["a quoted field that does not end", f"a line of more than {LINE_BYTES} bytes"]
+
+
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_csv_of_other_separators(separator: str) -> None:
     content = f"name{separator}url\n1{separator}http://a.example/\n".encode()
     assert brief(read_bytes(content, "csv")) == ["1 http://a.example/"]
+
+
+def test_a_name_with_spaces_or_in_another_case() -> None:
+    for header, column in [(b" url , x", None), (b"URL,x", None), (b"url,x", "URL"), (b"URL,url", "URL")]:
+        content = header + b"\nhttp://a.example/,http://b.example/\n"
+        assert brief(read_bytes(content, "csv", column=column)) == ["1 http://a.example/"]
+
+
+def test_the_first_of_the_usual_separators_is_taken() -> None:
+    assert brief(read_bytes(b"a\tb;c,url\nx,http://a.example/\n", "csv")) == ["1 http://a.example/"]
 
 
 def test_csv_without_the_column_says_which_there_are() -> None:
@@ -265,6 +315,7 @@ def test_csv_is_what_the_csv_module_reads() -> None:
         ("a.xml.gz", "sitemap"),
         ("a.gz", "text"),
         ("https://example.com/", "sitemap"),
+        ("HTTP://EXAMPLE.COM/a.csv", "sitemap"),
     ],
 )
 def test_the_name_tells_the_form(location: str, form: Form) -> None:
@@ -298,6 +349,25 @@ async def test_a_file_that_is_left_in_the_middle_is_closed(tmp_path: Path) -> No
     reading = read(Source(str(path)))
     assert await anext(reading) == Target(1, "http://a.example/")
     await reading.aclose()
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize("form", ["text", "sitemap"])
+async def test_a_fetch_that_is_left_in_the_middle_is_closed(form: Form) -> None:
+    is_closed = False
+
+    async def fetch(url: str) -> AsyncIterator[bytes]:
+        nonlocal is_closed
+        try:
+            while True:
+                yield b"http://a.example/\n" if form == "text" else b"<urlset><url><loc>http://a.example/</loc></url>"
+        finally:
+            is_closed = True
+
+    reading = read(Source(URL, form), fetch=fetch)
+    assert await anext(reading) == Target(1, "http://a.example/")
+    await reading.aclose()
+    assert is_closed
 
 
 @pytest.mark.usefixtures("loop")
@@ -358,12 +428,37 @@ async def test_standard_input(kind: str, tmp_path: Path) -> None:
         os.dup2(reader, 0)
         assert brief(await entries(Source("-"))) == expected
         assert os.get_blocking(0)
+        assert not asyncio.get_running_loop().remove_reader(0)
     finally:
         os.dup2(before, 0)
         os.close(before)
         os.close(reader)
         if kind == "terminal":
             os.close(writer)
+
+
+@pytest.mark.usefixtures("loop")
+async def test_what_another_has_read_is_not_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    plain_read = os.read
+    is_late = True
+
+    def late_read(fd: int, count: int) -> bytes:
+        nonlocal is_late
+        if is_late and count == BLOCK_BYTES:
+            is_late = False
+            raise BlockingIOError
+        return plain_read(fd, count)
+
+    monkeypatch.setattr(os, "read", late_read)
+    writer = os.open(path, os.O_RDWR)
+    os.write(writer, b"http://a.example/\n")
+    reading = read(Source(str(path)))
+    assert await anext(reading) == Target(1, "http://a.example/")
+    assert not is_late
+    await reading.aclose()
+    os.close(writer)
 
 
 @pytest.mark.usefixtures("loop")
@@ -377,6 +472,42 @@ async def test_a_reader_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
+
+
+def test_a_descriptor_is_not_closed_under_a_thread_that_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On other loops than oneloop's."""
+    path = tmp_path / "urls.txt"
+    path.write_text("http://a.example/\n")
+    plain_read = os.read
+    go_on = threading.Event()
+    read_bytes: list[int] = []
+
+    async def work() -> None:
+        loop, reads = asyncio.get_running_loop(), asyncio.Event()
+
+        def slow_read(fd: int, count: int) -> bytes:
+            if threading.current_thread() is threading.main_thread():
+                return plain_read(fd, count)
+            loop.call_soon_threadsafe(reads.set)
+            go_on.wait()
+            found = plain_read(fd, count)
+            read_bytes.append(len(found))
+            return found
+
+        monkeypatch.setattr(os, "read", slow_read)
+        reading = asyncio.ensure_future(entries(Source(str(path))))
+        await reads.wait()
+        reading.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        is_done = reading.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert not is_done
+
+    asyncio.run(work())
+    assert read_bytes == [18]
 
 
 def test_json_and_text_agree() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import json
 import os
 import random
@@ -58,7 +59,9 @@ FULL = Result(
 )
 
 
-@pytest.mark.parametrize("result", [FULL, Result(1, "x"), *[Result(2, "y", error=error) for error in ERRORS]])
+@pytest.mark.parametrize(
+    "result", [FULL, Result(1, "x"), Result(1, ""), *[Result(2, "y", error=error) for error in ERRORS]]
+)
 def test_a_result_comes_back_as_it_was(tmp_path: Path, result: Result) -> None:
     assert result_of(json.loads(json.dumps(record_of(result)))) == result
     journal, earlier = opened(tmp_path / "journal")
@@ -150,6 +153,9 @@ def test_what_is_done_is_not_written_twice(tmp_path: Path) -> None:
         '{"number":3,"url":"x","redirects":[[1]]}',
         '{"number":3,"url":"x","total_s":null}',
         '{"number":3,"url":"x","status":"200"}',
+        '{"number":4,"url":"x","attempts":true}',
+        '{"number":4,"url":"x","body_bytes":-1}',
+        '{"number":4,"url":"x","dns_s":true}',
         '{"number":1,"url":"http://another.example/"}',
         "[" * 100_000,
         "\udcff",
@@ -192,12 +198,42 @@ def test_another_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="with other options"):
         opened(path, method="GET")
     assert path.read_bytes() == before
-    path.write_bytes(before.replace(b'"version": 1', b'"version": 2'))
-    with pytest.raises(JournalError, match="of version 2, and this oneloop knows 1"):
-        opened(path)
+    for version in (0, 2):
+        path.write_bytes(before.replace(b'"version": 1', b'"version": %d' % version))
+        with pytest.raises(JournalError, match=f"of version {version}, and this oneloop knows 1"):
+            opened(path)
     path.write_bytes(before.replace(b"}\n", b"\n", 1))
     with pytest.raises(JournalError, match="line 1 is damaged"):
         opened(path)
+
+
+def test_the_order_of_options_does_not_matter(tmp_path: Path) -> None:
+    for options in ({"a": 1, "b": 2}, {"b": 2, "a": 1}):
+        journal = Journal(tmp_path / "journal", "urls.txt", options)
+        assert list(journal.open()) == []
+        journal.close()
+
+
+def test_one_that_is_refused_is_given_free(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    write(path, range(1, 3))
+    refused = Journal(path, "b.txt")
+    with pytest.raises(JournalError, match=r"not b\.txt"):
+        refused.open()
+    opened(path)[0].close()
+
+
+def test_a_look_into_the_file_does_not_move_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    write(path, range(1, 3000))
+    journal, _ = opened(path)
+    with pytest.raises(JournalError, match=r"was http://a\.example/1:"):
+        journal.is_done(Target(1, "http://b.example/"))
+    journal.add(result_for(3000))
+    journal.close()
+    journal, earlier = opened(path)
+    assert earlier == [result_for(number) for number in range(1, 3001)]
+    journal.close()
 
 
 def test_an_input_that_has_changed_is_noticed(tmp_path: Path) -> None:
@@ -226,6 +262,44 @@ def test_two_runs_cannot_share_it(tmp_path: Path) -> None:
     journal.close()
     journal, earlier = opened(path)
     assert len(earlier) == 1
+    journal.close()
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_file_that_goes_while_it_is_opened_is_not_written(
+    is_replaced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal"
+    lock = fcntl.flock
+    has_gone = False
+
+    def late(fd: int, operation: int) -> None:
+        nonlocal has_gone
+        if not has_gone:
+            has_gone = True
+            path.unlink()
+            if is_replaced:
+                path.touch()
+        lock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    write(path, range(1, 3))
+    assert path.read_bytes().count(b"\n") == 3
+
+
+def test_it_is_on_the_disk_when_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal"
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
+    write(path, range(1, 3))
+    assert synced == [path.stat().st_size]
+
+
+def test_a_long_turn_is_written_on_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal, _ = opened(path)
+    journal.add(Result(1, "http://a.example/" + "x" * (1 << 20)))
+    assert path.stat().st_size > 1 << 20
     journal.close()
 
 
@@ -273,9 +347,12 @@ async def test_a_turn_of_the_loop_is_one_write(tmp_path: Path, monkeypatch: pyte
     assert path.read_bytes().count(b"\n") == 101
     journal.flush()
     journal.add(result_for(101))
-    journal.close()
     await asyncio.sleep(0)
     assert len(writes) == 2
+    journal.add(result_for(102))
+    journal.close()
+    await asyncio.sleep(0)
+    assert len(writes) == 3
 
 
 @pytest.mark.usefixtures("loop")

@@ -73,6 +73,7 @@ def test_every_field(tmp_path: Path) -> None:
     ]
     assert (first["dns_s"], first["connect_s"], first["tls_s"], first["total_s"]) == (0.123457, 0.0, None, 0.666667)
     assert (second["status"], second["error"], second["error_text"]) == (None, "dns", "no such name")
+    assert b"\r" not in (tmp_path / "a.csv").read_bytes()
     one, two = table(tmp_path / "a.csv")
     assert tuple(one) == FIELDS
     assert one["redirects"] == "301 http://a.example/ 302 http://c.example/"
@@ -139,8 +140,9 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(os, "write", write_some)
     output.write(FULL)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as raised:
         output.flush()
+    assert raised.value.filename == str(tmp_path / "a")
     room = 1 << 20
     output.write(FULL)
     output.close()

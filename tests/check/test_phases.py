@@ -13,7 +13,8 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
-from oneloop.check import Options, Result, check
+from oneloop.check import Options, Result, check, connector
+from oneloop.check.resolver import Addresses, Resolver
 from tests.check.site import serving
 
 
@@ -58,6 +59,22 @@ async def test_a_name_and_tls(loop: asyncio.AbstractEventLoop, context: ssl.SSLC
     assert second.tls_s is None
     # trustme's own date; known for the connection, whoever has made it.
     assert first.certificate_end == second.certificate_end == "3000-01-01T00:00:00Z"
+
+
+async def test_the_time_of_tls_begins_with_the_connection(
+    loop: asyncio.AbstractEventLoop, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock:
+        now_s = 0.0
+
+        def monotonic(self) -> float:
+            self.now_s += 1.0
+            return self.now_s
+
+    monkeypatch.setattr(connector, "time", Clock())
+    async with serving(context=context) as site:
+        (found,) = await check_all([f"https://127.0.0.1:{site.port}/"])
+    assert (found.connect_s, found.tls_s) == (1, 1)
 
 
 async def test_wrong_certificates(loop: asyncio.AbstractEventLoop, context: ssl.SSLContext) -> None:
@@ -143,3 +160,23 @@ async def test_a_string_is_no_list(loop: asyncio.AbstractEventLoop) -> None:
 @pytest.mark.parametrize("server", ["127.0.0.1", "127.0.0.1:53", "::1", "[::1]:53"])
 def test_name_servers(server: str) -> None:
     assert Options(dns_servers=(server,)).dns_servers == (server,)
+
+
+async def test_a_blocked_address_is_no_matter_where_another_is_connected_to(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(self: Resolver, host: str) -> Addresses:
+        return tuple((socket.AddressFamily.AF_INET, address) for address in ("10.0.0.1", "127.0.0.1"))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"no HTTP\r\n\r\n")
+        writer.close()
+
+    monkeypatch.setattr(Resolver, "_ask", ask)
+    monkeypatch.setattr(connector, "is_public", lambda address: str(address) == "127.0.0.1")
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        url = f"http://mixed.test:{server.sockets[0].getsockname()[1]}/"
+        (found,) = await check_all([url], block_private=True, retries=0)
+    assert found.outcome == "protocol"

@@ -131,6 +131,21 @@ def test_after_a_pause_the_rate_is_what_it_was() -> None:
     run(work)
 
 
+def test_a_late_request_does_not_move_the_next() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(rate=10), {})
+        for number in range(3):
+            await schedule.add(target(number))
+        await taken(schedule)
+        began_s = now_s()
+        await asyncio.sleep(0.15)
+        await taken(schedule)
+        await taken(schedule)
+        assert now_s() - began_s == pytest.approx(0.2)
+
+    run(work)
+
+
 def test_slow_answers_do_not_slow_the_rate() -> None:
     """Whoever takes a job hands on to the next who waits."""
 
@@ -378,11 +393,13 @@ def test_hosts_are_forgotten_but_none_that_is_needed() -> None:
         held = await taken(schedule)
         schedule.hold(held.host, 10_000)
         schedule.done(held)
+        await schedule.add(target(0, "busy"))
+        await taken(schedule)
         for number in range(3 * KEPT_HOSTS):
             await schedule.add(target(number, f"h{number}"))
             schedule.done(await taken(schedule))
-        assert len(schedule._hosts) <= 2 * KEPT_HOSTS + 2
-        assert {"resting", "held"} <= set(schedule._hosts)
+        assert len(schedule._hosts) <= 2 * KEPT_HOSTS + 3
+        assert {"resting", "held", "busy"} <= set(schedule._hosts)
         assert schedule._hosts["resting"] is resting.host
 
     run(work)
@@ -437,5 +454,64 @@ def test_a_host_is_forgotten_after_its_retries() -> None:
             schedule.again(await taken(schedule), 0)
             schedule.done(await taken(schedule))
         assert len(schedule._hosts) <= 2 * KEPT_HOSTS
+
+    run(work)
+
+
+def test_pauses_end_in_their_order_after_a_stop() -> None:
+    """Hosts that have nothing to do any more leave the order; the others stay in theirs."""
+
+    async def work() -> None:
+        schedule = Schedule(Options(), {"x": 1, "y": 2})
+        for number, host in enumerate("abcde"):
+            await schedule.add(target(number, host))
+        a, b, c, d, e = [await taken(schedule) for _ in range(5)]
+        await schedule.add(target(5, "x"))
+        schedule.again(a, 5)
+        await schedule.add(target(6, "y"))
+        for job, delay_s in ((b, 6), (c, 7), (d, 3), (e, 4)):
+            schedule.again(job, delay_s)
+        schedule.stop()
+        assert [(await taken(schedule)) for _ in range(5)] == [d, e, a, b, c]
+
+    run(work)
+
+
+def test_a_stop_wakes_who_adds() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(concurrency=1), {})
+        for number in range(1000):
+            await schedule.add(target(number))
+        adding = asyncio.create_task(schedule.add(target(1000)))
+        await asyncio.sleep(0)
+        assert not adding.done()
+        schedule.stop()
+        await adding
+        await schedule.add(target(1001))
+        assert sorted(left.number for left in schedule.rest) == list(range(1002))
+
+    run(work)
+
+
+def test_a_taker_that_was_just_cancelled_is_not_woken() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {})
+        first, second = [asyncio.create_task(schedule.take()) for _ in range(2)]
+        await asyncio.sleep(0)
+        first.cancel()
+        # Without a turn of the loop: it has not heard of it yet.
+        await schedule.add(target(1))
+        job = await second
+        assert job is not None
+        assert job.target.number == 1
+
+    run(work)
+
+
+def test_a_hold_that_is_over_is_none() -> None:
+    async def work() -> None:
+        schedule = Schedule(Options(), {"a": 5, "b": 20})
+        await asyncio.sleep(10)
+        assert schedule.holds() == {"b": 10}
 
     run(work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -89,7 +90,23 @@ def test_other_encodings() -> None:
     for encoding in ("iso-8859-1", "utf-16", "windows-1252", "utf-8-sig"):
         content = (text % encoding.removesuffix("-sig")).encode(encoding)
         assert brief(Site({BASE: content}).read(BASE)) == ["1 http://a.example/ä"], encoding
-    assert "encoding" in reason_of((text % "no-such").encode())
+    # The latter has several bytes for a character, which expat leaves to others.
+    for encoding in ("no-such", "shift_jis"):
+        assert "encoding" in reason_of((text % encoding).encode())
+
+
+def test_so_deep_and_no_deeper() -> None:
+    def nested(count: int) -> bytes:
+        return b"<urlset>" + b"<a>" * count + b"</a>" * count + b"</urlset>"
+
+    assert Site({BASE: nested(31)}).read(BASE) == []
+    assert "elements within elements" in reason_of(nested(32))
+
+
+@pytest.mark.parametrize("size", [1 << 12, 1 << 13, 1 << 30])
+def test_an_address_that_is_too_long_is_not_cut(size: int) -> None:
+    """Expat gives texts in pieces of some kilobytes."""
+    assert "a URL has at most" in reason_of(urlset("http://a.example/" + "x" * 40_000), size)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +134,25 @@ def test_what_is_no_sitemap_is_a_bad_line(content: bytes, reason: str, size: int
 def test_what_came_before_damage_counts() -> None:
     content = urlset("http://a.example/", "http://b.example/", "&undefined;")
     assert brief(Site({BASE: content}).read(BASE)) == ["1 http://a.example/", "2 http://b.example/", "5!"]
+
+
+def test_what_came_before_damaged_gzip_data_counts() -> None:
+    """Expat puts off looking at what comes byte by byte."""
+    content = urlset("http://a.example/", "http://b.example/", "http://c.example/")
+    end = content.index(b"</loc>", content.index(b"b.example")) + len(b"</loc>")
+    packed = gzip.compress(content, compresslevel=0)
+    packed = packed[: packed.index(content[:20]) + end]
+    found = Site({BASE: packed}, 1).read(BASE)
+    assert brief(found) == ["1 http://a.example/", "2 http://b.example/", "4!"]
+
+
+def test_an_empty_piece_is_not_the_end() -> None:
+    class Slow(Site):
+        async def fetch(self, url: str) -> AsyncIterator[bytes]:
+            for piece in (b"", b"<urlset><url><loc>http://a.", b"", b"example/</loc></url></urlset>", b""):
+                yield piece
+
+    assert brief(Slow({}).read(BASE)) == ["1 http://a.example/"]
 
 
 def test_laughs_are_few_and_long_texts_short() -> None:
@@ -185,7 +221,8 @@ def test_an_index_that_is_a_file_has_its_members_beside_it(tmp_path: Path) -> No
     folder.mkdir()
     names = [
         "http://a.example/x/one.xml",
-        "two.xml",
+        "\n  two.xml\n  ",
+        "http://a.example/three.xml?a=/b",
         "../secret.xml",
         f"{tmp_path}/secret.xml",
         "gone.xml",
@@ -195,13 +232,32 @@ def test_an_index_that_is_a_file_has_its_members_beside_it(tmp_path: Path) -> No
     (folder / "index.xml").write_bytes(index(*names, "index.xml"))
     (folder / "one.xml").write_bytes(urlset("http://one.example/"))
     (folder / "two.xml").write_bytes(gzip.compress(urlset("http://two.example/")))
+    (folder / "three.xml").write_bytes(urlset("http://three.example/"))
     location = str(folder / "index.xml")
     found = collected(Source(location))
-    assert [one.url for one in found if isinstance(one, Target)] == ["http://one.example/", "http://two.example/"]
-    assert len(found) == 8
+    own = ["http://one.example/", "http://two.example/", "http://three.example/"]
+    assert [one.url for one in found if isinstance(one, Target)] == own
+    assert len(found) == 9
+    refused = [one.text for one in found if isinstance(one, BadLine) and "names no file beside" in one.reason]
+    assert refused == ["x/..", "?"]
     site = Site({"http://a.example/x/one.xml": urlset("http://fetched.example/")})
     found = collected(Source(location), site)
     assert [one.url for one in found if isinstance(one, Target)] == ["http://fetched.example/", "http://two.example/"]
+
+
+def test_an_index_on_standard_input_has_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.xml").write_bytes(urlset("http://one.example/"))
+    (tmp_path / "index.xml").write_bytes(index("one.xml"))
+    before = os.dup(0)
+    with (tmp_path / "index.xml").open("rb") as given:
+        os.dup2(given.fileno(), 0)
+    try:
+        found = collected(Source("-", "sitemap"))
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+    assert [str(one).partition("reason=")[2] for one in found] == ["'names no file beside the index (in -)')"]
 
 
 def test_a_site_that_fails_raises() -> None:

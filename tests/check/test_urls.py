@@ -28,6 +28,7 @@ from oneloop.check.urls import URL_CHARACTERS, shown, url_of
         "https://example.com?x",
         "https://example.com#x",
         "https://" + "a" * (URL_CHARACTERS - 8),
+        "HTTPS://" + "a" * (URL_CHARACTERS - 8),
     ],
 )
 def test_a_url_stays_as_it_is(url: str) -> None:
@@ -43,6 +44,7 @@ def test_a_url_stays_as_it_is(url: str) -> None:
         ("localhost:8080/x", "no scheme: write https://localhost:8080/x, or use --scheme"),
         ("//example.com/x", "no scheme: write https://example.com/x, or use --scheme"),
         ("/path", "no host"),
+        ("./path", "no host"),
         ("?query", "no host"),
         ("mailto:me@example.com", "scheme 'mailto'"),
         ("javascript:alert(1)", "scheme 'javascript'"),
@@ -93,7 +95,7 @@ def test_a_scheme_is_put_in_front_where_it_is_given(text: str, url: str) -> None
     assert url_of(text, "http") == url
 
 
-@pytest.mark.parametrize("text", ["mailto:me", "javascript:alert(1)", "/path", "ftp://x", "a b", ""])
+@pytest.mark.parametrize("text", ["mailto:me", "javascript:alert(1)", "/path", "../path", "ftp://x", "a b", ""])
 def test_a_given_scheme_makes_no_url_of_what_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         url_of(text, "https")

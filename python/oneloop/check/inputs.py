@@ -219,7 +219,8 @@ def _field(value: object, field: str) -> str:
 
 async def _read_csv(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
     column = _Column(source)
-    rows = Rows("," if column.index is not None and not source.location.lower().endswith((".tsv", ".tsv.gz")) else None)
+    is_tsv = source.location.lower().endswith((".tsv", ".tsv.gz"))
+    rows = Rows(None if column.index is None else "\t" if is_tsv else ",")
     number = 0
     async with aclosing(_lines(blocks)) as pages:
         async for page in pages:

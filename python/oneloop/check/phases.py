@@ -81,6 +81,7 @@ class Phases:
 
     def ready(self) -> None:
         """There is a connection: the request leaves."""
+        self.blocked = None  # another of the name's addresses was
         self.sent_at = time.monotonic()
         self.begin("first_byte")
 

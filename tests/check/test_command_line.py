@@ -1,0 +1,146 @@
+"""What the command line's words mean, and what is said of a run: without a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("pycares")
+
+from oneloop.check import BadLine, OptionError, Result, command
+from oneloop.check.command import Task
+from oneloop.check.journal import JournalError
+from oneloop.check.spread import WorkerLostError
+from oneloop.cli import check as cli
+
+
+def task_of(*arguments: str) -> Task:
+    return Task.of(vars(cli.parser().parse_args(["-", *arguments])))
+
+
+def test_words() -> None:
+    assert [cli._seconds(text) for text in ("0", "0.5", "30")] == [None, 0.5, 30]
+    assert [cli._bytes(text) for text in ("7", "64k", "64K", "1m", "2G")] == [7, 65536, 65536, 1 << 20, 2 << 30]
+    assert cli._names("127.0.0.1, ,::1,") == ("127.0.0.1", "::1")
+    assert cli._auth("user:a:b") == ("user", "a:b")
+    assert cli._header("Name: a:b ") == ("Name", "a:b")
+    for text in ("٣", "1.5", "k", "-1", "", "1t"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not a number of bytes"):
+            cli._bytes(text)
+
+
+def test_what_is_not_given_stays_out() -> None:
+    assert vars(cli.parser().parse_args(["urls.txt"])) == {"location": "urls.txt"}
+    assert task_of("--header", "A:b", "--header", "C:d").options.headers == (("A", "b"), ("C", "d"))
+    with pytest.raises(SystemExit, match="2"):
+        cli.parser().parse_args(["-", "--concur", "5"])
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (WorkerLostError("lost"), "oneloop check: lost\n"),
+        (JournalError("another's"), "oneloop check: another's\n"),
+        (OSError(28, "No space", "a.csv"), "oneloop check: a.csv: No space\n"),
+        (OSError("no name"), "oneloop check: no name\n"),
+    ],
+)
+def test_errors_end_it_with_2(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(task: Task) -> int:
+        raise error
+
+    monkeypatch.setattr(command, "run", fail)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["-"])
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_blocked"),
+    [
+        (["--input", "sitemap"], True),
+        (["--input", "jsonl"], True),
+        (["--input", "csv"], False),
+        (["--input", "sitemap", "--no-block-private"], False),
+        (["--block-private"], True),
+    ],
+)
+def test_lists_that_others_have_written(arguments: list[str], is_blocked: bool) -> None:
+    assert task_of(*arguments).options.block_private is is_blocked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--processes", "0"], "--processes must be at least 1"),
+        (["--processes", "2", "--dask", "local:2"], "exclude each other"),
+        (["--input", "jsonl", "--style", "threads"], "requests cannot block private addresses"),
+        (["--input", "jsonl", "--proxy", "http://a"], "a proxy cannot block private addresses"),
+    ],
+)
+def test_what_does_not_go_together(arguments: list[str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        task_of(*arguments)
+
+
+@pytest.mark.parametrize("option", ["--column=b", "--scheme=http", "--input=csv", "--ipv6", "--insecure", "--auth=a:b"])
+def test_a_journal_is_of_what_makes_the_answers(option: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "journal")
+    journal = task_of().make_journal(path)
+    assert list(journal.open()) == []
+    journal.close()
+    with pytest.raises(JournalError, match="with other options"):
+        task_of(option).make_journal(path).open()
+
+
+def test_so_many_bad_lines_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    job = command._Job(task_of())
+    for line in range(1, 31):
+        job._tell(BadLine(line, "x", "no URL"))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [*[f"-:{line}: no URL: x" for line in range(1, 21)], "further bad lines are only counted"]
+
+
+def test_the_last_words() -> None:
+    job = command._Job(task_of("--block-private"))
+    for number in (1, 2, 3):
+        job._count(Result(number, "http://a/", status=200))
+    job._known = 2
+    assert job.said(1.0) == ["1 URL in 1.00 s, 2 known before"]
+    job._count(Result(4, "http://a/", error="blocked"))
+    job.counts.add(BadLine(5, "x", "no URL"))
+    assert job.said(2.0) == [
+        "2 URLs in 2.00 s, 2 known before",
+        "blocked: private addresses are requested with --no-block-private",
+        "1 line of the input was no URL",
+    ]
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), 130), (None, 1)])
+def test_an_interrupt_is_more_than_a_failure(
+    error: BaseException | None, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(work: Any) -> None:
+        work.cr_frame.f_locals["self"].counts.add(BadLine(1, "x", "no URL"))
+        work.close()
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr("oneloop.run", interrupt)
+    assert command.run(task_of("--fail-on", "bad_line")) == status
+    assert capsys.readouterr().out == '{"bad_line": 1}\n'
+
+
+def test_descriptors_that_do_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 100))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    command._raise_limit(36)
+    with pytest.raises(OptionError, match="a concurrency of 37 needs as many descriptors"):
+        command._raise_limit(37)

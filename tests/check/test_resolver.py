@@ -1,0 +1,156 @@
+"""How long names are known, and who waits for whom; what name servers say is the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp")
+pycares: Any = pytest.importorskip("pycares")
+
+from oneloop.check import Options, resolver  # noqa: E402
+from oneloop.check.phases import Phases, current  # noqa: E402
+from oneloop.check.resolver import NameNotFoundError, Resolver  # noqa: E402
+
+
+@dataclass
+class Node:
+    ttl: int
+    family: int = socket.AF_INET
+    addr: tuple[bytes, int] = (b"127.0.0.1", 0)
+
+
+@dataclass
+class Answer:
+    nodes: list[Node]
+    cnames: list[Node] = field(default_factory=list)
+
+
+class Servers:
+    """What `Resolver` asks, and its clock."""
+
+    def __init__(self) -> None:
+        self.answer = Answer([Node(60)])
+        self.error = 0
+        self.asked: Counter[str] = Counter()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.now_s = 1000.0
+
+    async def ask(self, host: str) -> tuple[Any, int]:
+        self.asked[host] += 1
+        await self.gate.wait()
+        return self.answer, self.error
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@asynccontextmanager
+async def resolving(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Resolver, Servers]]:
+    servers, made = Servers(), Resolver(Options())
+    monkeypatch.setattr(resolver, "time", servers)
+    monkeypatch.setattr(made, "_answer", servers.ask)
+    async with asyncio.timeout(None) as timer:
+        current.set(Phases({}, timer))
+        yield made, servers
+        await made.close()
+
+
+async def test_the_shortest_time_counts(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with resolving(monkeypatch) as (made, servers):
+        servers.answer = Answer([Node(60), Node(30)], [Node(5)])
+        assert [found["host"] for found in await made.resolve("a.test")] == ["127.0.0.1"] * 2
+        current.get().dns_s = None
+        servers.now_s += 4.9
+        await made.resolve("a.test")
+        # It was known: nobody was asked, and it took no time.
+        assert (servers.asked["a.test"], current.get().dns_s) == (1, None)
+        servers.now_s += 0.1
+        await made.resolve("a.test")
+        assert (servers.asked["a.test"], current.get().dns_s) == (2, 0)
+
+
+async def test_so_many_names_are_known(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolver, "_MOST_NAMES", 3)
+    async with resolving(monkeypatch) as (made, _):
+        for number in range(5):
+            await made.resolve(f"{number}.test")
+        assert list(made._known) == ["2.test", "3.test", "4.test"]
+
+
+async def test_whoever_gives_up_leaves_the_others_their_answer(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with resolving(monkeypatch) as (made, servers):
+        servers.gate.clear()
+        first, second = [asyncio.create_task(made.resolve("a.test")) for _ in range(2)]
+        while not servers.asked:
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        servers.gate.set()
+        assert len(await second) == 1
+        assert servers.asked == {"a.test": 1}
+        assert first.cancelled()
+
+
+async def test_a_failure_that_nobody_waits_for_is_none(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each test, no exception may be left that nobody has looked at."""
+    async with resolving(monkeypatch) as (made, servers):
+        servers.error = pycares.errno.ARES_ESERVFAIL
+        servers.gate.clear()
+        waiting = asyncio.create_task(made.resolve("a.test"))
+        while not servers.asked:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        servers.gate.set()
+        while made._lookups:
+            await asyncio.sleep(0)
+
+
+async def test_its_end_waits_for_no_name_server(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with resolving(monkeypatch) as (made, servers):
+        servers.gate.clear()
+        waiting = asyncio.create_task(made.resolve("a.test"))
+        while not servers.asked:
+            await asyncio.sleep(0)
+    assert (await asyncio.gather(waiting, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("error", "is_final"),
+    [("ARES_ENODATA", True), ("ARES_ENOTFOUND", True), ("ARES_ENONAME", True), ("ARES_EBADNAME", True),
+     ("ARES_ESERVFAIL", False), ("ARES_EREFUSED", False), ("ARES_ETIMEOUT", False)],
+)  # fmt: skip
+async def test_only_names_that_do_not_exist_are_final(
+    error: str, is_final: bool, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with resolving(monkeypatch) as (made, servers):
+        servers.error = getattr(pycares.errno, error)
+        with pytest.raises(OSError, match=r"a\.test: ") as raised:
+            await made.resolve("a.test")
+        assert isinstance(raised.value, NameNotFoundError) is is_final
+
+
+async def test_addresses_in_unusual_forms_are_not_asked_for(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with resolving(monkeypatch) as (made, servers):
+        (found,) = await made.resolve("0x7f.1", 80)
+        assert (found["host"], found["family"], found["port"]) == ("127.0.0.1", socket.AF_INET, 80)
+        (found,) = await made.resolve("::1")
+        assert (found["host"], found["family"]) == ("::1", socket.AF_INET6)
+        assert not servers.asked
