@@ -12,11 +12,12 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
-from oneloop.check import BadLine, OptionError, Result, command
+from oneloop.check import BadLine, OptionError, Result, command, descriptors
 from oneloop.check.command import Task
 from oneloop.check.journal import JournalError
 from oneloop.check.spread import WorkerLostError
 from oneloop.cli import check as cli
+from oneloop.cli import values
 
 
 def task_of(*arguments: str) -> Task:
@@ -25,13 +26,13 @@ def task_of(*arguments: str) -> Task:
 
 def test_words() -> None:
     assert [cli._seconds(text) for text in ("0", "0.5", "30")] == [None, 0.5, 30]
-    assert [cli._bytes(text) for text in ("7", "64k", "64K", "1m", "2G")] == [7, 65536, 65536, 1 << 20, 2 << 30]
+    assert [values.size(text) for text in ("7", "64k", "64K", "1m", "2G")] == [7, 65536, 65536, 1 << 20, 2 << 30]
     assert cli._names("127.0.0.1, ,::1,") == ("127.0.0.1", "::1")
     assert cli._auth("user:a:b") == ("user", "a:b")
-    assert cli._header("Name: a:b ") == ("Name", "a:b")
+    assert values.header("Name: a:b ") == ("Name", "a:b")
     for text in ("٣", "1.5", "k", "-1", "", "1t"):
         with pytest.raises(argparse.ArgumentTypeError, match="is not a number of bytes"):
-            cli._bytes(text)
+            values.size(text)
 
 
 def test_what_is_not_given_stays_out() -> None:
@@ -103,7 +104,7 @@ def test_a_journal_is_of_what_makes_the_answers(option: str, tmp_path: Path) -> 
 def test_so_many_bad_lines_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     job = command._Job(task_of())
     for line in range(1, 31):
-        job._tell(BadLine(line, "x", "no URL"))
+        job._note(BadLine(line, "x", "no URL"))
     lines = capsys.readouterr().err.splitlines()
     assert lines == [*[f"-:{line}: no URL: x" for line in range(1, 21)], "further bad lines are only counted"]
 
@@ -140,7 +141,6 @@ def test_an_interrupt_is_more_than_a_failure(
 
 def test_descriptors_that_do_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 100))
-    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
-    command._raise_limit(36)
-    with pytest.raises(OptionError, match="a concurrency of 37 needs as many descriptors"):
-        command._raise_limit(37)
+    descriptors.require(36)
+    with pytest.raises(OptionError, match="a concurrency of 37 needs 101 file descriptors"):
+        descriptors.require(37)
