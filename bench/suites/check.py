@@ -1,4 +1,4 @@
-"""check: the bench measures itself. uvloop under two names must come out at 1.00 within the printed spread."""
+"""check: a test of the benchmarks. The ratio of uvloop under two names must be 1.00 within the printed spread."""
 
 from __future__ import annotations
 
