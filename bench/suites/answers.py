@@ -11,7 +11,7 @@ from bench.suites.options import LOOP_RIVALS, Options
 from bench.timed import measure_program, python_module
 
 ROUNDS = 5
-REMARK = "20 connections; the client is a process of its own"
+REMARK = "20 connections; the client is a separate process"
 
 
 def _measure(rival: str, settings: Settings) -> Sample:

@@ -64,5 +64,5 @@ class FileCall:
         return Case(
             suite=suite, name=self.name, params={}, metric="ns_per_op", unit=self.unit,
             rivals=options.pick_rivals(self.rivals), measure=self.measured,
-            remark=f"wanted of oneloop, at most: {self.wanted}" if self.wanted else "", baseline="open",
+            remark=f"oneloop's target: at most {self.wanted}" if self.wanted else "", baseline="open",
         )  # fmt: skip

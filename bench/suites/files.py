@@ -164,7 +164,7 @@ def _experiment_case(options: Options, count: int) -> Case:
         rounds = settings.scaled(EXPERIMENT_ROUNDS)
         return _program(rival, "experiment", rounds, experiment_files()[:count], settings)
 
-    remark = "every 1 ms, 1000 times, read all files"
+    remark = "reads all files every 1 ms, 1000 times"
     name = f"linux_aio's experiment, {count} file{'s' if count > 1 else ''}"
     return _case(options, name, "wall_ns", "seconds in all", READERS, measure, remark)
 
@@ -188,7 +188,7 @@ def _block_case(options: Options, work: str) -> Case:
         return _program(rival, work, reads, [big_file()], settings)
 
     name = f"{'O_DIRECT' if work == 'direct' else 'cold'} 4 KiB reads, {IN_FLIGHT} in flight"
-    remark = "lag: how late a 1 ms timer was meanwhile; fio is the floor"
+    remark = "lag: how late a 1 ms timer was during the reads; fio is the floor"
     return _case(options, name, "ns_per_op", "time per read", ("fio", *READERS), measure, remark)
 
 

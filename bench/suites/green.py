@@ -80,7 +80,7 @@ def _talk_case(options: Options, form: str, connections: int, messages: int, nam
         unit="CPU per message",
         rivals=options.pick_rivals(rivals),
         measure=measure,
-        remark=_remark(f"total: seconds that {messages:,} messages would take"),
+        remark=_remark(f"total: computed time for {messages:,} messages"),
         baseline="gevent",
     )
 
@@ -97,7 +97,7 @@ def _echo_case(options: Options, connections: int) -> Case:
         unit="CPU per message",
         rivals=options.pick_rivals((FLOOR, *ECHO)),
         measure=measure,
-        remark=_remark("a StreamServer of green threads beside protocols on loops, and Go's goroutines"),
+        remark=_remark("green threads in a StreamServer, protocols on loops, and Go's goroutines"),
         baseline="gevent",
     )
 
@@ -111,7 +111,7 @@ def _idle_case(options: Options, count: int) -> Case:
         unit="private memory per connection",
         rivals=options.pick_rivals(ECHO),
         measure=lambda rival, settings: idle.measure_idle(rival, count, settings, start),
-        remark=_remark("each has a green thread that waits for it"),
+        remark=_remark("a green thread waits on each connection"),
         baseline="gevent",
     )
 
@@ -137,7 +137,7 @@ def _wsgi_case(options: Options, size: int, connections: int) -> Case:
         unit="CPU per request",
         rivals=options.pick_rivals(("pywsgi", SUBJECT)),
         measure=measure,
-        remark=_remark("pywsgi is gevent's; both serve the same WSGI application"),
+        remark=_remark("gevent's and oneloop's pywsgi serve the same WSGI application"),
         baseline="pywsgi",
     )
 

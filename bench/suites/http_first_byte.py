@@ -81,8 +81,8 @@ def cases(options: Options) -> list[Case]:
             unit="time from the request to the first byte of its answer",
             rivals=options.pick_rivals(RIVALS),
             measure=measure,
-            remark=f"oneloop's head waits for the body: it comes {work} later than a head that is sent by itself; "
-            "the whole answer (p50) does not",
+            remark=f"oneloop's head waits for the body: it arrives {work} later than a head that is sent separately; "
+            "the complete response (p50) is not later",
             baseline=UVICORN,
             beside=("granian",),
         )

@@ -50,7 +50,7 @@ def _idle_case(options: Options, count: int) -> Case:
         unit="private memory per connection",
         rivals=options.pick_rivals(IDLE_RIVALS),
         measure=measure,
-        remark="one request of 1 KiB on each before; the kernel's memory for a socket is not counted; "
+        remark="each served one request of 1 KiB before; the kernel's memory for a socket is not counted; "
         "oneloop's target: at most 1.5 KB",
         baseline=UVICORN,
         beside=("granian", "go", NGINX),
@@ -69,7 +69,7 @@ def _unread_case(options: Options, name: str, load: Load, count: int) -> Case:
         unit="private memory per connection",
         rivals=options.pick_rivals(UNREAD_RIVALS),
         measure=measure,
-        remark="read once the server has come to rest; then every answer is taken and checked",
+        remark="measured when the server is idle; then every response is read and checked",
         baseline=UVICORN,
         beside=("granian",),
     )
@@ -92,7 +92,7 @@ def _after_case(options: Options, form: str) -> Case:
         unit="time from the request to its answer, the quickest tenth",
         rivals=options.pick_rivals(AFTER_RIVALS[form]),
         measure=measure,
-        remark=f"{REQUESTS_PER_S:.0f} requests a second; whoever holds answers back takes more than {work} for each",
+        remark=f"{REQUESTS_PER_S:.0f} requests per second; servers that delay responses need more than {work} each",
         baseline=UVICORN if form == "http" else "granian",
     )
 

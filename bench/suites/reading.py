@@ -59,7 +59,7 @@ def _long_line(mib: int) -> FileCall:
         f"readline of one line of {mib} MiB, r+",
         lambda: _line(mib),
         1,
-        "linear: the cost per MiB is the same for 16 MiB as for one",
+        "linear cost (per MiB the same for 16 MiB as for one)",
         unit="time per MiB",
         per_round=mib,
     )

@@ -63,8 +63,8 @@ def _streams(options: Options) -> list[Case]:
 def _handshakes(options: Options) -> list[Case]:
     """Whole connections. Each server sends its default number of session tickets in both cases."""
     kinds = {
-        "handshake": (False, "every handshake is full, none resumes a session"),
-        "resumed handshake": (True, "each connection resumes the session of one before it"),
+        "handshake": (False, "every handshake is a full one"),
+        "resumed handshake": (True, "each connection resumes the session of an earlier one"),
     }
     return [
         echo_case(
@@ -95,6 +95,6 @@ def _idle(options: Options) -> list[Case]:
             unit="private memory per connection",
             rivals=options.pick_rivals(RIVALS),
             measure=measure,
-            remark=f"{PARAMETERS}; one message of 64 B on each before",
+            remark=f"{PARAMETERS}; each served one message of 64 B before",
         )
     ]

@@ -103,11 +103,11 @@ def cases(options: Options) -> list[Case]:
     found = [
         _case(
             options, "10,000 URLs, 10 hosts", 10, 10_000, 100, everyone,
-            remark="keep-alive, 100 at a time; commands with their start; linkchecker: a twentieth of the URLs",
+            remark="keep-alive, 100 at a time; commands include their start; linkchecker: a twentieth of the URLs",
         ),
         _case(
             options, "10,000 URLs, 1,000 hosts", 1000, 10_000, 100, (*LIBRARIES, COMMAND, "lychee"),
-            remark="ten URLs of each host, addresses of loopback",
+            remark="ten URLs per host, loopback addresses",
         ),
         _case(
             options, "10,000 URLs, 100 ms of latency", 10, 10_000, 1000, (*LIBRARIES, COMMAND, "muffet", "lychee"),
