@@ -17,8 +17,9 @@ run: setup-dev
 	$(PYTHON) -m bench.install
 	$(PYTHON) -m bench --demo
 
-# Runs all tests, even if some fail. pytest's summary is the last line. tests/ecosystem and tests/check run in a separate
-# pytest process: tests of `waitpid(-1)` would find the servers that they start, and tests of deadlocks the thread of c-ares.
+# Runs all tests, even if some fail. pytest's summary is the last line. tests/ecosystem and tests/check run in a
+# separate pytest process: tests of `waitpid(-1)` would find the servers that they start, and tests of deadlocks the
+# thread of c-ares.
 test: setup
 	@status=0; \
 	$(MAKE) --no-print-directory rust-test || status=1; \
@@ -65,7 +66,7 @@ wheel:
 conformance: setup-core
 	$(PYTHON) -m tests.conformance --jobs $(JOBS) $(ARGS)
 
-# Mutants that the tests must detect: those written by hand and, with ENGINE=1, those that cargo-mutants makes of the engine.
+# Mutants that the tests must detect: those written by hand and, with ENGINE=1, those of the engine by cargo-mutants.
 mutants: setup-core
 	$(PYTHON) -m tests.mutants $(ARGS)
 ifdef ENGINE

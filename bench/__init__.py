@@ -1,1 +1,1 @@
-"""The bench: one instrument for every claim about speed. Run it as `python -m bench`; not part of the package."""
+"""The benchmarks: all claims about speed are measured here. Run `python -m bench`; not part of the package."""

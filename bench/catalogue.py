@@ -1,7 +1,7 @@
-"""Which rivals there are, what each can serve, and the command that starts it.
+"""The rivals: what each can serve, and the command that starts it.
 
-A rival is looked for in the running interpreter's environment, or on the machine (node, go). What is not there is
-named, never left out in silence.
+A rival is searched in the running interpreter's environment, or on the machine (node, go). Missing rivals are listed,
+never silently left out.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ FLOOR = "floor"
 URING = "floor-uring"
 FLOOR_OPENSSL = "floor-openssl"
 SUBJECT = "oneloop"
-#: oneloop with its own TLS contexts in place of the ssl module's; every other row of oneloop has the module's.
+#: oneloop with the contexts of oneloop.tls; all other rows of oneloop use those of the ssl module.
 SUBJECT_TLS = "oneloop-tls"
 BASELINE = "uvloop"
 
-#: Rivals with an event loop or a runtime of their own: module (or program) -> the forms that are natural to them.
+#: Rivals with a separate event loop or runtime: module (or program) -> the forms that they support.
 _STREAM_FORMS = frozenset({"protocol", "accept", "pipeline", "idle"})
 _OTHERS: dict[str, tuple[str, frozenset[str]]] = {
     "gevent": ("gevent_server", _STREAM_FORMS | {"udp", "tls", "sock", "unix", "work"}),
@@ -40,19 +40,19 @@ _FLOORS: dict[str, dict[str, str]] = {
     FLOOR: {"accept": "accept", "udp": "udp", "http": "http"},
     URING: {},
 }
-#: What every asyncio loop runs.
+#: The forms that every asyncio loop supports.
 _LOOP_PROGRAM = (sys.executable, "-m", "bench.rivals.asyncio_server")
-#: Modules that a rival needs beside its own name.
+#: Modules that a rival needs in addition to its own.
 _ALSO_NEEDS = {("twisted", "tls"): "OpenSSL"}
 
 SERVERS = (FLOOR, URING, *LOOPS, *_OTHERS)
-#: Those that are there for TLS only.
+#: Rivals for TLS only.
 TLS_SERVERS = (FLOOR_OPENSSL, SUBJECT_TLS)
 
 
 @dataclass(frozen=True)
 class Serve:
-    """What is asked of a server: the form, the transport under it, and where."""
+    """What a server must do: the form, the transport and the address."""
 
     form: str
     family: str = "tcp"
@@ -62,7 +62,7 @@ class Serve:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What a rival must offer."""
+        """The forms that a rival must support."""
         wanted = {self.form}
         if self.family == "unix":
             wanted.add("unix")
@@ -71,7 +71,7 @@ class Serve:
         return frozenset(wanted)
 
     def options(self) -> list[str]:
-        """The command line that every rival understands."""
+        """The arguments that every rival accepts."""
         given = ["--form", self.form, "--family", self.family, "--size", str(self.size)]
         if self.path:
             given += ["--path", self.path]
@@ -89,15 +89,15 @@ def has_module(name: str) -> bool:
 
 
 def missing_reason(rival: str) -> str:
-    """Why a rival cannot run here at all; empty when it can."""
+    """The reason why a rival cannot run here; empty if it can."""
     if rival in (FLOOR, URING):
         return "" if (NATIVE / "floor").exists() else "not built: run python -m bench.install"
     if rival == FLOOR_OPENSSL:
         return "" if (NATIVE / rival).exists() else "not built: bench.install found no OpenSSL to build it with"
     if rival == "node":
-        return "" if shutil.which("node") else "node is not on the path"
+        return "" if shutil.which("node") else "node is not on PATH"
     if rival == "go":
-        return "" if (NATIVE / "go_server").exists() else "not built: no go when bench.install ran"
+        return "" if (NATIVE / "go_server").exists() else "not built: bench.install found no go"
     loop = SUBJECT if rival == SUBJECT_TLS else rival
     module = LOOPS.get(loop, loop)
     if not has_module(module):
@@ -117,7 +117,7 @@ def _offers(module: str, name: str) -> bool:
 
 
 def server_argv(rival: str, serve: Serve) -> list[str]:
-    """The command that serves. Raises RivalMissingError when it is not here or has no such form."""
+    """The command that starts the server. Raises RivalMissingError if the rival is not installed or lacks the form."""
     reason = missing_reason(rival)
     if reason:
         raise RivalMissingError(reason)
@@ -131,7 +131,7 @@ def server_argv(rival: str, serve: Serve) -> list[str]:
 
 
 def _other_argv(rival: str, serve: Serve) -> list[str]:
-    """A rival with a loop or a runtime of its own."""
+    """A rival with a separate loop or runtime."""
     source, forms = _OTHERS[rival]
     lacking = serve.needs - forms
     if lacking:
@@ -171,5 +171,5 @@ def _floor_argv(rival: str, serve: Serve) -> list[str]:
 
 
 def server_env(rival: str) -> dict[str, str]:
-    """Go runs on one thread, as the others do."""
+    """The environment; Go runs on one thread, like the others."""
     return {"GOMAXPROCS": "1"} if rival == "go" else {}

@@ -1,4 +1,4 @@
-"""A throw-away certificate authority and one server certificate for localhost, made once per run of the bench."""
+"""A temporary certificate authority and a server certificate for localhost, created once per run of the benchmarks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _folder() -> Path:
     try:
         import trustme
     except ImportError:
-        raise RivalMissingError("trustme is not installed: no certificate can be made") from None
+        raise RivalMissingError("trustme is not installed: cannot create certificates") from None
     folder = Path(tempfile.mkdtemp(prefix="bench-tls-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
@@ -27,10 +27,10 @@ def _folder() -> Path:
 
 
 def authority_file() -> Path:
-    """What a client trusts. Raises RivalMissingError without trustme."""
+    """The PEM file of the authority. Raises RivalMissingError without trustme."""
     return _folder() / "authority.pem"
 
 
 def server_file() -> Path:
-    """The server's key and chain in one PEM. Raises RivalMissingError without trustme."""
+    """The server's key and chain in one PEM file. Raises RivalMissingError without trustme."""
     return _folder() / "server.pem"

@@ -1,4 +1,4 @@
-"""The command line: reads options, checks names, runs the suites, hands the document to the reports."""
+"""The command line: parses options, checks names, runs the suites and passes the document to the reports."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", type=_names, default=(), help="rivals, separated by commas")
     made.add_argument("--sizes", type=_numbers, default=(), help="bytes, such as 1k,10k,100k")
     made.add_argument("--connections", type=_numbers, default=(), help="such as 1,10,100")
-    made.add_argument("--duration", type=float, help="seconds of each measured window (1)")
-    made.add_argument("--rounds", type=int, help="how often each rival is measured (5)")
-    made.add_argument("--rate", type=float, help="messages per second: open loop")
-    made.add_argument("--quick", action="store_true", help="a minute in all: a first look")
-    made.add_argument("--core", action="store_true", help="the most important rows: more than an hour")
-    made.add_argument("--long", action="store_true", help="cases that take many minutes, too: a million URLs")
+    made.add_argument("--duration", type=float, help="length of each measured window in seconds (1)")
+    made.add_argument("--rounds", type=int, help="measurements per rival (5)")
+    made.add_argument("--rate", type=float, help="fixed rate in messages per second (open loop)")
+    made.add_argument("--quick", action="store_true", help="a run of one minute, for a first look")
+    made.add_argument("--core", action="store_true", help="only the most important rows: more than an hour")
+    made.add_argument("--long", action="store_true", help="also cases that take many minutes: a million URLs")
     made.add_argument("--json", type=Path, metavar="FILE", help="save the whole run")
     made.add_argument("--html", type=Path, metavar="FILE", help="save a page with charts")
     made.add_argument("--compare", type=Path, metavar="FILE", help="an older --json to compare with")
     made.add_argument("--demo", action="store_true", help="real programs on three loops; see bench.demo")
-    made.add_argument("--list", action="store_true", help="name the suites, cases and rivals, and end")
+    made.add_argument("--list", action="store_true", help="list the suites, cases and rivals, and exit")
     return made
 
 
 def check_names(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
-    """Raises SystemExit with the list of known names."""
+    """Check the names. Raises SystemExit with the list of known names."""
     unknown = [name for name in asked if name not in known]
     if unknown:
         names = ", ".join(unknown)
@@ -71,7 +71,7 @@ def check_names(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
 
 
 def settings_from(options: argparse.Namespace) -> Settings:
-    """The settings that the options ask for. Raises SystemExit for impossible ones."""
+    """The settings from the options. Raises SystemExit for invalid values."""
     chosen: dict[str, float] = dict(QUICK) if options.quick else {}
     if options.duration is not None:
         chosen["duration_s"] = options.duration
@@ -95,7 +95,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
 
 
 def choose_cases(options: argparse.Namespace) -> list[Case]:
-    """The cases of the suites that were asked for. Raises SystemExit for unknown names."""
+    """The cases of the selected suites. Raises SystemExit for unknown names."""
     check_names("suite", options.suite, list(SUITES))
     check_names("rival", options.only, ALL_RIVALS)
     narrowed = Options(options.sizes, options.connections, options.only, options.quick, options.core, options.long)
@@ -105,22 +105,22 @@ def choose_cases(options: argparse.Namespace) -> list[Case]:
 
 
 def failed_checks(results: Sequence[Result]) -> list[str]:
-    """A/A cases whose ratio leaves 1.00 outside its range."""
+    """A/A cases whose range of ratios does not include 1.00."""
     found = []
     for result in results:
         for row in documents.case_data(result)["rows"]:
             ratio = row.get("ratio")
             if row["rival"] in ALIASES and ratio is not None and not ratio["low"] <= 1.0 <= ratio["high"]:
                 text = f"{result.case.suite}: {result.case.name}: {ratio['low']:.3f} to {ratio['high']:.3f}"
-                found.append(f"the machine is not steady: one program under two names differed, {text}")
+                found.append(f"the machine is not quiet: two runs of the same program differ: {text}")
     return found
 
 
 def warnings_for(settings: Settings, cases: Sequence[Case], results: Sequence[Result]) -> list[str]:
-    """What a reader must know before believing a figure."""
+    """Warnings about the reliability of the figures."""
     found = failed_checks(results)
     if settings.server_cpu is None:
-        found.append("one CPU only: server and generator share it and cannot be told apart")
+        found.append("only one CPU: server and generator share it, so their costs cannot be separated")
     named = {rival for case in cases for rival in case.rivals if rival in SERVER_RIVALS}
     for rival in SERVER_RIVALS:
         reason = missing_reason(rival) if rival in named else ""
@@ -130,7 +130,7 @@ def warnings_for(settings: Settings, cases: Sequence[Case], results: Sequence[Re
 
 
 def check_files(options: argparse.Namespace) -> None:
-    """What cannot be read or written is said before the run, not after it. Raises SystemExit."""
+    """Checks before the run that files can be read and written. Raises SystemExit."""
     try:
         if options.compare:
             documents.load(options.compare)
@@ -138,11 +138,11 @@ def check_files(options: argparse.Namespace) -> None:
         raise SystemExit(f"bench: --compare: {error}") from error
     for file in (options.json, options.html):
         if file is not None and not file.parent.is_dir():
-            raise SystemExit(f"bench: there is no folder {file.parent} for {file.name}")
+            raise SystemExit(f"bench: cannot write {file.name}: the folder {file.parent} does not exist")
 
 
 class _Watcher:
-    """Moves the progress bar and prints every finished case."""
+    """Updates the progress bar and prints every finished case."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.console = console
@@ -168,7 +168,7 @@ class _Watcher:
 
 
 def write_reports(options: argparse.Namespace, doc: Document, console: Console) -> int:
-    """Saves and compares as asked; returns the exit status."""
+    """Saves and compares according to the options; returns the exit status."""
     from bench.report import compare, html
 
     if options.json:
@@ -183,7 +183,7 @@ def write_reports(options: argparse.Namespace, doc: Document, console: Console) 
 
 
 def main(args: list[str]) -> int:
-    """Runs the bench. Returns the exit status: 0, 1 for a regression, 130 when interrupted."""
+    """Runs the benchmarks. Returns the exit status: 0, 1 for a regression, 130 if interrupted."""
     options = parser().parse_args(args)
     console = Console()
     if not console.is_terminal:

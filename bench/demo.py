@@ -1,7 +1,7 @@
 """`python -m bench --demo`: the same unmodified programs on stock asyncio, uvloop and oneloop; one job in six styles.
 
-A real aiohttp server with a real aiohttp client, and a protocol echo server under the native generator. At most three
-minutes; a loop that is not installed has a row that says so.
+An aiohttp server with an aiohttp client, and a protocol echo server with the native generator. Takes at most three
+minutes. If a loop is not installed, its row says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLIENT_PATIENCE_S = 30.0
 
 
 def measure_aiohttp(rival: str, settings: Settings) -> Sample:
-    """Aiohttp's client against its server, both on the rival's loop, each on a CPU of its own."""
+    """Aiohttp's client and server, both on the rival's loop, each on a separate CPU."""
 
     def start(loop: str, serve: Serve) -> tuple[list[str], dict[str, str]]:
         argv, env = http_servers.start(f"aiohttp on {loop}", serve)
@@ -45,7 +45,7 @@ def measure_aiohttp(rival: str, settings: Settings) -> Sample:
         )  # fmt: skip
         with Program(argv, settings.generator_cpu) as client:
             if client.read_line(CLIENT_PATIENCE_S) != "ready":
-                raise RivalFailedError("the client did not come up")
+                raise RivalFailedError("the client did not start")
             before = measure.read_usage(server.pid)
             client.tell("go")
             answer = json.loads(client.read_line(CLIENT_PATIENCE_S + settings.duration_s))
@@ -55,7 +55,7 @@ def measure_aiohttp(rival: str, settings: Settings) -> Sample:
 
 
 def measure_echo(rival: str, settings: Settings) -> Sample:
-    """The protocol echo server under the native generator."""
+    """The protocol echo server with the native generator."""
     return measure_server(rival, Serve("protocol"), Load(size=1024, connections=50), settings)
 
 
@@ -63,7 +63,7 @@ Measure = Callable[[str, Settings], Sample]
 
 
 def _guarded(measure: Measure) -> Measure:
-    """A loop that is not here is missing, not failed."""
+    """A loop that is not installed counts as missing, not as failed."""
 
     def measure_if_there(rival: str, settings: Settings) -> Sample:
         reason = missing_reason(rival)
@@ -116,7 +116,7 @@ def show(console: Console, result: Result) -> None:
 
 
 def main(console: Console) -> int:
-    """Runs both programs on all loops. Returns 0, 1 when a loop failed, 130 when interrupted."""
+    """Runs both programs on all loops. Returns 0, 1 if a loop failed, 130 if interrupted."""
     server_cpu, generator_cpu = machine.choose_cpus()
     settings = Settings(
         duration_s=DURATION_S,
@@ -124,7 +124,7 @@ def main(console: Console) -> int:
         server_cpu=server_cpu,
         generator_cpu=generator_cpu,
     )
-    console.print("The same unmodified programs on three event loops; about a minute.")
+    console.print("The same unmodified programs on three event loops. This takes about a minute.")
     begin = time.monotonic()
 
     def observe(case: Case, number: int, rival: str, row: Row) -> None:
@@ -135,7 +135,7 @@ def main(console: Console) -> int:
         (demo_styles.show if result.case.rivals == STYLES else show)(console, result)
 
     results, interrupted = run_cases([*cases(), *demo_styles.cases()], settings, observe, finished)
-    console.print(f"{time.monotonic() - begin:.0f} s; python -m bench measures the rest.")
+    console.print(f"{time.monotonic() - begin:.0f} s. `python -m bench` runs all benchmarks.")
     if interrupted:
         return 130
     return int(any(row.status == "failed" for result in results for row in result.rows))

@@ -1,6 +1,6 @@
 """The demo's second part: one small job, written in six styles.
 
-31 URLs whose statuses are counted, and 365 days of a JSON API; each answer takes the server 20 ms.
+31 URLs whose statuses are counted, and 365 days of a JSON API. The server needs 20 ms for each response.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NEEDS = {
 
 
 def measure_style(style: str, job: str, settings: Settings) -> Sample:
-    """One run. The program may use all CPUs, as it would: processes would have no use of one."""
+    """One run. The program may use all CPUs; otherwise processes would have no advantage."""
     lacking = [name for name in NEEDS[style] if not has_module(name)]
     if lacking:
         raise RivalMissingError(f"{', '.join(lacking)} is not installed")
@@ -45,7 +45,7 @@ def measure_style(style: str, job: str, settings: Settings) -> Sample:
     with Program(python_module("url_server", "--latency", str(LATENCY_S)), None) as server:
         word, _, port = server.read_line(START_PATIENCE_S).partition(" ")
         if word != "ready":
-            raise RivalFailedError(f"said {word!r} where `ready` was expected")
+            raise RivalFailedError(f"printed {word!r} instead of `ready`")
         argv = python_module("styles", "--style", style, "--job", job, "--port", port)
         unpinned = Settings(rounds=settings.rounds)
         return measure_program(argv, unpinned, PATIENCE_S)

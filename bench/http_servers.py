@@ -1,6 +1,6 @@
-"""Which HTTP servers there are, what each can serve, and the command that starts it.
+"""The HTTP servers: what each can serve, and the command that starts it.
 
-Beside `catalogue`, whose servers speak HTTP as one of several forms. `uvicorn on uvloop` is a program on a loop;
+The servers in `catalogue` support HTTP as one of several forms. `uvicorn on uvloop` means a program on a loop;
 `threads on oneloop` and `green on oneloop` are the two ways in which `oneloop serve` runs WSGI.
 """
 
@@ -29,9 +29,9 @@ class Launcher:
     """A module of bench.rivals that starts a server.
 
     Args:
-        forms: what it can serve.
-        needs: Python modules without which there is no such server.
-        program: which of the module's programs, where it has several.
+        forms: the forms that it supports.
+        needs: Python modules that the server needs.
+        program: which of the module's programs, if it has several.
     """
 
     module: str
@@ -40,7 +40,7 @@ class Launcher:
     program: str = ""
 
 
-#: Programs for any asyncio loop.
+#: Programs that run on any asyncio loop.
 ON_LOOPS = {
     "aiohttp": Launcher("asyncio_http", frozenset({"http"}), ("aiohttp",)),
     "httptools": Launcher("asyncio_http", frozenset({"http"}), ("httptools",)),
@@ -69,7 +69,7 @@ def subject_exists() -> bool:
 
 
 def _launcher(rival: str) -> tuple[Launcher, tuple[str, ...]] | None:
-    """The launcher and its options; None for a server of the catalogue. Raises RivalMissingError."""
+    """The launcher and its options, or None for a server of `catalogue`. Raises RivalMissingError."""
     if rival in OTHERS:
         launcher = OTHERS[rival]
         return launcher, ("--program", launcher.program) if launcher.program else ()
@@ -83,7 +83,7 @@ def _launcher(rival: str) -> tuple[Launcher, tuple[str, ...]] | None:
 
 
 def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
-    """The command of an HTTP server. Raises RivalMissingError."""
+    """The command that starts an HTTP server. Raises RivalMissingError."""
     found = _launcher(rival)
     if found is None:
         return server_argv(rival, serve), server_env(rival)

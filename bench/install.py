@@ -1,9 +1,9 @@
-"""`python -m bench.install`: gets what the bench needs, inside the checkout and the running environment.
+"""`python -m bench.install`: installs what the benchmarks need, in the checkout and the running environment.
 
 Builds bench/native with cargo, installs requirements/bench.txt into the running interpreter's environment, compiles
-the Go rival and muffet where there is a go, lychee with cargo, and, as root only and only when missing, Debian's fio,
-libssl-dev and nginx. What cannot be had is named at the end; a rival that is missing is no reason to fail, a native
-program that is missing is.
+the Go rival and muffet if go is installed, and lychee with cargo. As root it also installs Debian's fio, libssl-dev
+and nginx if they are missing. What could not be installed is listed at the end. A missing rival is not an error; a
+missing native program is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def _run(argv: Sequence[str], **env: str) -> str:
-    """Runs a command; returns why it failed, or nothing."""
+    """Runs a command; returns the reason of a failure, or an empty string."""
     print("+", " ".join(argv), flush=True)
     try:
         subprocess.run(argv, cwd=ROOT, env={**os.environ, **env}, timeout=PATIENCE_S, check=True)
@@ -43,30 +43,30 @@ def requirement_lines(path: Path) -> list[str]:
 
 
 def install_packages(name: str) -> list[str]:
-    """All at once, and one by one when that fails; returns what could not be had."""
+    """Installs all together, or one by one if that fails; returns what could not be installed."""
     path = ROOT / "requirements" / name
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
     if not _run([*pip, "-r", str(path)]):
         return []
     return [
-        f"{line} (no build for Python {sys.version_info.major}.{sys.version_info.minor}?)"
+        f"{line} (perhaps it does not support Python {sys.version_info.major}.{sys.version_info.minor})"
         for line in requirement_lines(path)
         if _run([*pip, line])
     ]
 
 
 def build_native() -> str:
-    """Cargo build --release, locked. Returns why it failed, or nothing."""
+    """Cargo build --release, locked. Returns the reason of a failure, or an empty string."""
     manifest = str(NATIVE / "Cargo.toml")
     return _run(["cargo", "build", "--release", "--locked", "--manifest-path", manifest])
 
 
 def build_openssl_floor() -> str:
-    """Builds the floor that uses the system's OpenSSL, getting its headers where they are missing."""
+    """Builds the floor that uses the system's OpenSSL; installs the headers if they are missing."""
     reason = install_debian("libssl-dev", found=bool(list(Path("/usr/include").glob("**/openssl/ssl.h"))))
     manifest = str(NATIVE / "Cargo.toml")
     argv = ["cargo", "build", "--release", "--locked", "--manifest-path", manifest]
-    # Built all the same: the headers may be where only pkg-config finds them.
+    # Try to build in any case: the headers may be in a place that only pkg-config knows.
     failed = _run([*argv, "--features", "openssl", "--bin", "floor-openssl"])
     return f"{failed}; libssl-dev: {reason}" if failed and reason else failed
 
@@ -74,7 +74,7 @@ def build_openssl_floor() -> str:
 def build_go() -> str:
     """Compiles the Go rival beside the native programs."""
     if not shutil.which("go"):
-        return "there is no go on the path"
+        return "go is not on PATH"
     target = NATIVE / "target" / "release" / "go_server"
     source = ROOT / "bench" / "rivals" / "go_server.go"
     cache = NATIVE / "target" / "go-cache"
@@ -85,7 +85,7 @@ def build_go() -> str:
 def build_muffet() -> str:
     """The link checker muffet, a Go module."""
     if not shutil.which("go"):
-        return "there is no go on the path"
+        return "go is not on PATH"
     target = NATIVE / "target" / "release"
     if (target / "muffet").exists():
         return ""
@@ -107,11 +107,11 @@ def build_lychee() -> str:
 
 
 def install_debian(package: str, found: bool) -> str:
-    """A Debian package, where it was not found and as root only."""
+    """Installs a Debian package that was not found; as root only."""
     if found:
         return ""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        return f"not installed, and only root may run apt-get install {package}"
+        return f"not installed, and only root can run apt-get install {package}"
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     return _run(["apt-get", "update", "-q"], **quiet) or _run(
         ["apt-get", "install", "-y", "-q", "--no-install-recommends", package], **quiet
@@ -120,7 +120,7 @@ def install_debian(package: str, found: bool) -> str:
 
 @contextlib.contextmanager
 def services_held() -> Iterator[None]:
-    """Meanwhile no service of a new package starts by itself (man 8 invoke-rc.d)."""
+    """Prevents the start of services of new packages (man 8 invoke-rc.d)."""
     if POLICY.exists():
         yield
         return
@@ -133,7 +133,7 @@ def services_held() -> Iterator[None]:
 
 
 def install_nginx() -> str:
-    """Debian's, as a program only: the bench starts it with a configuration of its own."""
+    """Debian's nginx, only the program: the benchmarks start it with a separate configuration."""
     if find_nginx() or os.geteuid() != 0:
         return install_debian("nginx", found=find_nginx() is not None)
     with services_held():
@@ -148,7 +148,7 @@ def main() -> int:
         ("go", build_go()),
         ("muffet", build_muffet()),
         ("lychee", build_lychee()),
-        ("node", "" if shutil.which("node") else "there is no node on the path"),
+        ("node", "" if shutil.which("node") else "node is not on PATH"),
         ("nginx", install_nginx()),
         ("fio", install_debian("fio", found=bool(shutil.which("fio")))),
     ):

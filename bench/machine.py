@@ -1,4 +1,4 @@
-"""What a figure must carry to mean anything: machine, kernel, governor, versions, date, command."""
+"""The conditions of a run: machine, kernel, governor, versions, date, command."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def _memory_bytes() -> int:
 
 
 def governor() -> str:
-    """The frequency governor of the first CPU, or that the kernel does not say."""
+    """The frequency governor of the first CPU, or a text if the kernel does not report it."""
     path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    return path.read_text().strip() if path.exists() else "not told by the kernel"
+    return path.read_text().strip() if path.exists() else "not reported by the kernel"
 
 
 def _tool_version(*argv: str) -> str:
@@ -68,7 +68,7 @@ def _tool_version(*argv: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Every program and package that takes part; `missing` where there is none."""
+    """The version of every program and package that takes part, or `missing`."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -84,7 +84,7 @@ def versions() -> dict[str, str]:
 
 
 def describe() -> dict[str, str | int]:
-    """The machine, in words that fit a page's footer."""
+    """A description of the machine for a page's footer."""
     return {
         "cpu": _cpu_model(),
         "cpus": len(os.sched_getaffinity(0)),
@@ -102,7 +102,7 @@ def command(args: list[str]) -> str:
 
 
 def choose_cpus() -> tuple[int | None, int | None]:
-    """(server, generator): the last and the first CPU we may use; nothing is pinned when there is only one."""
+    """(server, generator): the last and the first available CPU. Nothing is pinned if there is only one."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         return None, None

@@ -1,9 +1,9 @@
-"""Reads what a tree of processes has used: CPU time in nanoseconds, memory, threads, context switches.
+"""Measures a tree of processes: CPU time in nanoseconds, memory, threads, context switches.
 
-Linux's /proc and the processes' CPU clocks only; starts nothing. CPU time in total comes from
-clock_gettime on each process's clock (man 3 clock_getcpuclockid), which counts threads that have
-ended and has nanosecond resolution. The kernel splits it into user and system by sampling ticks of 10 ms,
-so the split, not the sum, is coarse.
+Uses only Linux's /proc and the processes' CPU clocks; starts no processes. The total CPU time is read with
+clock_gettime on each process's clock (man 3 clock_getcpuclockid), which includes threads that have
+ended and has nanosecond resolution. The kernel divides it into user and system time by sampling every 10 ms,
+so the division is coarse, but the sum is not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CPUCLOCK_SCHED = 2
 
 @dataclass(frozen=True)
 class Usage:
-    """A process tree at one moment. Counts are totals since each process began."""
+    """A process tree at one moment. Counters are totals since each process started."""
 
     cpu_ns: int
     user_ticks: int
@@ -60,7 +60,7 @@ def _tasks(pid: int) -> list[str]:
 
 
 def process_cpu_ns(pid: int) -> int:
-    """CPU time of one process, all threads, ended ones included. Raises OSError when it has gone."""
+    """CPU time of all threads of one process, including ended ones. Raises OSError if the process has ended."""
     return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
 
 
@@ -80,7 +80,7 @@ def _switches(pid: int) -> tuple[int, int]:
 
 
 def read_usage(root: int) -> Usage:
-    """Sums up the tree under root. Raises ProcessLookupError when root has gone."""
+    """The sums for the tree under root. Raises ProcessLookupError if root has ended."""
     cpu = user = system = rss = vss = threads = voluntary = involuntary = count = 0
     for pid in process_tree(root):
         try:
@@ -88,11 +88,11 @@ def read_usage(root: int) -> Usage:
             cpu += process_cpu_ns(pid)
         except OSError as error:
             if pid == root:
-                raise ProcessLookupError(f"process {root} has gone") from error
+                raise ProcessLookupError(f"process {root} has ended") from error
             continue
-        # Numbered as in man 5 proc_pid_stat, less the three that stand before the closing bracket.
+        # Numbered as in man 5 proc_pid_stat, minus the three fields before the closing parenthesis.
         utime, stime, cutime, cstime = (int(text) for text in fields[11:15])
-        # Children that have ended and were waited for count in ticks only.
+        # For children that have ended and were waited for, only ticks are known.
         cpu += (cutime + cstime) * TICK_NS
         user += utime + cutime
         system += stime + cstime
@@ -107,7 +107,7 @@ def read_usage(root: int) -> Usage:
 
 
 def private_bytes(root: int) -> int:
-    """Private memory of the tree (USS): what would be free again if it ended."""
+    """Private memory of the tree (USS): the memory that would be freed if it ended."""
     total = 0
     for pid in process_tree(root):
         try:
@@ -119,7 +119,7 @@ def private_bytes(root: int) -> int:
 
 
 def server_metrics(before: Usage, after: Usage, messages: int) -> dict[str, float]:
-    """The cost of a window per message, and the tree's size at its end."""
+    """The cost per message in a window, and the tree's size at its end."""
     cpu_ns = (after.cpu_ns - before.cpu_ns) / messages
     user = after.user_ticks - before.user_ticks
     system = after.system_ticks - before.system_ticks

@@ -1,6 +1,6 @@
-"""What a measurement is made of: settings, a case, a sample, the ways in which a rival can fail.
+"""The data types of a measurement: settings, case, sample, and the errors of rivals.
 
-Knows nothing of processes, suites or output.
+Independent of processes, suites and output.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ Curve = list[tuple[float, float]]
 
 
 class RivalFailedError(Exception):
-    """A rival died, hung or answered wrongly; the text goes into its row."""
+    """A rival died, hung or gave a wrong answer; the text is shown in its row."""
 
 
 class RivalMissingError(Exception):
-    """A rival is not installed here, or does not offer what the case needs; the text says which."""
+    """A rival is not installed, or lacks a feature that the case needs; the text says which."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Settings:
     scale: float = 1.0
 
     def scaled(self, count: int) -> int:
-        """A number of operations, made smaller for a quick run."""
+        """A number of operations, reduced for a quick run."""
         return max(1, round(count * self.scale))
 
 
@@ -48,13 +48,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Case:
-    """One row group of the report: the same work, done by several rivals.
+    """One group of rows in the report: the same work, done by several rivals.
 
     Args:
         metric: the main figure, a key of every sample's metrics; lower is better.
-        unit: what the main figure is shown in; figures are stored in nanoseconds, bytes or counts.
-        baseline: the rival to which every row's ratio is taken.
-        beside: further rivals to which ratios are taken, each in a column of its own.
+        unit: the unit in which the main figure is shown; figures are stored in nanoseconds, bytes or counts.
+        baseline: every row's ratio is relative to this rival.
+        beside: further rivals for ratios, each with a separate column.
     """
 
     suite: str
@@ -71,7 +71,7 @@ class Case:
 
 @dataclass
 class Row:
-    """What one rival did in one case, over all rounds."""
+    """The results of one rival in one case, over all rounds."""
 
     rival: str
     status: str = "ok"
@@ -81,7 +81,7 @@ class Row:
 
 @dataclass
 class Result:
-    """A case with its rows, as far as it got."""
+    """A case with the rows that were measured."""
 
     case: Case
     rows: list[Row]

@@ -1,7 +1,7 @@
-"""Starts programs on a leash, talks with them in lines, and ends them. Knows nothing of what they do.
+"""Starts programs through `leash`, communicates with them in lines, and ends them. Independent of what they do.
 
-Everything here is bounded in time, and nothing outlives the bench: the leash has the kernel kill a program whose
-starter died, and each program leads a process group of its own, which is killed by its number at the end.
+Every operation has a time limit, and no program outlives the benchmarks: `leash` makes the kernel kill a program whose
+starter died, and each program is the leader of a process group, which is killed by its number at the end.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ START_PATIENCE_S = 20.0
 
 
 class NativeMissingError(Exception):
-    """The native programs have not been built."""
+    """A native program has not been built."""
 
 
 def native(name: str) -> str:
     """The path of a program of bench/native. Raises NativeMissingError."""
     path = NATIVE / name
     if not path.exists():
-        raise NativeMissingError(f"{path} is missing: run `python -m bench.install` first")
+        raise NativeMissingError(f"{path} does not exist: run `python -m bench.install` first")
     return str(path)
 
 
 class Program:
-    """A running program; leaving its context kills it and its children."""
+    """A running program; leaving its context kills the program and its children."""
 
     def __init__(self, argv: Sequence[str], cpu: int | None, env: Mapping[str, str] | None = None) -> None:
         self.argv = list(argv)
@@ -56,11 +56,11 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """The process id, which leads the group."""
+        """The process id, which is also the id of the group."""
         return self._process.pid
 
     def read_line(self, patience_s: float) -> str:
-        """The next line of output. Raises RivalFailedError when it ends or stays silent."""
+        """The next line of output. Raises RivalFailedError if the program ends or prints nothing."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         deadline = time.monotonic() + patience_s
@@ -76,14 +76,14 @@ class Program:
         return line.decode(errors="replace").strip()
 
     def tell(self, line: str) -> None:
-        """Writes one line to its input; a program that has gone is noticed by the next read."""
+        """Writes one line to the program's input. If the program has ended, the next read raises."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
     def is_running(self, grace_s: float = 0.0) -> bool:
-        """Whether it has not ended; an end under way is waited for. Its connections close before it is gone."""
+        """Whether it runs. Waits for a process that is ending: its connections close before it has ended."""
         try:
             self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
@@ -91,14 +91,14 @@ class Program:
         return False
 
     def wait(self, patience_s: float) -> int:
-        """Its exit status. Raises RivalFailedError when it does not end."""
+        """Its exit status. Raises RivalFailedError if it does not end."""
         try:
             return self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             raise RivalFailedError(f"hangs: did not end within {patience_s:.0f} s") from None
 
     def ending(self) -> str:
-        """How it ended and its last words, for a row of the report."""
+        """How it ended and its last line of output, for a row of the report."""
         return self._ending() + self._last_words()
 
     def _ending(self) -> str:
@@ -115,7 +115,7 @@ class Program:
         return f" ({lines[-1].strip()[:160]})" if lines else ""
 
     def close(self) -> None:
-        """Kills the program and its group, and waits for it."""
+        """Kills the program and its group, and waits for the end."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

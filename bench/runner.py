@@ -1,7 +1,7 @@
-"""Runs cases in interleaved rounds (A B C A B C …) and keeps what is finished, whatever happens.
+"""Runs cases in interleaved rounds (A B C A B C …) and keeps all finished measurements.
 
-A rival that fails is not asked again in that case; the others go on. Ctrl-C ends the run, and what was measured until
-then is the result. Knows neither how a case measures nor how results are shown.
+A rival that fails is not measured again in that case; the others continue. Ctrl-C ends the run, and the measurements
+until then are the result. Independent of how a case measures and how results are shown.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def _measure_into(row: Row, case: Case, settings: Settings) -> None:
         row.status, row.reason, sample = "missing", str(missing), None
     except RivalFailedError as failure:
         row.status, row.reason, sample = "failed", str(failure), None
-    except Exception as error:  # three hours of results are worth more than a tidy end
+    except Exception as error:  # Keep the results of a long run, whatever the error is.
         reason = f"the bench itself failed: {type(error).__name__}: {error}"
         row.status, row.reason, sample = "failed", reason, None
     row.samples.append(sample)
 
 
 def run_case(case: Case, settings: Settings, observe: Observer, result: Result) -> None:
-    """Fills result round by round, so that an interruption leaves what was measured."""
+    """Fills `result` round by round, so that an interruption keeps the finished measurements."""
     for number in range(settings.rounds):
         for row in result.rows:
             if row.status != "ok":
@@ -41,7 +41,7 @@ def run_case(case: Case, settings: Settings, observe: Observer, result: Result) 
 def run_cases(
     cases: Iterable[Case], settings: Settings, observe: Observer, finished: Callable[[Result], None]
 ) -> tuple[list[Result], bool]:
-    """Returns the results and whether the run was interrupted."""
+    """Runs the cases. Returns the results and whether the run was interrupted."""
     results: list[Result] = []
     for case in cases:
         result = Result(case, [Row(rival) for rival in case.rivals])
@@ -58,5 +58,5 @@ def run_cases(
 
 
 def count_measurements(cases: Sequence[Case], settings: Settings) -> int:
-    """How many there will be if nobody fails."""
+    """The number of measurements if no rival fails."""
     return sum(len(case.rivals) for case in cases) * settings.rounds

@@ -1,7 +1,7 @@
-"""One measurement of a server: start it afresh, load it, read its CPU clock at both ends of the window.
+"""One measurement of a server: start it, load it, and read its CPU clock at the start and the end of the window.
 
-The generator warms up, says `ready` while nothing is under way, and starts the window on `go`; the server's usage is
-read at those two moments of rest.
+The generator warms up, prints `ready` when no request is in progress, and starts the window on `go`. The server's usage
+is read at the start and the end of the window, when no request is in progress.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.catalogue import Serve, server_argv, server_env
 from bench.model import Curve, Metrics, RivalFailedError, RivalMissingError, Sample, Settings
 from bench.process import START_PATIENCE_S, Program, native
 
-#: The generator counts as the bottleneck when it was this busy while the server had time to rest.
+#: The generator counts as the bottleneck if it was at least this busy while the server was not fully busy.
 GENERATOR_BUSY = 0.9
 SERVER_RESTS = 0.9
 
@@ -28,12 +28,12 @@ StartServer = Callable[[str, Serve], tuple[Sequence[str], dict[str, str]]]
 
 @dataclass(frozen=True)
 class Load:
-    """What the generator does to the server.
+    """The load that the generator puts on the server.
 
     Args:
-        target: path of an HTTP request; by default the size.
-        expect: body of its answer; by default so many bytes as the size says.
-        hold: `answered` or `unread`: the connections stand still after their first turn, or in the midst of it.
+        target: path of an HTTP request; default: the size.
+        expect: body of the response; default: as many bytes as the size says.
+        hold: `answered` or `unread`: the connections become idle after the first response, or before reading it.
     """
 
     mode: str = "echo"
@@ -60,7 +60,7 @@ class Load:
         rate = self.rate if self.rate is not None else settings.rate
         if rate is not None:
             given += ["--rate", str(rate)]
-        # Without a CPU of its own the generator must not spin the server off the only one.
+        # If there is only one CPU, the generator must not spin, or the server would get no time.
         if settings.generator_cpu is None:
             given += ["--waiting", "sleep"]
         return given
@@ -74,7 +74,7 @@ def default_start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, st
 def running_server(
     rival: str, serve: Serve, settings: Settings, start: StartServer = default_start
 ) -> Iterator[tuple[Program, list[str]]]:
-    """A fresh server; gives it with the generator's options that lead to it."""
+    """A new server, with the generator's options for connecting to it."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         given = serve
         if serve.family == "unix":
@@ -85,7 +85,7 @@ def running_server(
         with Program(argv, settings.server_cpu, env) as server:
             word, _, port = server.read_line(START_PATIENCE_S).partition(" ")
             if word != "ready":
-                raise RivalFailedError(f"said {word!r} where `ready` was expected")
+                raise RivalFailedError(f"printed {word!r} instead of `ready`")
             address = ["--path", given.path] if serve.family == "unix" else ["--port", port]
             if serve.tls:
                 address += ["--ca", str(certificates.authority_file())]
@@ -93,7 +93,7 @@ def running_server(
 
 
 def read_event(generator: Program, patience_s: float) -> dict[str, Any]:
-    """The generator's next line. Raises RivalFailedError with its reason when it gave up."""
+    """The generator's next line. Raises RivalFailedError with the reason if the generator failed."""
     event: dict[str, Any] = json.loads(generator.read_line(patience_s))
     if event["event"] == "failed":
         raise RivalFailedError(str(event["reason"]))
@@ -101,8 +101,8 @@ def read_event(generator: Program, patience_s: float) -> dict[str, Any]:
 
 
 def explain(server: Program, failure: RivalFailedError) -> RivalFailedError:
-    """A generator's complaint, or the server's own end when that explains it."""
-    # After a wrong answer or in silence the server was alive; that it ends once its clients leave says nothing.
+    """The generator's error, or the server's end if that is the cause."""
+    # If it gave a wrong answer or none, the server was alive; it may end later because its clients have left.
     if str(failure).startswith(("wrong answer", "no answer")):
         return failure
     if server.is_running(grace_s=0.5):
@@ -117,7 +117,7 @@ def measure_server(
     settings: Settings,
     start: StartServer = default_start,
 ) -> Sample:
-    """Raises RivalFailedError, RivalMissingError."""
+    """Measures a server once. Raises RivalFailedError, RivalMissingError."""
     patience_s = 15.0 + 3 * load.patience_s + 3 * settings.duration_s + settings.warmup_s
     with running_server(rival, serve, settings, start) as (server, address):
         argv = [native("loadgen"), *address, *load.options(settings)]
@@ -133,7 +133,7 @@ def measure_server(
             except ProcessLookupError:
                 raise RivalFailedError(f"died: {server.ending()}") from None
     if load.resumes and not outcome["resumed"]:
-        raise RivalMissingError(f"{rival} resumes no TLS session")
+        raise RivalMissingError(f"{rival} does not resume TLS sessions")
     return _sample(before, after, outcome, load)
 
 

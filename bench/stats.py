@@ -1,7 +1,7 @@
-"""Medians, spreads, and ratios taken pair by pair. Pure functions on numbers.
+"""Medians, spreads and ratios of pairs. Pure functions on numbers.
 
-A ratio is taken within a round, where both rivals met the same machine, and only then are the rounds summed up:
-the ratio of two medians would compare moments that never met.
+A ratio is computed within a round, in which both rivals ran under the same conditions; then the rounds are summarized.
+The ratio of two medians would compare measurements from different moments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Summary:
-    """What is left of several measurements of one thing."""
+    """The summary of several measurements of the same quantity."""
 
     median: float
     low: float
@@ -24,12 +24,12 @@ class Summary:
 
     @property
     def spread(self) -> float:
-        """Half the distance from the lowest to the highest: what is printed after ±."""
+        """Half the distance from the lowest to the highest value; printed after ±."""
         return (self.high - self.low) / 2
 
 
 def summarize(values: Sequence[float]) -> Summary:
-    """Args: at least one value. Raises ValueError for none."""
+    """The summary of at least one value. Raises ValueError if there is none."""
     if not values:
         raise ValueError("nothing was measured")
     if len(values) == 1:
@@ -40,11 +40,11 @@ def summarize(values: Sequence[float]) -> Summary:
 
 
 def pair_ratios(values: Sequence[float | None], baseline: Sequence[float | None]) -> list[float]:
-    """The ratio of each round in which both were measured and the baseline is not zero."""
+    """The ratio for each round in which both were measured and the baseline is not zero."""
     pairs = zip(values, baseline, strict=False)
     return [a / b for a, b in pairs if a is not None and b]
 
 
 def overlap(one: Summary, other: Summary) -> bool:
-    """Whether two summaries agree within what was seen: their ranges meet."""
+    """Whether the ranges of two summaries overlap."""
     return one.low <= other.high and other.low <= one.high

@@ -1,7 +1,7 @@
-"""One measurement of a program that times its own work and prints it as one line of JSON.
+"""One measurement of a program that measures its own work and prints the result as one line of JSON.
 
-For what has no client: primitives, files, green threads, starting processes. The program runs on the server's CPU;
-its CPU time over its whole life is read beside the figures that it prints.
+For work without a client: primitives, files, green threads, starting processes. The program runs on the server's CPU.
+The CPU time of its whole run is recorded with the figures that it prints.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PATIENCE_S = 120.0
 
 
 def python_module(name: str, *args: str) -> list[str]:
-    """A command that runs a module of the bench with the interpreter that runs the bench."""
+    """The command that runs a module of `bench` with the current interpreter."""
     return [sys.executable, "-m", f"bench.rivals.{name}", *args]
 
 
@@ -28,7 +28,7 @@ def measure_program(
     patience_s: float = PATIENCE_S,
     env: Mapping[str, str] | None = None,
 ) -> Sample:
-    """Runs it to its end; its last line is {"metric": figure…}, with "notes" if it has any.
+    """Runs the program to its end. Its last line is {"metric": figure…}, with "notes" if there are any.
 
     Raises RivalFailedError.
     """
@@ -40,7 +40,7 @@ def measure_program(
         except (ValueError, ProcessLookupError):
             usage = None
             if not line.startswith("{"):
-                raise RivalFailedError(f"said {line[:80]!r} where figures were expected") from None
+                raise RivalFailedError(f"printed {line[:80]!r} instead of figures") from None
             figures = json.loads(line)
         program.tell("end")
         if program.wait(10.0) != 0:

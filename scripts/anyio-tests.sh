@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# anyio-tests.sh VERSION: unpacks the source of the anyio release in .venvs/VERSION, with its test suite, to .build/anyio.
+# anyio-tests.sh VERSION: unpacks the source of the anyio release in .venvs/VERSION, with its tests, to .build/anyio.
 set -euo pipefail
 
 version=${1:?usage: scripts/anyio-tests.sh VERSION}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build.sh VERSION: builds the extension for .venvs/VERSION in release mode and installs the package there, editable.
-# Each version has its own target folder, so that a build for one version does not invalidate the others. Does nothing if
+# Each version has its own target folder, so that builds do not invalidate each other. Does nothing if
 # neither the crates nor the package's list of files changed since the last build.
 set -euo pipefail
 

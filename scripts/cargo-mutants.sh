@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cargo-mutants.sh [ARGS...]: runs the engine's tests on every mutation of the engine that cargo-mutants (https://mutants.rs)
-# makes. The tool is built once, in a pinned version, in .build/tools; nothing is installed elsewhere.
+# cargo-mutants.sh [ARGS...]: runs the engine's tests on every mutation of the engine that cargo-mutants makes
+# (https://mutants.rs). The tool is built once, in a pinned version, in .build/tools; nothing is installed elsewhere.
 set -euo pipefail
 
 version=27.1.0

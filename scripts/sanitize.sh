@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# sanitize.sh address|thread VERSION [PYTEST-ARGS...]: runs the engine's tests under AddressSanitizer or ThreadSanitizer,
-# and with "address" also tests of the extension, with the sanitizer's runtime preloaded into Python.
+# sanitize.sh address|thread VERSION [PYTEST-ARGS...]: runs the engine's tests under AddressSanitizer or
+# ThreadSanitizer, and with "address" also tests of the extension, with the sanitizer's runtime preloaded into Python.
 # Works with the stable compiler, whose sanitizers are the same as those of the nightly compiler (RUSTC_BOOTSTRAP). The
 # standard library is not instrumented; that would need -Zbuild-std and the rust-src component. Leaks are not reported,
 # because CPython keeps much memory until it exits.
@@ -25,7 +25,8 @@ export RUSTFLAGS="-Zsanitizer=$kind -Cunsafe-allow-abi-mismatch=sanitizer -Cdebu
 # With --target, build scripts and macros are not instrumented.
 cargo=(--locked --quiet --target "$machine")
 if [ "$kind" = thread ]; then
-    # The test harness uses a channel of the standard library, which is not instrumented. With one test at a time it uses none.
+    # The test harness uses a channel of the standard library, which is not instrumented. With one test at a time it
+    # uses none.
     export TSAN_OPTIONS="suppressions=$root/scripts/tsan.txt halt_on_error=1"
     RUST_TEST_THREADS=1 cargo test "${cargo[@]}" -p oneloop-engine --lib --tests
     exit 0

@@ -41,7 +41,7 @@ def _tag(name: str, content: str = "", **values: float | str) -> str:
 
 
 def bars(items: Sequence[Bar], floor: float | None) -> str:
-    """Horizontal bars; a line where the floor is. Bars that would dwarf the others are cut and say so."""
+    """Horizontal bars with a line at the floor. Bars that are much longer than the others are cut and marked."""
     if not items:
         return ""
     longest = _cut(sorted(item.value for item in items))
@@ -59,7 +59,7 @@ def bars(items: Sequence[Bar], floor: float | None) -> str:
 
 
 def _cut(values: Sequence[float]) -> float:
-    """The length of the scale: the largest value, unless it is far from the middle."""
+    """The length of the scale: the largest value, unless it is far above the median."""
     middle = values[len(values) // 2]
     return min(values[-1], max(4 * middle, values[0])) if middle else values[-1]
 
@@ -96,7 +96,7 @@ class Line:
 
 CURVE_HEIGHT = 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 150, 10, 28
-#: Where the axis of quantiles is labelled; equal steps for each further nine.
+#: The labels on the quantile axis; the distance is the same for each further nine.
 _QUANTILES = ((0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %"))
 
 
@@ -107,7 +107,7 @@ def _across(quantile: float) -> float:
 
 
 def curves(lines: Sequence[Line], text: Callable[[float], str]) -> str:
-    """Latency by quantile, both axes logarithmic; text makes a label of nanoseconds."""
+    """Latency by quantile, both axes logarithmic; `text` formats nanoseconds for a label."""
     shown = [line for line in lines if line.points]
     if not shown:
         return ""

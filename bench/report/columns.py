@@ -1,11 +1,11 @@
-"""Which columns a case's table has. One list for the terminal, the page and Markdown."""
+"""The columns of a case's table: one list for the terminal, the page and Markdown."""
 
 from __future__ import annotations
 
 from bench.report import figures
 from bench.report.document import CaseData, RowData
 
-#: Metric -> heading, in the order in which they are shown; those that no row has are left out.
+#: Metric -> heading, in the order of display; metrics that no row has are omitted.
 HEADINGS = {
     "server_cpu_ns": "CPU/msg",
     "ns_per_op": "time/op",
@@ -42,7 +42,7 @@ def columns(case: CaseData) -> list[str]:
 
 
 def ratio_heads(case: CaseData) -> list[str]:
-    """The baseline first, then the others that ratios are taken to."""
+    """The rivals for ratios: the baseline first, then the others."""
     return [f"× {name}" for name in (case["baseline"] or "baseline", *case.get("beside", []))]
 
 

@@ -1,7 +1,7 @@
-"""Compares two documents: the same case and rival, then and now.
+"""Compares two documents: the same case and rival in an old and a new run.
 
-Ratios to the baseline are compared where both have one, for they survive a change of machine or weather; a change
-counts only when the two ranges over the rounds do not meet.
+Ratios to the baseline are compared if both runs have one, because they depend less on the machine and its load. A
+change counts only if the two ranges over the rounds do not overlap.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from bench.report.document import CaseData, Document, RowData, SummaryData
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: A change smaller than this is not worth a person's attention, however steady it is.
+#: Smaller changes are not reported, even if they are consistent.
 LEAST_CHANGE = 0.03
 
 
 @dataclass(frozen=True)
 class Change:
-    """One rival in one case, then and now. `factor` above 1 is slower."""
+    """One rival in one case, old and new. A `factor` above 1 means slower."""
 
     suite: str
     case: str
@@ -61,7 +61,7 @@ def _change(case: CaseData, old: RowData, new: RowData) -> Change:
 
 
 def changes(old: Document, new: Document) -> list[Change]:
-    """Every rival that both documents measured, in the new one's order."""
+    """Every rival that both documents contain, in the order of the new one."""
     known = {
         (case["suite"], case["name"], row["rival"]): row
         for case in old["cases"]
@@ -78,8 +78,8 @@ def changes(old: Document, new: Document) -> list[Change]:
 
 
 def show(console: Console, old: Document, new: Document) -> int:
-    """Prints the comparison; returns 1 when oneloop became slower anywhere, else 0."""
-    from rich.table import Table  # the comparison itself needs no terminal
+    """Prints the comparison; returns 1 if oneloop became slower in any case, else 0."""
+    from rich.table import Table  # only printing needs the terminal module
 
     table = Table(title=f"compared with {old['machine']['date']}", title_justify="left")
     for heading in ("case", "rival", "before", "after", "factor", ""):

@@ -1,6 +1,6 @@
-"""The document of a run: plain data, the same that `--json` writes and that every other report reads.
+"""The document of a run: plain data, which `--json` writes and every report reads.
 
-`schema.json` beside this file says its shape; the tests hold both together.
+`schema.json` in this folder describes its format; tests check that both agree.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _summaries(row: Row) -> dict[str, SummaryData]:
 
 
 def _median_curve(row: Row) -> list[list[float]]:
-    """The curve of the round whose median latency is the middle one: a real distribution, not a mixture."""
+    """The curve of the round with the middle median latency: a real distribution, not a mixture of rounds."""
     curves = sorted(
         (sample for sample in row.samples if sample and sample.curve),
         key=lambda sample: sample.metrics.get("p50_ns", 0.0),
@@ -105,7 +105,7 @@ def _median_curve(row: Row) -> list[list[float]]:
 
 
 def _ratio(row: Row, baseline: Row | None, metric: str) -> SummaryData | None:
-    """The row's figures as a multiple of the baseline's; None where one of the two was not measured."""
+    """The row's figures as a multiple of the baseline's; None if one of the two was not measured."""
     if baseline is None or row.status != "ok":
         return None
     ratios = pair_ratios(_series(row, metric), _series(baseline, metric))
@@ -141,9 +141,9 @@ def _find(result: Result, *names: str) -> Row | None:
 
 
 def _baseline_row(result: Result, rival: str) -> Row | None:
-    """What a rival is compared with: the same program on the baseline's loop, or the case's baseline.
+    """The rival for ratios: the same program on the baseline's loop, or the case's baseline.
 
-    Where the baseline could not run, stock asyncio takes its place.
+    If the baseline could not run, stock asyncio is used instead.
     """
     baseline = result.case.baseline
     program, on, _ = rival.partition(" on ")
@@ -182,7 +182,7 @@ def document(
     warnings: Sequence[str] = (),
     interrupted: bool = False,
 ) -> Document:
-    """Everything that a reader needs to judge the figures."""
+    """The conditions that a reader needs to judge the figures."""
     return Document(
         schema=SCHEMA,
         command=command,
@@ -196,14 +196,14 @@ def document(
 
 
 def save(doc: Document, path: Path) -> None:
-    """Writes the document whole or not at all."""
+    """Writes the document atomically."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(doc, indent=1) + "\n")
     partial.replace(path)
 
 
 def load(path: Path) -> Document:
-    """Reads a document. Raises ValueError for another schema, OSError."""
+    """Reads a document. Raises ValueError for another schema, and OSError."""
     found: object = json.loads(path.read_text())
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise ValueError(f"{path} is not a document of schema {SCHEMA}")

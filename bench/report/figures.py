@@ -1,4 +1,4 @@
-"""Turns stored figures into text that a person reads: µs, MiB, thousands. Knows no layout."""
+"""Formats stored figures as text: µs, MiB, thousands. Independent of the layout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bench.report.document import RowData, SummaryData
 
 
 def duration(ns: float) -> str:
-    """Three significant figures in the fitting unit."""
+    """Three significant digits in a suitable unit."""
     for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if ns >= factor:
             return f"{_three(ns / factor)} {unit}"
@@ -22,7 +22,7 @@ def size(count_bytes: float) -> str:
 
 
 def count(number: float) -> str:
-    """Thousands set apart."""
+    """A number with separators for thousands."""
     return f"{number:,.0f}" if number >= 100 else _three(number)
 
 
@@ -33,7 +33,7 @@ def _three(number: float) -> str:
 
 
 def value(metric: str, number: float) -> str:
-    """A figure in the form that its name asks for."""
+    """A figure, formatted according to the name of its metric."""
     if metric.endswith("_ns") or metric.startswith("ns_") or "_ns_" in metric:
         return duration(number)
     if metric.endswith("_bytes") or metric.startswith("bytes_"):

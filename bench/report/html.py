@@ -1,4 +1,4 @@
-"""The page: one self-contained file that a person can read on its own. Makes text from a document; runs nothing."""
+"""The page: one self-contained file. Creates text from a document; runs nothing."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from bench.report.columns import HEADINGS, columns, ratio_cells, ratio_heads
 from bench.report.document import CaseData, Document, RowData
 
 _STYLE = Path(__file__).with_name("page.css")
-#: Rivals whose latency curves are drawn; all of them would be a tangle.
+#: Rivals whose latency curves are drawn; with all rivals the chart would be unreadable.
 _CURVES = ("floor", "asyncio", "uvloop", "rloop", "oneloop", "gevent", "node", "go")
 
 _HOW = """
 <p>The main figure is the <b>CPU time that the server used per message</b>, user and system, of the whole process tree,
-read while nothing was under way before and after a measured window. Bars: lower is better; the dark part is user time,
-the rest system time; the thin line is the range over the rounds; the dashed line is the floor, a server without Python
-doing the same work on the same machine. Ratios were taken round by round, pair by pair; ± is half their range. A
-rival's memory, threads and switches are those of its process tree. The generator is native, has a CPU of its own and
-compares every byte that comes back.</p>
+read before and after a measured window, when no request is in progress. Bars: lower is better; the dark part is user
+time, the rest system time; the thin line is the range over the rounds; the dashed line is the floor, a server without
+Python that does the same work on the same machine. Ratios are computed per round and pair; ± is half their range. A
+rival's memory, threads and switches are those of its process tree. The generator is native, runs on a separate CPU and
+compares every byte that it receives.</p>
 """
 
 
 def _kind(rival: str) -> str:
-    """A colour class by what a rival is."""
+    """The colour class of a rival."""
     if "oneloop" in rival:
         return "ours"
     if rival.startswith("floor") or rival in ("fio", "greenlet"):
@@ -37,7 +37,7 @@ def _kind(rival: str) -> str:
 
 
 def _curve_kind(rival: str) -> str:
-    """Curves cross, so each of those that are drawn has a colour of its own."""
+    """The colour class of a curve. Curves cross, so each has a different colour."""
     kind = _kind(rival)
     return rival if kind == "other" and rival in _CURVES else kind
 
@@ -123,7 +123,7 @@ def _case(case: CaseData, anchor: str) -> str:
 
 
 def _overview(doc: Document) -> str:
-    """Ratios of all cases at a glance: one row a case, one column a rival that is in many."""
+    """Ratios of all cases: one row per case, one column per rival that is in many cases."""
     count: dict[str, int] = {}
     for case in doc["cases"]:
         for row in case["rows"]:

@@ -1,6 +1,6 @@
-"""The results as Markdown, put between two marks of a page: `python -m bench.report.markdown RUN.json PAGE.md`.
+"""The results as Markdown, inserted between two markers in a page: `python -m bench.report.markdown RUN.json PAGE.md`.
 
-Every rival of every case is there, those that failed or were missing included, in the order of their cost.
+All rivals of every case are listed in the order of their cost, including those that failed or were missing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bench.report.columns import HEADINGS, columns, ratio_cells, ratio_heads
 from bench.report.document import CaseData, Document, RowData, load
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
-#: Enough to judge by; the page made by --html has the rest.
+#: The most important metrics; the page of --html has all of them.
 SHOWN = ("server_user_ns", "server_system_ns", "ns_per_op", "wall_ns", "throughput", "p50_ns", "p99_ns")
 MEMORY = ("rss_bytes", "vss_bytes", "threads", "switches", "cpu_share", "lag_p99_ns", "lag_max_ns")
 
@@ -65,7 +65,7 @@ def results(doc: Document) -> str:
 
 
 def replace_results(page: str, text: str) -> str:
-    """The page with new results between its marks. Raises ValueError when it has none."""
+    """The page with new results between its markers. Raises ValueError if it has no markers."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -10,7 +10,7 @@ from bench.report import figures
 from bench.report.columns import HEADINGS, columns, ratio_cells, ratio_heads
 from bench.report.document import CaseData, Document, RowData
 
-#: A column of figures with its frame; the rival, the main figure, spread, ratio and notes together.
+#: Widths: of a column of figures with its frame; of rival, main figure, spread, ratio and notes together.
 COLUMN_WIDTH = 11
 RESERVED_WIDTH = 76
 
@@ -64,7 +64,7 @@ def _style(row: RowData) -> str:
 def case_tables(case: CaseData, width: int) -> list[Table]:
     """One case: a row for each rival, medians, the ratio to the baseline with its spread.
 
-    What does not fit the width goes into a second table; nothing is left out.
+    Columns that do not fit into the width are shown in a second table; none is omitted.
     """
     names = columns(case)[1:]
     room = max(0, (width - RESERVED_WIDTH) // COLUMN_WIDTH - len(case.get("beside", [])))
@@ -81,7 +81,7 @@ def show_case(console: Console, case: CaseData) -> None:
 
 
 def show_footer(console: Console, doc: Document) -> None:
-    """Prints what every figure carries."""
+    """Prints the conditions of the run."""
     machine = doc["machine"]
     console.print(
         f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['kernel']}, "

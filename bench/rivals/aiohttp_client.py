@@ -1,4 +1,4 @@
-"""A real aiohttp client that keeps a number of connections busy, checks each answer and times it."""
+"""An aiohttp client that keeps a number of connections busy, and checks and times each response."""
 
 # mypy: disable-error-code="import-untyped,import-not-found"
 # A rival may be missing.
@@ -20,7 +20,7 @@ BODY = b"x" * SIZE
 
 
 async def fetch(session: aiohttp.ClientSession, url: str, until: float, took: list[int]) -> None:
-    """Requests until the time is over."""
+    """Sends requests until the time is over."""
     while time.monotonic() < until:
         begin = time.perf_counter_ns()
         async with session.get(url) as response:
@@ -43,7 +43,7 @@ async def main(options: argparse.Namespace) -> None:
     async with aiohttp.ClientSession(connector=connector) as session:
         await load(session, url, options.connections, 0.5)
         print("ready", flush=True)
-        # Nothing else runs meanwhile, so blocking here harms nobody.
+        # Nothing else runs at this point, so blocking is harmless.
         if sys.stdin.readline().strip() != "go":
             return
         begin = time.perf_counter()

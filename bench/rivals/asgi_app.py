@@ -4,9 +4,9 @@
 GET /N           N bytes
 GET /after/N     N bytes; the application then computes
 GET /before/N    a head; the application then computes, and sends N bytes
-GET /parts/N     N bytes in parts of 64 KiB, each sent by itself
+GET /parts/N     N bytes in parts of 64 KiB, each sent separately
 POST             the request's body
-WebSocket        each message comes back
+WebSocket        each message is sent back
 ```
 """
 
@@ -38,7 +38,7 @@ async def respond(send: Send, body: bytes) -> None:
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The whole body; most bodies come in one message."""
+    """The whole body; most bodies arrive in one message."""
     message = await receive()
     body = bytes(message.get("body", b""))
     if not message.get("more_body", False):
@@ -59,7 +59,7 @@ async def send_parts(send: Send, length: int) -> None:
 
 
 async def answer(path: str, send: Send) -> None:
-    """What has a path of more than a number."""
+    """The paths that are more than a number."""
     kind, _, size = path.partition("/")
     if kind == "parts":
         await send_parts(send, int(size))

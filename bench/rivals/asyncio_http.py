@@ -1,7 +1,7 @@
 """HTTP and WebSocket servers that run on every asyncio loop; `--program` says which. One program for all loops.
 
-httptools is vmbench's own server on that parser; uvicorn and hypercorn serve the ASGI application of the form;
-aiohttp and websockets have handlers of their own.
+httptools is vmbench's server, based on that parser. uvicorn and hypercorn serve the ASGI application of the form.
+aiohttp and websockets use separate handlers.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -38,7 +38,7 @@ async def serve_httptools(where: Endpoint) -> None:
     import httptools
 
     class Pages(asyncio.Protocol):
-        """vmbench's httptools server: parse the request, answer by its path."""
+        """vmbench's httptools server: parses the request and answers according to its path."""
 
         transport: asyncio.Transport
         url = b"/"
@@ -70,7 +70,7 @@ async def serve_httptools(where: Endpoint) -> None:
 async def serve_uvicorn(where: Endpoint, websockets: str = "websockets") -> None:
     import uvicorn
 
-    # uvicorn's own use of websockets is that library's old half.
+    # uvicorn's websockets support uses the legacy part of that library.
     warnings.simplefilter("ignore", DeprecationWarning)
     listener = endpoint.listen(where)
     port = endpoint.port_of(listener)
@@ -105,7 +105,7 @@ async def serve_hypercorn(where: Endpoint) -> None:
     config.errorlog = None
     config.backlog = endpoint.BACKLOG
     config.keep_alive_timeout = endpoint.KEEP_ALIVE_S
-    # It would close a connection after a thousand requests.
+    # By default it closes a connection after a thousand requests.
     config.keep_alive_max_requests = 1_000_000_000
     config.bind = [f"fd://{endpoint.hand_over_listener(where)}"]
     await serve(cast("Any", APPS[where.form].load()), config)

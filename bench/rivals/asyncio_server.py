@@ -1,6 +1,6 @@
 """The echo servers for every asyncio loop: protocol, buffered protocol, streams, sockets, datagrams, TLS.
 
-One program for asyncio, uvloop, rloop and oneloop; it does not know which of them runs it.
+One program for asyncio, uvloop, rloop and oneloop, independent of the loop that runs it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from bench.rivals import endpoint, loops
 from bench.rivals.cpu_work import work
 from bench.rivals.endpoint import Endpoint
 
-#: What vmbench read at once.
+#: The size of one read in vmbench.
 STREAM_READ = 102_400
 
 
 class Echo(asyncio.Protocol):
-    """Writes back what comes."""
+    """Writes back the received data."""
 
     transport: asyncio.Transport
 
@@ -39,7 +39,7 @@ class EchoOnce(Echo):
 
 
 class EchoEach(Echo):
-    """Splits what comes into messages and writes each by itself, as a server of many small answers does."""
+    """Splits the received data into messages and writes each separately, like a server with many small responses."""
 
     size = 64
     rest = b""
@@ -54,7 +54,7 @@ class EchoEach(Echo):
 
 
 class EchoWork(Echo):
-    """Burns CPU before each answer, as the gevent talk's second benchmark does."""
+    """Uses CPU before each answer, like the second benchmark of the gevent talk."""
 
     def data_received(self, data: bytes) -> None:
         work()
@@ -62,7 +62,7 @@ class EchoWork(Echo):
 
 
 class EchoBuffered(asyncio.BufferedProtocol):
-    """Has the loop read into its own buffer."""
+    """The loop reads into the protocol's buffer."""
 
     transport: asyncio.Transport
 
@@ -109,7 +109,7 @@ async def echo_socket(loop: asyncio.AbstractEventLoop, client: socket.socket) ->
 
 
 async def serve_sockets(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
-    """Accepts for ever, one task for each client."""
+    """Accepts forever, with one task for each client."""
     tasks = set()
     endpoint.announce(listener)
     while True:
@@ -130,7 +130,7 @@ PROTOCOLS: dict[str, type[asyncio.BaseProtocol]] = {
 
 
 async def main(where: Endpoint) -> None:
-    """Serves in the form that was asked for until it is killed."""
+    """Serves in the given form until it is killed."""
     loop = asyncio.get_running_loop()
     listener = endpoint.listen(where)
     port = endpoint.port_of(listener)

@@ -1,4 +1,4 @@
-"""Starting processes and resolving names from an asyncio loop, timed from inside."""
+"""Starting processes and resolving names from an asyncio loop, measured in the program."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ if __name__ == "__main__":
     parser.add_argument("--parent-mib", type=int, default=0)
     parser.add_argument("--host", default="")
     asked = parser.parse_args()
-    # Written to, so that the pages are there: fork has to copy their table.
+    # Written to, so that the pages exist: fork has to copy their page table.
     ballast = bytearray(b"1") * (asked.parent_mib << 20)
     loops.run(main(asked), asked.loop)

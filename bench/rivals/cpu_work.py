@@ -1,10 +1,10 @@
-"""What handlers compute: the work of the gevent talk's second benchmark (100 times a recursion 100 deep), or a time."""
+"""The work of handlers: that of the gevent talk's second benchmark (100 recursions of depth 100), or a given time."""
 
 from __future__ import annotations
 
 import time
 
-#: What a handler computes after its answer, or between its head and its body, where the row asks when that arrives.
+#: How long a handler computes after its response, or between head and body, in rows that measure when these arrive.
 AFTER_ANSWER_S = 0.010
 
 
@@ -13,13 +13,13 @@ def _descend(depth: int) -> int:
 
 
 def work() -> None:
-    """About a third of a millisecond."""
+    """Computes for about a third of a millisecond."""
     for _ in range(100):
         _descend(100)
 
 
 def compute_for(seconds: float) -> None:
-    """Keeps the CPU busy for a time, as a handler that has answered and goes on."""
+    """Keeps the CPU busy for a time, like a handler that continues after its response."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass

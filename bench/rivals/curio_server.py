@@ -7,8 +7,8 @@ from __future__ import annotations
 import ssl
 from multiprocessing import connection
 
-# curio 1.6 asks at import for names that Python 3.12 took away. Only its channels and its TLS, which are not
-# measured, would use them.
+# On import, curio 1.6 uses names that Python 3.12 removed. Only its channels and its TLS, which are not measured,
+# need them.
 for module, name in (
     (connection, "CHALLENGE"),
     (connection, "WELCOME"),

@@ -1,4 +1,4 @@
-"""Where a rival listens, said the same way to all of them. Standard library only; every Python rival imports it."""
+"""The address and options of a rival, with one command line for all. Uses the standard library only."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import cast
 
 BACKLOG = 4096
-#: How long HTTP servers keep an idle connection; uvicorn's five seconds would end some before they are measured.
+#: How long HTTP servers keep an idle connection. With uvicorn's five seconds some would end before they are measured.
 KEEP_ALIVE_S = 75
 START_PATIENCE_S = 15.0
 
-#: The module of oneloop's own TLS contexts, for `--contexts`.
+#: The module with oneloop's TLS contexts, for `--contexts`.
 ONELOOP_TLS = "oneloop.tls"
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What the starter asked for on the command line."""
+    """The options of the command line."""
 
     loop: str
     form: str
@@ -36,7 +36,7 @@ class Endpoint:
 
 
 def parse() -> Endpoint:
-    """Reads the command line that every rival shares."""
+    """Parses the command line, which is the same for every rival."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--loop", default="asyncio")
     parser.add_argument("--form", default="protocol")
@@ -52,11 +52,11 @@ def parse() -> Endpoint:
 
 
 def grow_heap() -> None:
-    """Brings glibc's allocator into the state that a program of some size has reached after its imports.
+    """Puts glibc's allocator into the state that it has in a larger program after its imports.
 
-    In a process that never freed a large block, every buffer above 128 KiB is mapped and unmapped again, which makes
-    stock asyncio (256 KiB for each read) three times as slow as it is in real programs. Freeing one large block
-    raises that threshold for good (man 3 mallopt, M_MMAP_THRESHOLD). Done for all Python rivals alike.
+    In a process that has never freed a large block, every buffer above 128 KiB is mapped and unmapped. This makes stock
+    asyncio (256 KiB for each read) three times as slow as in real programs. Freeing one large block raises that
+    threshold permanently (man 3 mallopt, M_MMAP_THRESHOLD). All Python rivals call this.
     """
     bytearray(4 << 20)
 
@@ -71,8 +71,8 @@ def listen(endpoint: Endpoint) -> socket.socket:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         sock.bind(("127.0.0.1", 0))
     else:
-        # asyncio switches Nagle's delay off only where the protocol number is given; Linux passes the option of a
-        # listening socket on to those it accepts, which serves the libraries that never set it.
+        # asyncio turns off Nagle's algorithm only if the protocol number is given; accepted sockets inherit
+        # the option from the listening socket on Linux, which helps the libraries that never set it.
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.bind(("127.0.0.1", 0))
@@ -82,14 +82,14 @@ def listen(endpoint: Endpoint) -> socket.socket:
 
 
 def make_inheritable(sock: socket.socket) -> int:
-    """The number of a blocking socket that lives on in the program that this process becomes."""
+    """The number of a blocking socket that stays open in the program that replaces this process (exec)."""
     sock.setblocking(True)
     sock.set_inheritable(True)
     return sock.detach()
 
 
 def hand_over_listener(endpoint: Endpoint) -> int:
-    """The number of a listening socket for a server that takes it over; clients may connect from now on."""
+    """The number of a listening socket for a server that inherits it; clients may connect from now on."""
     listener = listen(endpoint)
     port = port_of(listener)
     number = make_inheritable(listener)
@@ -98,37 +98,37 @@ def hand_over_listener(endpoint: Endpoint) -> int:
 
 
 def port_of(sock: socket.socket) -> int:
-    """The port to announce; to be asked before a loop takes the socket over."""
+    """The port to announce; must be called before a loop takes over the socket."""
     return 0 if sock.family == socket.AF_UNIX else int(sock.getsockname()[1])
 
 
 def announce(sock: socket.socket) -> None:
-    """Tells the starter that the server serves."""
+    """Prints that the server is ready."""
     announce_port(port_of(sock))
 
 
 def announce_port(port: int) -> None:
-    """The same, where a library made the socket."""
+    """The same for a socket that a library created."""
     print("ready", port, flush=True)
 
 
 def find_nginx() -> str | None:
-    """Debian has it where only root looks."""
+    """The path of nginx. Debian installs it in a folder that is only on root's PATH."""
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
 def free_port() -> int:
-    """For a server that takes no socket. It may be gone when the server wants it, which the server then says."""
+    """A free port for a server that cannot use an existing socket. If it is taken meanwhile, the server reports it."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
 
 
 def announce_when_served(port: int) -> None:
-    """Announces a server that does not say itself when it listens; returns at once.
+    """Announces a server that does not report when it listens; returns immediately.
 
-    A process asks for it, no thread: the server may fork, and its worker would inherit the locks that a thread holds at
-    that moment. It is nobody's child, so that it is not counted as a part of the server.
+    A separate process waits for it, not a thread: the server may fork, and its worker would inherit locks that a thread
+    holds at that moment. The process is detached, so that it is not counted as a part of the server.
     """
     child = os.fork()
     if child:
@@ -141,7 +141,7 @@ def announce_when_served(port: int) -> None:
 
 
 def _await_server(port: int) -> None:
-    """Returns when somebody listens; ends the process when nobody ever does."""
+    """Returns when the port accepts connections; ends the process if this never happens."""
     deadline = time.monotonic() + START_PATIENCE_S
     while time.monotonic() < deadline:
         try:
@@ -154,7 +154,7 @@ def _await_server(port: int) -> None:
 
 
 def no_delay(sock: socket.socket | None) -> None:
-    """TCP_NODELAY, as every rival has it; nothing on a Unix socket."""
+    """Sets TCP_NODELAY, as for every rival; does nothing on a Unix socket."""
     if sock is not None and sock.family == socket.AF_INET:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

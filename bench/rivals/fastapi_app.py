@@ -1,4 +1,4 @@
-"""The least that FastAPI's tutorial begins with."""
+"""The first example of FastAPI's tutorial."""
 
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,unused-ignore"
 # A rival's framework may be missing.

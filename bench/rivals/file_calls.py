@@ -23,7 +23,7 @@ PREADS = 4000
 
 
 def offsets(path: str) -> list[int]:
-    """Where 4000 blocks of a file are, in no order."""
+    """The offsets of 4000 blocks of a file, in random order."""
     blocks = Path(path).stat().st_size // BLOCK
     return [number * BLOCK for number in random.Random(3).choices(range(blocks), k=PREADS)]
 
@@ -154,7 +154,7 @@ async def _executor_in_sequence(folder: str) -> AsyncIterator[AwaitedCall]:
     yield call
 
 
-#: What the executor does otherwise than by one blocking call in a thread.
+#: The works for which the executor does not make one blocking call in a thread.
 EXECUTOR: AwaitedTable = {
     "preads": _executor_preads,
     "gathered": _executor_gathered,
@@ -225,7 +225,7 @@ async def _aiofiles_many(folder: str, gathered: bool) -> AsyncIterator[AwaitedCa
 
 
 async def _all(calls: list[AwaitedCall], gathered: bool) -> None:
-    """All of them at once, or one after the other."""
+    """All of them concurrently, or one after the other."""
     if gathered:
         await asyncio.gather(*(call() for call in calls))
     else:
@@ -328,7 +328,7 @@ AIOFILE: AwaitedTable = {
 
 @contextmanager
 def _libaio_preads(path: str) -> Iterator[BlockingCall]:
-    """Submitted together, as many as its context has room for."""
+    """Submits as many requests together as the context accepts."""
     import libaio
 
     at_once = 128

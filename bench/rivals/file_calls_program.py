@@ -1,6 +1,6 @@
-"""The program of the suites of file calls: one work of one rival, again and again, with nothing between.
+"""The program of the suites of file calls: repeats one work of one rival without pauses.
 
-Prints time and CPU time per operation: a call may do several, as the lines of a file.
+Prints time and CPU time per operation. A call may do several operations, for example read the lines of a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AWAITED: dict[str, AwaitedTable] = {
 
 
 def can(rival: str, work: str) -> bool:
-    """Whether the rival has a form of that work."""
+    """Whether the rival supports this work."""
     return rival == "executor" or work in BLOCKING.get(rival, {}) or work in AWAITED.get(rival, {})
 
 
@@ -43,7 +43,7 @@ def repeat_blocking(call: BlockingCall, rounds: int) -> tuple[int, int]:
 
 
 async def repeat(call: AwaitedCall, rounds: int) -> tuple[int, int]:
-    """Wall and CPU nanoseconds; of all threads of the process, the kernel's for io_uring among them."""
+    """Wall and CPU nanoseconds of all threads of the process, including the kernel's for io_uring."""
     begin, cpu = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(rounds):
         await call()
@@ -70,7 +70,7 @@ async def main(options: argparse.Namespace) -> None:
             await repeat(awaited, warm)
             wall, cpu = await repeat(awaited, rounds)
     count = rounds * options.per_round
-    # While the threads of an executor still stand.
+    # While the threads of an executor still exist.
     hand_over({"ns_per_op": wall / count, "cpu_ns_per_op": cpu / count})
 
 

@@ -18,31 +18,31 @@ from typing import Protocol
 BLOCK = 4096
 IN_FLIGHT = 32
 CHUNK = 1 << 20
-#: Where a line costs a trip to a thread, so many tell what one costs.
+#: The number of lines for rivals that pass each line to a thread.
 FEW_LINES = 20_000
 
 
 class Reader(Protocol):
-    """What the programs need of a rival."""
+    """The functions that the programs need from a rival."""
 
     async def read_all(self, paths: Sequence[str]) -> int:
-        """Reads every file whole; returns how many bytes."""
+        """Reads every file completely; returns the number of bytes."""
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
-        """Reads 4 KiB at each offset, up to 32 at a time; returns how many bytes."""
+        """Reads 4 KiB at each offset, up to 32 at a time; returns the number of bytes."""
 
     async def read_on(self, path: str) -> int:
-        """Reads a file from its beginning to its end, a MiB at a time; returns how many bytes."""
+        """Reads a file from start to end, one MiB at a time; returns the number of bytes."""
 
     async def read_lines(self, path: str) -> int:
-        """Iterates over a text file, or a part of it; returns how many lines."""
+        """Iterates over a text file, or a part of it; returns the number of lines."""
 
     async def copy(self, source: str, target: str) -> None:
         """Copies a file."""
 
 
 async def _in_flight(offsets: Sequence[int], read: Callable[[int], Awaitable[int]]) -> int:
-    """As many tasks as reads may be in flight; they share the offsets."""
+    """Runs as many tasks as there may be reads in flight; they share the offsets."""
     pending = iter(offsets)
 
     async def work() -> int:
@@ -56,7 +56,7 @@ def _flags(direct: bool) -> int:
 
 
 class Blocking:
-    """open(): blocks the loop for as long as the disk needs."""
+    """open(): blocks the loop during each read."""
 
     async def read_all(self, paths: Sequence[str]) -> int:
         total = 0
@@ -66,7 +66,7 @@ class Blocking:
         return total
 
     async def read_blocks(self, path: str, offsets: Sequence[int], direct: bool) -> int:
-        buffer = mmap.mmap(-1, BLOCK)  # page-aligned, as O_DIRECT wants it
+        buffer = mmap.mmap(-1, BLOCK)  # page-aligned, as O_DIRECT requires
         fd = os.open(path, _flags(direct))
         try:
             total = 0
@@ -154,7 +154,7 @@ class Aiofiles:
 
 
 class Executor:
-    """A thread pool by hand: what a careful program does without any package."""
+    """A thread pool, as a program can use it without any package."""
 
     def __init__(self) -> None:
         self.pool = ThreadPoolExecutor(IN_FLIGHT)
@@ -206,7 +206,7 @@ class Executor:
 
 
 class Aiofile:
-    """aiofile on caio, which chooses Linux AIO, threads or io_uring by itself."""
+    """aiofile, based on caio, which chooses Linux AIO, threads or io_uring."""
 
     async def read_all(self, paths: Sequence[str]) -> int:
         from aiofile import async_open
@@ -256,7 +256,7 @@ class Aiofile:
 
 
 class Libaio:
-    """libaio: Linux AIO, polled; it does not know asyncio, so the loop waits for it."""
+    """libaio: Linux AIO, polled. It has no asyncio support, so the loop waits for it."""
 
     def __init__(self) -> None:
         import libaio

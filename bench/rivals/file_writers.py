@@ -1,7 +1,7 @@
-"""Small writes to files, in each rival's natural form: what the program of file calls times.
+"""Small writes to files, in each rival's natural form; measured by the program of file calls.
 
-A table has a context manager for each work; it gives the operation, which is called again and again. Operations of the
-blocking table serve the executor too.
+A table has a context manager for each work. It returns the operation, which is called repeatedly. The executor uses the
+operations of the blocking table.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -113,7 +113,7 @@ async def _aiofile_whole(path: str, mode: str, data: bytes) -> AsyncIterator[Awa
 
 @asynccontextmanager
 async def _aiofile_kept(path: str, mode: str, data: bytes | str) -> AsyncIterator[AwaitedCall]:
-    """It has no buffer: a write is with the kernel when it is done, and its flush would be fdatasync."""
+    """It has no buffer: when a write returns, the kernel has the data. Its flush would be fdatasync."""
     from aiofile import async_open
 
     async with async_open(path, mode) as file:

@@ -18,7 +18,7 @@ TICK_S = 0.001
 
 
 class LagMeter:
-    """A task that wants to wake every millisecond and writes down how late it was."""
+    """A task that sleeps for a millisecond repeatedly and records how late it woke."""
 
     def __init__(self) -> None:
         self.late_ns: list[int] = []
@@ -31,7 +31,7 @@ class LagMeter:
             self.late_ns.append(time.perf_counter_ns() - due)
 
     def stop(self) -> dict[str, float]:
-        """The 99th percentile and the worst, negative lateness counted as none."""
+        """The 99th percentile and the maximum; negative values count as 0."""
         self._task.cancel()
         late = sorted(max(0, ns) for ns in self.late_ns) or [0]
         p99 = statistics.quantiles(late, n=100, method="inclusive")[98] if len(late) > 1 else late[0]
@@ -39,7 +39,7 @@ class LagMeter:
 
 
 async def experiment(reader: Reader, paths: list[str], rounds: int) -> dict[str, float]:
-    """linux_aio's: every millisecond, read all files. Threads and memory are read from outside at its end."""
+    """linux_aio's experiment: reads all files every millisecond. Threads and memory are measured at its end."""
     lag = LagMeter()
     begin, cpu = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(rounds):
@@ -50,7 +50,7 @@ async def experiment(reader: Reader, paths: list[str], rounds: int) -> dict[str,
 
 
 async def cached(reader: Reader, paths: list[str], rounds: int) -> dict[str, float]:
-    """One cached file after the other, with nothing between."""
+    """Reads one cached file after the other without pauses."""
     await reader.read_all(paths[:1])
     begin, cpu = time.perf_counter_ns(), time.process_time_ns()
     for number in range(rounds):
@@ -60,7 +60,7 @@ async def cached(reader: Reader, paths: list[str], rounds: int) -> dict[str, flo
 
 
 async def at_once(reader: Reader, paths: list[str], rounds: int) -> dict[str, float]:
-    """All of the cached files at once, again and again; per file."""
+    """Reads all cached files concurrently, repeatedly; result per file."""
     await reader.read_all(paths)
     begin, cpu = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(rounds):
@@ -71,14 +71,14 @@ async def at_once(reader: Reader, paths: list[str], rounds: int) -> dict[str, fl
 
 
 def drop_from_cache(path: str) -> None:
-    """Have the next read come from the disk."""
+    """Drops the file from the cache, so that the next read comes from the disk."""
     fd = os.open(path, os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(fd)
 
 
 async def sequential(reader: Reader, path: str) -> dict[str, float]:
-    """One big file from the disk, from its beginning to its end; per MiB."""
+    """Reads one large file from the disk, from start to end; result per MiB."""
     drop_from_cache(path)
     lag = LagMeter()
     await asyncio.sleep(0)
@@ -92,7 +92,7 @@ async def sequential(reader: Reader, path: str) -> dict[str, float]:
 
 
 async def lines(reader: Reader, path: str) -> dict[str, float]:
-    """Iterating over the lines of a cached text file; per line."""
+    """Iterates over the lines of a cached text file; result per line."""
     begin, cpu = time.perf_counter_ns(), time.process_time_ns()
     count = await reader.read_lines(path)
     wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
@@ -100,7 +100,7 @@ async def lines(reader: Reader, path: str) -> dict[str, float]:
 
 
 async def copying(reader: Reader, path: str) -> dict[str, float]:
-    """Copying a cached file of some size; per MiB."""
+    """Copies a cached file; result per MiB."""
     target = Path(path + ".copy")
     lag = LagMeter()
     await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def copying(reader: Reader, path: str) -> dict[str, float]:
 
 
 async def blocks(reader: Reader, path: str, rounds: int, direct: bool) -> dict[str, float]:
-    """Random 4 KiB reads of one big file, from the disk: dropped from the cache before, or past it."""
+    """Random 4 KiB reads of one large file from the disk: dropped from the cache before, or with O_DIRECT."""
     size = Path(path).stat().st_size // BLOCK
     offsets = [number * BLOCK for number in random.Random(1).sample(range(size), rounds)]
     fd = os.open(path, os.O_RDONLY)
@@ -150,7 +150,7 @@ async def main(options: argparse.Namespace) -> None:
     else:
         direct = options.work == "direct"
         figures = await blocks(reader, options.paths[0], options.rounds, direct)
-    # While the threads of an executor still stand.
+    # While the threads of an executor still exist.
     hand_over(figures)
 
 

@@ -1,8 +1,8 @@
-"""How soon peers have their answers from handlers that answer and then compute.
+"""How soon peers get their answers from handlers that answer and then compute.
 
-Twenty connections ask at the same moment; each handler writes its answer and then works for 10 ms. The client is a
-process of its own, forked before the loop is made, so that the loop's work does not delay its clock. What is taken is
-the time from the question to the first answer and to the median one, the best of some rounds each.
+Twenty connections send a question at the same time; each handler writes its answer and then computes for 10 ms. The
+client is a separate process, forked before the loop is created, so that the loop's work does not delay its clock. The
+result is the time from the question to the first and to the median answer, each the best of several rounds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Handler(asyncio.Protocol):
 
 
 def split_cpus() -> tuple[set[int], set[int]]:
-    """A CPU for the server and others for the client: on the same one, who computes would hold up who looks."""
+    """One CPU for the server and others for the client: on the same CPU, the computation would delay the client."""
     cpus = range(os.cpu_count() or 1)
     return {cpus[0]}, set(cpus[1:]) or {cpus[0]}
 
@@ -46,9 +46,9 @@ def split_cpus() -> tuple[set[int], set[int]]:
 def ask(clients: list[socket.socket], rounds: int) -> tuple[float, float]:
     """The client: nanoseconds to the first and to the median answer."""
     first, median = [], []
-    # The first round meets connections that are still being made, and does not count.
+    # The first round does not count: connections are still being set up.
     for _ in range(rounds + 1):
-        # The handler that answered last is still at work.
+        # The handler that answered last is still computing.
         time.sleep(3 * AFTER_ANSWER_S)
         poll = select.poll()
         for client in clients:
@@ -71,7 +71,7 @@ def ask(clients: list[socket.socket], rounds: int) -> tuple[float, float]:
 
 
 async def serve(servers: list[socket.socket], result: int) -> tuple[float, float]:
-    """The server, until the client has handed over its figures."""
+    """Runs the server until the client has sent its figures."""
     loop = asyncio.get_running_loop()
     for server in servers:
         await loop.create_connection(Handler, sock=server)

@@ -1,4 +1,4 @@
-"""The least that Flask's quickstart begins with."""
+"""The first example of Flask's quickstart."""
 
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,unused-ignore"
 # A rival's framework may be missing.

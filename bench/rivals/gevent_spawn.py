@@ -1,4 +1,4 @@
-"""Starting processes and resolving names with gevent, timed from inside."""
+"""Starting processes and resolving names with gevent, measured in the program."""
 
 # mypy: disable-error-code="import-untyped,import-not-found"
 # Gevent has no stubs.

@@ -16,7 +16,7 @@ from bench.rivals.http_apps import APPS
 def main() -> None:
     where = endpoint.parse()
     app = APPS[where.form]
-    # Granian takes no socket and does not say when it listens.
+    # Granian cannot use an existing socket and does not report when it listens.
     port = endpoint.free_port()
     endpoint.announce_when_served(port)
     is_static = where.form == "static"

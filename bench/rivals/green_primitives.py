@@ -1,4 +1,4 @@
-"""Green threads' own operations, timed from inside: switch, spawn, memory of one that is parked.
+"""Operations of green threads, measured in the program: switch, spawn, memory of a parked one.
 
 The same work for gevent, plain greenlets, threads, asyncio tasks and oneloop.green.
 """
@@ -23,31 +23,31 @@ from bench.rivals.report_line import hand_over
 
 
 class Threads(Protocol):
-    """What is asked of a rival."""
+    """The operations that a rival must have."""
 
     def switch(self, count: int) -> None:
         """Ten threads that yield in turn, count times in all."""
 
     def spawn(self, count: int) -> None:
-        """Starts threads that end at once, one after the other, and waits for each."""
+        """Starts threads that end immediately, one after the other, and waits for each."""
 
     @contextmanager
     def parked(self, count: int) -> Iterator[None]:
-        """So many threads that wait for an event."""
+        """Starts this number of threads that wait for an event."""
 
 
 class Primitives(Threads, Protocol):
-    """And of those that have more."""
+    """Further operations, which some rivals have."""
 
     def lock(self, count: int) -> None:
-        """Acquires and releases a lock that nobody else wants."""
+        """Acquires and releases an uncontended lock."""
 
     def handover(self, count: int) -> None:
         """Hands items to another thread through a queue with room for one."""
 
 
 class Pooled(Primitives, Protocol):
-    """And of those that have pools of cheap threads."""
+    """The operation of rivals that have pools of cheap threads."""
 
     def pool(self, count: int) -> None:
         """Starts threads of a pool with room for a hundred."""
@@ -110,7 +110,7 @@ class Gevent:
 
 
 class Greenlet:
-    """No loop: switching straight between greenlets is the floor."""
+    """No loop: switching directly between greenlets is the floor."""
 
     def __init__(self) -> None:
         import greenlet

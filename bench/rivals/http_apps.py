@@ -1,4 +1,4 @@
-"""The applications that HTTP servers are given, by the form that is asked of them."""
+"""The applications for HTTP servers, by form."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class HttpApp:
-    """An application and the interface that it speaks: `asgi` or `wsgi`."""
+    """An application and its interface: `asgi` or `wsgi`."""
 
     module: str
     interface: str
-    #: What it is written with, beside the standard library.
+    #: The packages that it needs.
     needs: str = ""
 
     @property
     def target(self) -> str:
-        """As servers have it on their command lines."""
+        """The name for a server's command line."""
         return f"{self.module}:app"
 
     def load(self) -> object:

@@ -1,4 +1,4 @@
-"""The event loops that run the very same programs; only the factory differs."""
+"""The event loops. All run the same programs; only the factory differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nginx with one process, serving the files under `--path`, where its own files go, too."""
+"""nginx with one process. It serves the files in the folder `--path`, which also contains its own files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.rivals import endpoint
 
-#: One process that is its own worker: what dies with the bench.
+#: One process without workers, so that it ends with the benchmarks.
 CONFIG = """
 daemon off;
 master_process off;

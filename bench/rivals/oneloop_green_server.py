@@ -1,4 +1,4 @@
-"""oneloop's green threads serving as gevent's do: StreamServer, a handler per connection, code that looks blocking."""
+"""oneloop's green threads, used like gevent's: StreamServer, a handler per connection, code that looks blocking."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The loop's own operations, timed from inside, the same program on every asyncio loop.
+"""Operations of the loop, measured in the program; the same program for every asyncio loop.
 
-Each function takes the loop, a number of operations and a stopwatch, which it runs for just the operations; it returns
-how many they were.
+Each function takes the loop, a number of operations and a stopwatch, which it runs only during the operations. It
+returns the number of operations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PENDING = 100_000
 
 
 class Stopwatch:
-    """Adds up wall time and this process's CPU time over the stretches between start and stop."""
+    """Sums wall time and this process's CPU time between start and stop."""
 
     def __init__(self) -> None:
         self.wall_ns = self.cpu_ns = 0
@@ -85,7 +85,7 @@ async def call_later(loop: Loop, count: int, watch: Stopwatch) -> int:
 
 
 async def call_later_make(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """Making timers that never fall due, 100,000 at a time."""
+    """Creates timers that never become due, 100,000 at a time."""
     times = max(1, count // PENDING)
     for _ in range(times):
         watch.start()
@@ -98,7 +98,7 @@ async def call_later_make(loop: Loop, count: int, watch: Stopwatch) -> int:
 
 
 async def cancel(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """Cancelling 100,000 pending timers, with what the loop does about them in the millisecond that follows."""
+    """Cancels 100,000 pending timers; includes the work of the loop in the following millisecond."""
     times = max(1, count // PENDING)
     for _ in range(times):
         pending = [loop.call_later(3600 + n * 1e-3, print) for n in range(PENDING)]
@@ -111,7 +111,7 @@ async def cancel(loop: Loop, count: int, watch: Stopwatch) -> int:
 
 
 async def fire(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """100,000 timers of different deadlines, made in no order, that all fall due."""
+    """100,000 timers with different deadlines, created in random order, that all become due."""
     times = max(1, count // PENDING)
     for _ in range(times):
         done = loop.create_future()
@@ -147,7 +147,7 @@ async def sleep_zero(loop: Loop, count: int, watch: Stopwatch) -> int:
 
 
 async def create_task(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """Making a task and awaiting it."""
+    """Creates a task and awaits it."""
 
     async def nothing() -> None:
         return
@@ -183,7 +183,7 @@ async def future_wakeup(loop: Loop, count: int, watch: Stopwatch) -> int:
 
 
 async def queue(loop: Loop, count: int, watch: Stopwatch) -> int:
-    """Two tasks that hand a value back and forth through two queues."""
+    """Two tasks that pass a value back and forth through two queues."""
     there: asyncio.Queue[int] = asyncio.Queue()
     back: asyncio.Queue[int] = asyncio.Queue()
 
@@ -241,7 +241,7 @@ async def executor(loop: Loop, count: int, watch: Stopwatch) -> int:
 
 Operation = Callable[[Loop, int, Stopwatch], Awaitable[int]]
 
-#: Operation -> the program and how many operations make a steady figure.
+#: Operation -> the function and the number of operations for a stable figure.
 OPERATIONS: dict[str, tuple[Operation, int]] = {
     "call_soon": (call_soon, 400_000),
     "call_later": (call_later, 200_000),
@@ -258,7 +258,7 @@ OPERATIONS: dict[str, tuple[Operation, int]] = {
 
 
 def make_close(name: str, count: int, watch: Stopwatch) -> int:
-    """Making a loop, running it once and closing it."""
+    """Creates a loop, runs it once and closes it."""
     make = loops.factory(name)
     watch.start()
     for _ in range(count):
@@ -271,7 +271,7 @@ def make_close(name: str, count: int, watch: Stopwatch) -> int:
 
 
 async def timed(operation: Operation, count: int) -> dict[str, float]:
-    """Once shorter to warm up, then measured."""
+    """A shorter run to warm up, then the measured one."""
     loop = asyncio.get_running_loop()
     await operation(loop, max(10, count // 20), Stopwatch())
     watch = Stopwatch()

@@ -1,7 +1,7 @@
-"""What the same Python callbacks and coroutines cost with no loop at all: a deque, `coroutine.send`.
+"""The cost of the same Python callbacks and coroutines without a loop: a deque, `coroutine.send`.
 
-The floor of the primitives: no clock is read, no kernel asked, no handle, context or exception kept. There is none
-for threads and executors, whose cost is the kernel's.
+The floor of the primitives: no clock, no system calls, no handles, contexts or exceptions. There is no floor for
+threads and executors, whose cost is in the kernel.
 """
 
 from __future__ import annotations

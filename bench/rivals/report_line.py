@@ -1,4 +1,4 @@
-"""How a program that times itself hands over its figures: one line, then it waits to be seen and let go."""
+"""How a program that measures itself reports its figures: it prints one line and waits for an answer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from collections.abc import Mapping, Sequence
 
 
 def hand_over(figures: Mapping[str, float], notes: Sequence[str] = ()) -> None:
-    """Prints the figures and waits for a word, so that memory and threads can be read meanwhile."""
+    """Prints the figures and waits for a line, so that memory and threads can be measured before it ends."""
     print(json.dumps({**figures, "notes": list(notes)}), flush=True)
     sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""The talk's bare server: no framework, one epoll (the talk had select, which ends at 1024 descriptors)."""
+"""The talk's server without a framework, with epoll (the talk used select, which is limited to 1024 descriptors)."""
 
 from __future__ import annotations
 

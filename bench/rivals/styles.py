@@ -1,8 +1,8 @@
 """One small job in six styles: threads, processes, asyncio, uvloop, oneloop's coroutines, oneloop's green threads.
 
-The job `statuses` asks for 31 URLs and counts the statuses; `days` asks a JSON API for each of 365 days and adds up.
-Each style is what its users write: `requests` where calls block, aiohttp where they are awaited, all requests under way
-at once as far as the style allows.
+The job `statuses` requests 31 URLs and counts the statuses; `days` requests 365 days of a JSON API and sums them.
+Each style is typical for its users: `requests` for blocking calls, aiohttp for awaited ones, and as many concurrent
+requests as the style allows.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -22,7 +22,7 @@ from bench.rivals import loops
 from bench.rivals.report_line import hand_over
 
 STYLES = ("threads", "processes", "asyncio", "uvloop", "oneloop coroutines", "oneloop green")
-"""The order in which they are shown."""
+"""The order of display."""
 THREADS = 32
 PROCESSES = 16
 AT_ONCE = 100
@@ -108,7 +108,7 @@ def expected(job: str) -> dict[str, float]:
 
 
 def cpu_ns() -> float:
-    """Of this process and of its children that have ended."""
+    """The CPU time of this process and of its ended children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used) * 1e9
 
@@ -123,7 +123,7 @@ def main() -> None:
         from oneloop.green import monkey
 
         monkey.patch_all()
-    # The client is imported by then, as in a program that runs for a while; processes import it for themselves.
+    # The client is already imported, as in a long-running program. Processes import it again.
     __import__("aiohttp" if asked.style in ("asyncio", "uvloop", "oneloop coroutines") else "requests")
     kind = "days/" if asked.job == "days" else ""
     urls = [f"http://127.0.0.1:{asked.port}/{kind}{number}" for number in range(URLS[asked.job])]

@@ -1,4 +1,4 @@
-"""The blocking server: a thread for each connection. What green threads want to be cheaper than."""
+"""The blocking server: a thread for each connection, for comparison with green threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def echo(client: socket.socket, heavy: bool) -> None:
 
 def main() -> None:
     where = endpoint.parse()
-    # Small stacks, as a program with thousands of threads chooses them.
+    # Small stacks, as in a program with thousands of threads.
     threading.stack_size(256 * 1024)
     listener = endpoint.listen(where)
     listener.setblocking(True)

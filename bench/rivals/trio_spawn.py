@@ -1,4 +1,4 @@
-"""Starting processes and resolving names with trio, timed from inside."""
+"""Starting processes and resolving names with trio, measured in the program."""
 
 # mypy: disable-error-code="import-untyped,import-not-found"
 # A rival may be missing.

@@ -71,7 +71,7 @@ def main() -> None:
         reactor.listenUNIX(where.path, factory, backlog=endpoint.BACKLOG)
         endpoint.announce_port(0)
     elif where.tls:
-        from twisted.internet import ssl  # needs pyOpenSSL, which the other forms do not
+        from twisted.internet import ssl  # needs pyOpenSSL; the other forms do not
 
         pem = Path(where.tls).read_bytes()
         options = ssl.PrivateCertificate.loadPEM(pem).options()

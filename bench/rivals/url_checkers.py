@@ -1,7 +1,7 @@
 """Programs that check a list of URLs: `oneloop.check` on a loop, a bare aiohttp loop, and others' commands.
 
-Each counts the statuses and gives its CPU time for each URL. That of the library's programs is taken around the
-work, that of a command is its whole life's.
+Each counts the statuses and reports its CPU time per URL. For the programs that use a library, only the work is
+measured; for commands, the whole process.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -29,7 +29,7 @@ Asked = argparse.Namespace
 
 
 async def check(asked: Asked, listed: Iterable[str]) -> Counter[str]:
-    """The library, as a program uses it."""
+    """`oneloop.check`, used as a library."""
     from oneloop.check import check as check_urls
 
     counts: Counter[str] = Counter()
@@ -39,7 +39,7 @@ async def check(asked: Asked, listed: Iterable[str]) -> Counter[str]:
 
 
 async def bare(asked: Asked, listed: Iterable[str]) -> Counter[str]:
-    """What everybody would write: workers that share an iterator."""
+    """A typical program: workers that share an iterator."""
     import aiohttp
 
     counts: Counter[str] = Counter()
@@ -58,7 +58,7 @@ async def bare(asked: Asked, listed: Iterable[str]) -> Counter[str]:
 
 
 def measure_library(program: Callable[[Asked, Iterable[str]], object], asked: Asked) -> dict[str, float]:
-    """CPU and time around the work; a first, short run brings in what is imported late."""
+    """CPU and wall time of the work. A short first run does the late imports."""
     endpoint.grow_heap()
 
     async def run() -> dict[str, float]:
@@ -83,7 +83,7 @@ def figures(asked: Asked, cpu_ns: float, wall_ns: float, who: int = resource.RUS
 
 
 def command_line(asked: Asked, file: Path) -> list[str]:
-    """How a command is told to check the URLs. Those that take no list get a page of links."""
+    """The command line of a program. Programs that cannot read a list get a page of links."""
     page = f"http://127.0.0.1:{asked.port}/links/{asked.count}"
     at_once = str(asked.concurrency)
     if asked.program == "command":
@@ -102,7 +102,7 @@ def command_line(asked: Asked, file: Path) -> list[str]:
             "--one-page-only",
             page,
         ]
-    # LinkChecker keeps to ten requests a second for each host by itself.
+    # LinkChecker limits itself to ten requests per second for each host.
     rules = file.with_name("linkcheckerrc")
     rules.write_text("[checking]\nmaxrequestspersecond=1000000\nthreads=10\n")
     options = ["--config", str(rules), "--output", "none", "--no-robots", "--recursion-level", "1", "--check-extern"]
@@ -110,7 +110,7 @@ def command_line(asked: Asked, file: Path) -> list[str]:
 
 
 def answered(asked: Asked, output: str) -> int | None:
-    """How many URLs a command says it has found good; None where it does not say."""
+    """The number of good URLs that a command reports; None if it does not report one."""
     if asked.program == "command":
         return int(json.loads(output).get("200", 0))
     if asked.program == "lychee":

@@ -1,6 +1,6 @@
-"""The server whose URLs are checked: every path is 200 and a small body, after a latency; many addresses of loopback.
+"""The server whose URLs are checked: every path returns 200 and a small body after a latency, on many addresses.
 
-`/days/N` is a day of a JSON API; `/links/N` a page with N links, for programs that take a page and no list.
+`/days/N` is a day of a JSON API; `/links/N` is a page with N links, for programs that cannot read a list.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ PLAIN = ANSWER % (b"text/plain", len(BODY), BODY)
 
 
 def hosts(count: int) -> Iterator[str]:
-    """So many addresses, all of them this machine's."""
+    """This number of loopback addresses."""
     for number in range(count):
         yield f"127.{1 + number // 62_500}.{number // 250 % 250}.{1 + number % 250}"
 
 
 def urls(port: int, host_count: int, count: int) -> Iterator[str]:
-    """So many URLs, one host after the other."""
+    """This number of URLs, alternating between hosts."""
     names = list(hosts(host_count))
     for number in range(count):
         yield f"http://{names[number % host_count]}:{port}/{number}"
 
 
 class Pages(asyncio.Protocol):
-    """Clients send a request at a time."""
+    """The protocol; clients send one request at a time."""
 
     transport: asyncio.Transport
 
@@ -83,7 +83,7 @@ async def serve(host_count: int, latency_s: float) -> None:
 
 
 def fastest_loop() -> str:
-    """The same for all that are measured."""
+    """The server's loop, which is the same for all rivals: uvloop if it is installed."""
     with contextlib.suppress(ImportError):
         loops.factory("uvloop")
         return "uvloop"

@@ -1,4 +1,4 @@
-"""What a process that runs an application does as it starts: it may be a server's child, not the bench's."""
+"""Initialization of a process that runs an application; it may be a child of a server, not of the benchmarks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ _PR_SET_PDEATHSIG = 1
 
 
 def settle() -> None:
-    """Has the process die with its parent, as the bench's own leash does, and brings its heap to size."""
+    """Makes the process end with its parent, as `leash` does, and initializes the allocator."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     endpoint.grow_heap()

@@ -1,6 +1,6 @@
-"""The WSGI application that the servers serve: `GET /N` is answered by N bytes.
+"""The WSGI application that the servers serve: the response to `GET /N` is N bytes.
 
-After the answer to `GET /after/N` the application computes, before its iterable ends.
+For `GET /after/N` the application computes after its response, before its iterable ends.
 """
 
 from __future__ import annotations

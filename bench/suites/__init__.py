@@ -1,4 +1,4 @@
-"""The suites, one file each: a function from options to cases. This file is their list and knows no more."""
+"""The list of suites. Each is one file with a function that returns the cases for given options."""
 
 from __future__ import annotations
 

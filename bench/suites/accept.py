@@ -1,4 +1,4 @@
-"""accept: connect, one message there and back, close; cost per connection. Once the server closes, once the client."""
+"""accept: connect, echo one message, close; cost per connection. Either the server or the client closes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""answers: twenty handlers answer and then compute 10 ms each; when the first and the median answer arrive.
+"""answers: twenty handlers answer and then compute for 10 ms each; time until the first and the median answer.
 
-A loop that gathers writes for longer than a callback looks better in `pipeline`, and shows here what that costs.
+A loop that gathers writes for longer than a callback has better results in `pipeline`, and worse results here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bench.suites.options import LOOP_RIVALS, Options
 from bench.timed import measure_program, python_module
 
 ROUNDS = 5
-REMARK = "20 connections; the client is a process of its own"
+REMARK = "20 connections; the client is a separate process"
 
 
 def _measure(rival: str, settings: Settings) -> Sample:

@@ -1,4 +1,4 @@
-"""check: the bench measures itself. uvloop under two names must come out at 1.00 within the printed spread."""
+"""check: a test of the benchmarks. The ratio of uvloop under two names must be 1.00 within the printed spread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _call_soon(rival: str, settings: Settings) -> Sample:
 def cases(options: Options) -> list[Case]:
     if options.only and not set(options.only) & set(PAIR):
         return []
-    remark = "one program under two names: the ratio must be 1.00 within its spread"
+    remark = "the same program under two names: the ratio must be 1.00 within its spread"
     echo = Case("check", "A/A echo, 1 KiB, 10 connections", {}, "server_cpu_ns", "CPU per message", PAIR, _echo, remark)
     soon = Case("check", "A/A call_soon chain", {}, "cpu_ns_per_op", "CPU per operation", PAIR, _call_soon, remark)
     return [echo] if options.quick else [echo, soon]

@@ -1,4 +1,4 @@
-"""Builds the cases in which a server answers a generator: shared by tcp, unix, tls, udp, streams, sock and more."""
+"""Creates the cases with a server and a generator, for tcp, unix, tls, udp, streams, sock and others."""
 
 from __future__ import annotations
 

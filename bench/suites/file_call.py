@@ -1,6 +1,6 @@
-"""A case of file calls: the same call again and again, by blocking open(), an executor, the packages and oneloop.
+"""A case of file calls: the same call repeated, with blocking open(), an executor, the packages and oneloop.
 
-What a call does is in bench.rivals.file_writers and file_calls; this knows how many and with which file.
+The calls are defined in bench.rivals.file_writers and file_calls; this file defines their number and the files.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from bench.model import Case, RivalMissingError, Sample, Settings
 from bench.suites.options import Options
 from bench.timed import measure_program, python_module
 
-#: oneloop with the engine that is chosen where io_uring is forbidden.
+#: oneloop with the engine that it chooses where io_uring is forbidden.
 ON_THREADS = f"{SUBJECT} on threads"
-#: Rivals of which a call is a trip to a thread: so many times fewer of them tell what one costs.
+#: Rivals that pass each call to a thread: the number of their calls is divided by this.
 SLOW = {"executor": 20, "aiofiles": 20, "aiofile": 20}
 ENVIRONMENT = {SUBJECT: {}, ON_THREADS: {"ONELOOP_FILES": "threads"}}
 
@@ -26,11 +26,11 @@ class FileCall:
 
     Args:
         work: its key in the tables of the rivals.
-        path: makes the file, or the folder of files, anew where the work changes it.
-        rounds: calls; fewer of them for the slow rivals.
-        per_round: operations that a call does.
-        wanted: how dear oneloop may be.
-        cannot: why a rival has no form of it.
+        path: creates the file or folder; creates it again if the work changes it.
+        rounds: number of calls; fewer for the slow rivals.
+        per_round: operations per call.
+        wanted: the target for oneloop.
+        cannot: the reasons why rivals do not have this work.
     """
 
     work: str
@@ -64,5 +64,5 @@ class FileCall:
         return Case(
             suite=suite, name=self.name, params={}, metric="ns_per_op", unit=self.unit,
             rivals=options.pick_rivals(self.rivals), measure=self.measured,
-            remark=f"wanted of oneloop, at most: {self.wanted}" if self.wanted else "", baseline="open",
+            remark=f"oneloop's target: at most {self.wanted}" if self.wanted else "", baseline="open",
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """files: linux_aio's experiment with its columns; cached small files; cold and O_DIRECT reads; lines; copies.
 
-fio is the floor of the reads from the disk. Where a loop could go on meanwhile, its lag tells how late its timers
-became. Works in a folder of bench/results, for /tmp may be memory.
+fio is the floor for reads from the disk. If a loop can run during the reads, its lag shows how late its timers were.
+Uses a folder in bench/results, because /tmp may be in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BIG_FILE_BYTES = 256 << 20
 LONG_FILE_BYTES = 1 << 30
 IN_FLIGHT = 32
 FILE_COUNTS = (1, 6, 12, 24)
-#: Why a rival is not in the direct case.
+#: The reasons why rivals are not in the direct case.
 CANNOT = {
     ("direct", "aiofiles"): "aiofiles cannot open with O_DIRECT",
     ("direct", "aiofile"): "aiofile has no aligned buffers for O_DIRECT",
@@ -72,12 +72,12 @@ def at_once_files() -> list[str]:
 
 
 def big_file() -> str:
-    """The file of which blocks are read."""
+    """The file for reading blocks."""
     return str(made(FOLDER / "big", BIG_FILE_BYTES))
 
 
 def long_file() -> str:
-    """The file that is read from end to end."""
+    """The file that is read completely."""
     return str(made(FOLDER / "long", LONG_FILE_BYTES))
 
 
@@ -111,7 +111,7 @@ def _floor_cached(rounds: int, paths: list[str], settings: Settings) -> Sample:
 
 
 def _fio(path: str, access: tuple[str, ...], size: int, cpu: int | None) -> dict[str, float]:
-    """What fio read with io_uring: nanoseconds in all, its CPU time, latencies."""
+    """A run of fio with io_uring: total nanoseconds, its CPU time, latencies."""
     if not shutil.which("fio"):
         raise RivalMissingError("fio is not installed")
     with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +164,7 @@ def _experiment_case(options: Options, count: int) -> Case:
         rounds = settings.scaled(EXPERIMENT_ROUNDS)
         return _program(rival, "experiment", rounds, experiment_files()[:count], settings)
 
-    remark = "every 1 ms, 1000 times, read all files"
+    remark = "reads all files every 1 ms, 1000 times"
     name = f"linux_aio's experiment, {count} file{'s' if count > 1 else ''}"
     return _case(options, name, "wall_ns", "seconds in all", READERS, measure, remark)
 
@@ -188,7 +188,7 @@ def _block_case(options: Options, work: str) -> Case:
         return _program(rival, work, reads, [big_file()], settings)
 
     name = f"{'O_DIRECT' if work == 'direct' else 'cold'} 4 KiB reads, {IN_FLIGHT} in flight"
-    remark = "lag: how late a 1 ms timer was meanwhile; fio is the floor"
+    remark = "lag: how late a 1 ms timer was during the reads; fio is the floor"
     return _case(options, name, "ns_per_op", "time per read", ("fio", *READERS), measure, remark)
 
 

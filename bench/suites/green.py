@@ -1,7 +1,7 @@
 """green: the two benchmarks of the gevent talk; switch, spawn, and memory of a parked green thread; pywsgi.
 
-The talk counted seconds for a fixed number of messages; here the rate of a measured window is turned into those
-seconds, and stands beside the CPU time, so that long runs are not needed.
+The talk measured the seconds for a fixed number of messages. Here these seconds are computed from the rate in a
+measured window, so that long runs are not needed. They are shown with the CPU time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WITHOUT = {
     "handover": ("greenlet",),
     "pool": ("greenlet", "threads", "tasks on asyncio", "tasks on uvloop"),
 }
-"""Who does not have it."""
+"""The rivals without this operation, with the reason."""
 ECHO = ("gevent", "asyncio", "uvloop", "go", SUBJECT)
 
 
@@ -53,7 +53,7 @@ def _remark(text: str) -> str:
 
 
 def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
-    """The command of a server. Raises RivalMissingError."""
+    """The command that starts a server. Raises RivalMissingError."""
     if rival == SUBJECT:
         if not subject_exists():
             raise RivalMissingError(MISSING)
@@ -65,7 +65,7 @@ def start(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
 
 def _talk_case(options: Options, form: str, connections: int, messages: int, name: str) -> Case:
     def measure(rival: str, settings: Settings) -> Sample:
-        # Threads take turns of 5 ms: the last of 2000 waits long.
+        # Threads run for 5 ms each, so the last of 2000 waits long.
         load = Load(size=64, connections=connections, patience_s=30.0)
         sample = measure_server(rival, Serve(form), load, settings, start)
         sample.metrics["wall_ns"] = messages / sample.metrics["throughput"] * 1e9
@@ -80,7 +80,7 @@ def _talk_case(options: Options, form: str, connections: int, messages: int, nam
         unit="CPU per message",
         rivals=options.pick_rivals(rivals),
         measure=measure,
-        remark=_remark(f"total: seconds that {messages:,} messages would take"),
+        remark=_remark(f"total: computed time for {messages:,} messages"),
         baseline="gevent",
     )
 
@@ -97,7 +97,7 @@ def _echo_case(options: Options, connections: int) -> Case:
         unit="CPU per message",
         rivals=options.pick_rivals((FLOOR, *ECHO)),
         measure=measure,
-        remark=_remark("a StreamServer of green threads beside protocols on loops, and Go's goroutines"),
+        remark=_remark("green threads in a StreamServer, protocols on loops, and Go's goroutines"),
         baseline="gevent",
     )
 
@@ -111,13 +111,13 @@ def _idle_case(options: Options, count: int) -> Case:
         unit="private memory per connection",
         rivals=options.pick_rivals(ECHO),
         measure=lambda rival, settings: idle.measure_idle(rival, count, settings, start),
-        remark=_remark("each has a green thread that waits for it"),
+        remark=_remark("a green thread waits on each connection"),
         baseline="gevent",
     )
 
 
 def start_wsgi(rival: str, serve: Serve) -> tuple[Sequence[str], dict[str, str]]:
-    """The command of a pywsgi. Raises RivalMissingError."""
+    """The command that starts a pywsgi server. Raises RivalMissingError."""
     if rival == SUBJECT:
         if not subject_exists():
             raise RivalMissingError(MISSING)
@@ -137,7 +137,7 @@ def _wsgi_case(options: Options, size: int, connections: int) -> Case:
         unit="CPU per request",
         rivals=options.pick_rivals(("pywsgi", SUBJECT)),
         measure=measure,
-        remark=_remark("pywsgi is gevent's; both serve the same WSGI application"),
+        remark=_remark("gevent's and oneloop's pywsgi serve the same WSGI application"),
         baseline="pywsgi",
     )
 

@@ -1,7 +1,7 @@
 """http: servers of ASGI, WSGI and WebSocket applications, every byte of every body checked.
 
-Each case names the rivals that its ratios are taken to; the remark says what oneloop is to reach. What stands still or
-comes late (idle connections, slow readers, answers before the end of a computation) is in `http_patience`.
+Each case names the rivals for its ratios; the remark gives the target for oneloop. Cases of memory or delays (idle
+connections, slow readers, answers before the end of a computation) are in `http_patience`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KIB = 1024
 
 @dataclass(frozen=True)
 class Row:
-    """What several cases share: who serves what, and to whom the ratios are taken."""
+    """The common part of several cases: the rivals, what they serve, and the rivals for ratios."""
 
     what: str
     serve: Serve
@@ -37,7 +37,7 @@ class Row:
     unit: str = "CPU per request"
 
     def case(self, options: Options, load: Load, name: str = "") -> Case:
-        """One load on all of them."""
+        """A case with one load for all rivals."""
 
         def measure(rival: str, settings: Settings) -> Sample:
             return measure_server(rival, self.serve, load, settings, start)
@@ -123,7 +123,7 @@ FASTAPI = Row(
     beside=("granian",),
 )
 FLASK = Row("Flask hello", Serve("flask"), WSGI_RIVALS, "", baseline="granian", beside=("gunicorn-gthread",))
-# gunicorn's sync worker keeps no connection.
+# gunicorn's sync worker does not keep connections open.
 FLASK_CLOSING = Row(
     "Flask hello, a connection for each request",
     Serve("flask"),
@@ -160,7 +160,7 @@ def _static_case(options: Options, size: int, connections: int) -> Case:
 
 
 def _asgi(options: Options) -> list[Case]:
-    """1 KiB on few and on many connections, larger answers on few."""
+    """1 KiB on few and on many connections, larger responses on few."""
     found = []
     for size in options.pick_sizes(KIB, 10 * KIB, 100 * KIB):
         natural = (10, 100, 300) if size == KIB else (10, 100)

@@ -1,7 +1,7 @@
-"""http, where an application says its head and computes before its body: when the first byte of the answer arrives.
+"""http: time to the first byte, if an application sends its head and computes before it sends the body.
 
 oneloop sends head and body in one call: the head waits for the first part of the body, at most until the application
-waits for anything. This row shows what that costs where the application computes in between without waiting.
+waits for something. This row shows the cost of this if the application computes in between without waiting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATIENCE_S = 10.0
 
 @contextmanager
 def on_cpu(cpu: int | None) -> Iterator[None]:
-    """This thread beside the server, as the generator is in other rows."""
+    """Runs this thread on the generator's CPU, as in other rows."""
     before = os.sched_getaffinity(0)
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
@@ -41,16 +41,16 @@ def on_cpu(cpu: int | None) -> Iterator[None]:
 
 
 def ask(client: socket.socket) -> tuple[int, int]:
-    """Nanoseconds to the first byte and to the last one of an answer. Raises RivalFailedError."""
+    """Nanoseconds to the first and to the last byte of a response. Raises RivalFailedError."""
     asked_ns = time.perf_counter_ns()
     client.sendall(REQUEST)
     data = client.recv(65_536)
     first_ns = time.perf_counter_ns() - asked_ns
-    # With its length or in chunks: `x` is in none of what frames it.
+    # With its length or in chunks: `x` does not occur in the framing.
     while (body := data.partition(b"\r\n\r\n")[2]).count(b"x") < LENGTH or not body.endswith((b"x", b"0\r\n\r\n")):
         more = client.recv(65_536)
         if not more:
-            raise RivalFailedError("closed the connection before its answer was whole")
+            raise RivalFailedError("closed the connection before the response was complete")
         data += more
     last_ns = time.perf_counter_ns() - asked_ns
     if not data.startswith(b"HTTP/1.1 200 "):
@@ -64,7 +64,7 @@ def measure(rival: str, settings: Settings) -> Sample:
         port = int(address[address.index("--port") + 1])
         with on_cpu(settings.generator_cpu), socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # The first answer meets what is made once.
+            # The first response includes one-time initialization.
             found = [ask(client) for _ in range(count + 1)][1:]
     first, last = zip(*found, strict=True)
     return Sample({"first_ns": statistics.median(first), "p50_ns": statistics.median(last)})
@@ -81,8 +81,8 @@ def cases(options: Options) -> list[Case]:
             unit="time from the request to the first byte of its answer",
             rivals=options.pick_rivals(RIVALS),
             measure=measure,
-            remark=f"oneloop's head waits for the body: it comes {work} later than a head that is sent by itself; "
-            "the whole answer (p50) does not",
+            remark=f"oneloop's head waits for the body: it arrives {work} later than a head that is sent separately; "
+            "the complete response (p50) is not later",
             baseline=UVICORN,
             beside=("granian",),
         )

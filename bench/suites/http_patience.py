@@ -1,7 +1,7 @@
-"""http, where time or memory is the figure: idle connections, readers that are slow, answers that should not wait.
+"""http with time or memory as the metric: idle connections, slow readers, responses that should not wait.
 
-A server could look cheaper in the other rows by gathering answers, or by taking all that an application sends; it
-would show here.
+A server could be cheaper in the other rows by delaying responses, or by buffering everything that an application sends.
+These rows would show it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ UVICORN = "uvicorn on uvloop"
 HTTP = Serve("http")
 IDLE_RIVALS = (FLOOR, SUBJECT, UVICORN, f"uvicorn on {SUBJECT}", "granian", NGINX, "go")
 UNREAD_RIVALS = (SUBJECT, UVICORN, f"uvicorn on {SUBJECT}", "granian", "hypercorn on uvloop")
-#: What does not fit the sockets' buffers: the kernel takes some 2.5 MiB on loopback.
+#: More than the sockets' buffers hold: the kernel accepts about 2.5 MiB on loopback.
 LONG_ANSWER = 8 << 20
-#: Slow enough for a server to rest before each request.
+#: Slow enough that a server is idle before each request.
 REQUESTS_PER_S = 20.0
-#: Other work on the machine delays some answers, and changes nothing for those of a server that holds back all.
+#: The quickest tenth: other work on the machine delays some responses; a server that delays responses delays all.
 QUICKEST = 0.1
 AFTER_RIVALS = {
     "http": (SUBJECT, UVICORN, f"uvicorn on {SUBJECT}", "granian", "hypercorn on uvloop"),
@@ -50,7 +50,7 @@ def _idle_case(options: Options, count: int) -> Case:
         unit="private memory per connection",
         rivals=options.pick_rivals(IDLE_RIVALS),
         measure=measure,
-        remark="one request of 1 KiB on each before; the kernel's memory for a socket is not counted; "
+        remark="each served one request of 1 KiB before; the kernel's memory for a socket is not counted; "
         "oneloop's target: at most 1.5 KB",
         baseline=UVICORN,
         beside=("granian", "go", NGINX),
@@ -69,7 +69,7 @@ def _unread_case(options: Options, name: str, load: Load, count: int) -> Case:
         unit="private memory per connection",
         rivals=options.pick_rivals(UNREAD_RIVALS),
         measure=measure,
-        remark="read once the server has come to rest; then every answer is taken and checked",
+        remark="measured when the server is idle; then every response is read and checked",
         baseline=UVICORN,
         beside=("granian",),
     )
@@ -92,7 +92,7 @@ def _after_case(options: Options, form: str) -> Case:
         unit="time from the request to its answer, the quickest tenth",
         rivals=options.pick_rivals(AFTER_RIVALS[form]),
         measure=measure,
-        remark=f"{REQUESTS_PER_S:.0f} requests a second; whoever holds answers back takes more than {work} for each",
+        remark=f"{REQUESTS_PER_S:.0f} requests per second; servers that delay responses need more than {work} each",
         baseline=UVICORN if form == "http" else "granian",
     )
 

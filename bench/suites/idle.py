@@ -1,4 +1,4 @@
-"""idle: what a connection costs in memory while nothing happens on it."""
+"""idle: the memory of an idle connection."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bench.served import Load, StartServer, default_start, explain, read_event, 
 from bench.suites.options import SERVER_RIVALS, Options
 
 PATIENCE_S = 60.0
-#: A server is at rest when it used less than this in such a time.
+#: A server counts as idle if it used less CPU time than this in this period.
 RESTING_CPU_NS = 2_000_000
 REST_S = 0.1
 
 IDLE = Serve("idle")
 
 
-#: One message on each connection, answered.
+#: One message on each connection, with its response.
 ANSWERED = Load(size=64, hold="answered")
 
 
@@ -33,9 +33,9 @@ def measure_idle(
     serve: Serve = IDLE,
     load: Load = ANSWERED,
 ) -> Sample:
-    """What so many connections cost that stand still after their first turn, or in the midst of it."""
+    """Memory per connection, for connections that are idle after the first response or before reading it."""
     with running_server(rival, serve, settings, start) as (server, address):
-        # One connection first: what is made once is not the price of a connection.
+        # One connection first, so that one-time initialization is not counted.
         _hold(server, address, replace(load, connections=1), settings)
         before = (measure.private_bytes(server.pid), measure.read_usage(server.pid))
         after = _hold(server, address, replace(load, connections=count), settings)
@@ -51,18 +51,18 @@ def measure_idle(
 
 
 def _await_rest(pid: int) -> None:
-    """Returns when the server does nothing more: what its clients do not take has piled up."""
+    """Returns when the server is idle, that is, when it waits for its clients to read."""
     deadline = time.monotonic() + PATIENCE_S
     used_ns = -RESTING_CPU_NS
     while (now_ns := measure.read_usage(pid).cpu_ns) - used_ns >= RESTING_CPU_NS:
         if time.monotonic() > deadline:
-            raise RivalFailedError("does not come to rest while its clients read nothing")
+            raise RivalFailedError("does not become idle while its clients do not read")
         used_ns = now_ns
         time.sleep(REST_S)
 
 
 def _hold(server: Program, address: list[str], load: Load, settings: Settings) -> tuple[int, measure.Usage]:
-    """Opens the connections, reads the server's memory while they stand, closes them."""
+    """Opens the connections, measures the server's memory while they are open, and closes them."""
     argv = [native("loadgen"), *address, *load.options(settings)]
     with Program(argv, settings.generator_cpu) as generator:
         try:

@@ -1,4 +1,4 @@
-"""What the command line may narrow a suite to, and which loops and servers are measured in it."""
+"""How the command line restricts a suite, and which loops and servers are measured in it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from bench.catalogue import FLOOR, SERVERS, SUBJECT, TLS_SERVERS, URING
 from bench.http_servers import HTTP_SERVERS
 
-#: A rival under a second name is only there when it is asked for.
+#: A rival under a second name; measured only if it is named on the command line.
 LOOP_RIVALS = ("asyncio", "uvloop", "rloop", SUBJECT)
 ALIASES = ("uvloop-again",)
 SERVER_RIVALS = tuple(name for name in SERVERS if name not in ALIASES)
 
-#: Rivals that no suite of servers knows.
+#: Rivals that are in no suite of servers.
 FILE_RIVALS = ("open", "executor", "aiofiles", "aiofile", "libaio", "fio")
 HTTP_RIVALS = tuple(part for name in HTTP_SERVERS for part in name.split(" on "))
 URL_RIVALS = ("check", "aiohttp", "oneloop check", "muffet", "lychee", "linkchecker")
 GREEN_RIVALS = ("threads", "select", "greenlet", "tasks")
-#: The few that a quick run measures, besides a suite's own.
+#: The rivals of a quick run, in addition to a suite's own.
 QUICK_RIVALS = {FLOOR, *TLS_SERVERS, "asyncio", "uvloop", SUBJECT, "granian", "open", "fio", "greenlet"}
 
 
 @dataclass(frozen=True)
 class Options:
-    """Empty tuples mean: what the suite chooses."""
+    """The restrictions. An empty tuple means the suite's default."""
 
     sizes: tuple[int, ...] = ()
     connections: tuple[int, ...] = ()
@@ -34,17 +34,17 @@ class Options:
     long: bool = False
 
     def pick_sizes(self, *natural: int, core: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """The asked-for sizes, or the suite's own; fewer for a core run, one of them when it must be quick."""
+        """The given sizes, or the suite's own: fewer for a core run, one for a quick run."""
         chosen = core if self.core and core else natural
         return self.sizes or (natural[:1] if self.quick else chosen)
 
     def pick_connections(self, *natural: int, quick: int = 10, core: tuple[int, ...] = (10,)) -> tuple[int, ...]:
-        """The asked-for numbers of connections, or the suite's own."""
+        """The given numbers of connections, or the suite's own."""
         chosen = core if self.core else natural
         return self.connections or ((quick,) if self.quick else chosen)
 
     def pick_rivals(self, offered: Iterable[str]) -> tuple[str, ...]:
-        """The rivals to measure, in the suite's order; names under which a rival stands beside itself included."""
+        """The rivals to measure, in the suite's order, including second names of rivals."""
         rivals = tuple(offered)
         if self.only:
             extra = tuple(name for name in self.only if name in ALIASES and "uvloop" in rivals)
@@ -56,7 +56,7 @@ class Options:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """`aiohttp on uvloop` is aiohttp's and uvloop's."""
+    """The parts of a name: `aiohttp on uvloop` is found under aiohttp and under uvloop."""
     return tuple(name.split(" on "))
 
 

@@ -1,4 +1,4 @@
-"""pipeline: 16 and 128 messages of 64 B come in one write; the server answers each with a write of its own."""
+"""pipeline: the client sends 16 or 128 messages of 64 B in one write; the server answers each with a separate write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def cases(options: Options) -> list[Case]:
     sizes = options.sizes or (64,)
     connections = options.pick_connections(10, 100)
     depths = (16,) if options.quick else (16, 128)
-    remark = "the floor sends back what came in one write"
+    remark = "the floor answers in one write"
     return [
         echo_case(
             "pipeline",

@@ -29,8 +29,8 @@ FLOORS = {
     "sleep_zero": "the floor: the same coroutines, driven by send, no loop and no tasks",
     "create_task": "the floor: the same coroutines, driven by send, no loop and no tasks",
 }
-#: Several threads: what counts is when the answer comes. All others are one thread's work, whose CPU time does not
-#: depend on what else the machine does.
+#: These use several threads, so wall time is measured. All others run in one thread; their CPU time does not depend on
+#: other work on the machine.
 THREADED = frozenset({"call_soon_threadsafe", "executor"})
 QUICK = ("call_soon",)
 MAKE_CLOSE_COUNT = 1000

@@ -1,6 +1,6 @@
 """reading: small reads of cached files, lines, gathered reads and stat; time and CPU time per operation.
 
-The suite `files` has what is read from the disk, and linux_aio's experiment.
+Reads from the disk and linux_aio's experiment are in the suite `files`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _small() -> str:
 
 
 def _written(name: str, content: bytes) -> str:
-    """A file of that content, kept for the next run."""
+    """A file with this content, kept for the next run."""
     path = FOLDER / name
     if not path.exists() or path.stat().st_size != len(content):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def _long_line(mib: int) -> FileCall:
         f"readline of one line of {mib} MiB, r+",
         lambda: _line(mib),
         1,
-        "linear: a MiB of 16 as dear as the only one",
+        "linear cost (per MiB the same for 16 MiB as for one)",
         unit="time per MiB",
         per_round=mib,
     )
@@ -100,7 +100,7 @@ CALLS = (
     ),
     FileCall("stat", "stat", _small, 20_000, "1.5 x open()", cannot=(("aiofile", "aiofile has no stat"),)),
     _many_files("in-sequence", "5000 files of 4 KiB one after the other, ulimit -n 1024", "1.0 x open()"),
-    _many_files("gathered", "5000 files of 4 KiB gathered, ulimit -n 1024", "about as dear as one after the other"),
+    _many_files("gathered", "5000 files of 4 KiB gathered, ulimit -n 1024", "about the same as one after the other"),
 )
 
 

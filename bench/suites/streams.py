@@ -1,4 +1,4 @@
-"""streams: echo through asyncio streams and what the others call a stream."""
+"""streams: echo through asyncio streams and the streams of other libraries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""tcp: echo through a protocol (or what comes next to it) on TCP; 1, 10, 100 KiB; 1 to 1000 connections.
+"""tcp: echo through a protocol (or the closest equivalent) on TCP; 1, 10, 100 KiB; 1 to 1000 connections.
 
-Beside the closed loop: BufferedProtocol on the asyncio loops, and an open loop, whose latencies count from the moment
-a message was due.
+In addition to the closed loop: BufferedProtocol on the asyncio loops, and an open loop, whose latencies are measured
+from the time at which a message was due.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bench.served import Load
 from bench.suites.echo import echo_case, echo_cases
 from bench.suites.options import LOOP_RIVALS, SERVER_RIVALS, Options, size_text
 
-#: Messages per second of the open loop: about half of what stock asyncio can do.
+#: Messages per second of the open loop: about half of stock asyncio's maximum.
 OPEN_LOOP_RATE = 30_000.0
 
 
@@ -30,6 +30,6 @@ def cases(options: Options) -> list[Case]:
         found.append(echo_case("tcp", options, (FLOOR, *LOOP_RIVALS), buffered, load, name))
     load = Load(size=1024, connections=100, rate=OPEN_LOOP_RATE)
     name = f"open loop, {OPEN_LOOP_RATE:,.0f} a second of 1 KiB, 100 connections"
-    remark = "fixed rate: latency counts from the moment a message was due"
+    remark = "fixed rate: latency is measured from the time at which a message was due"
     found.append(echo_case("tcp", options, SERVER_RIVALS, serve, load, name, remark))
     return found

@@ -1,6 +1,6 @@
-"""tls: the echo through each rival's TLS, whole connections with their handshake, and what an idle one keeps.
+"""tls: echo through each rival's TLS, whole connections with their handshake, and the memory of idle connections.
 
-The generator speaks rustls and offers one cipher suite and one key exchange, so that all servers do the same work.
+The generator uses rustls and offers one cipher suite and one key exchange, so that all servers do the same work.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bench.suites.echo import echo_case, echo_cases
 from bench.suites.idle import measure_idle
 from bench.suites.options import LOOP_RIVALS, SERVER_RIVALS, Options, size_text
 
-#: What bench/native/src/tls.rs and bench/certificates.py make of every connection here.
+#: The parameters of every connection here, set by bench/native/src/tls.rs and bench/certificates.py.
 CIPHER = "TLS_AES_256_GCM_SHA384"
 KEY = "ECDSA P-256"
 PARAMETERS = f"TLS 1.3, {CIPHER}, X25519, certificate of {KEY}"
@@ -22,7 +22,7 @@ CONNECTIONS = f"{PARAMETERS}; a message is a whole connection, closed by the cli
 
 
 def _with_tls_servers(offered: tuple[str, ...]) -> tuple[str, ...]:
-    """The OpenSSL floor after the floor, oneloop with its own contexts after oneloop."""
+    """Adds the OpenSSL floor after the floor, and oneloop with its own contexts after oneloop."""
     beside = {FLOOR: (FLOOR, FLOOR_OPENSSL), SUBJECT: (SUBJECT, SUBJECT_TLS)}
     return tuple(found for name in offered if name != URING for found in beside.get(name, (name,)))
 
@@ -61,10 +61,10 @@ def _streams(options: Options) -> list[Case]:
 
 
 def _handshakes(options: Options) -> list[Case]:
-    """Whole connections. Each server sends the session tickets that it sends by default, in both."""
+    """Whole connections. Each server sends its default number of session tickets in both cases."""
     kinds = {
-        "handshake": (False, "every handshake is full, none resumes a session"),
-        "resumed handshake": (True, "each connection resumes the session of one before it"),
+        "handshake": (False, "every handshake is a full one"),
+        "resumed handshake": (True, "each connection resumes the session of an earlier one"),
     }
     return [
         echo_case(
@@ -95,6 +95,6 @@ def _idle(options: Options) -> list[Case]:
             unit="private memory per connection",
             rivals=options.pick_rivals(RIVALS),
             measure=measure,
-            remark=f"{PARAMETERS}; one message of 64 B on each before",
+            remark=f"{PARAMETERS}; each served one message of 64 B before",
         )
     ]

@@ -1,4 +1,4 @@
-"""udp: datagrams there and back, 64 B to 8 KiB."""
+"""udp: echo of datagrams, 64 B to 8 KiB."""
 
 from __future__ import annotations
 

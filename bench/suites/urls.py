@@ -1,4 +1,4 @@
-"""urls: what it costs to check a list of URLs: `oneloop check`, the same on other loops, bare aiohttp, others."""
+"""urls: the cost of checking a list of URLs: `oneloop check`, the same on other loops, bare aiohttp, other programs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ COMMAND = "oneloop check"
 LIBRARIES = (OURS, BASELINE, "check on asyncio", f"aiohttp on {SUBJECT}", "aiohttp on uvloop", "aiohttp on asyncio")
 CHECKERS = ("muffet", "lychee", "linkchecker")
 SLOW = {"linkchecker": 20}
-"""So many times fewer URLs tell what one costs."""
+"""The number of URLs for these slow programs is divided by this."""
 PATIENCE_S = 3600.0
 
 
 def find_checker(name: str) -> str | None:
-    """Where bench.install put a command, or where the machine has it."""
+    """The path of a command: where bench.install put it, or on PATH."""
     beside = Path(sys.executable).with_name(name)
     for path in (NATIVE / name, beside):
         if path.exists():
@@ -38,7 +38,7 @@ def _program(rival: str) -> list[str]:
     elif rival in CHECKERS:
         path = find_checker(rival)
         if path is None:
-            raise RivalMissingError(f"{rival} is not installed: run python -m bench.install, which says why")
+            raise RivalMissingError(f"{rival} is not installed: run python -m bench.install, which prints the reason")
         return ["--program", rival, "--path", path]
     else:
         program, _, loop = rival.partition(" on ")
@@ -61,7 +61,7 @@ def measured(
     ) as server:
         word, _, port = server.read_line(START_PATIENCE_S).partition(" ")
         if word != "ready":
-            raise RivalFailedError(f"said {word!r} where `ready` was expected")
+            raise RivalFailedError(f"printed {word!r} instead of `ready`")
         options += ["--port", port, "--hosts", str(hosts), "--count", str(count), "--concurrency", str(concurrency)]
         return measure_program(python_module("url_checkers", *options), settings, PATIENCE_S)
 
@@ -80,7 +80,7 @@ def _case(
     remark: str = "",
 ) -> Case:
     def measure(rival: str, settings: Settings) -> Sample:
-        # A latency's ideal holds for the whole number only.
+        # The ideal time for a latency is valid only for the full number of URLs.
         number = count if latency_s else settings.scaled(count)
         return measured(rival, settings, hosts, number, concurrency, latency_s)
 
@@ -103,11 +103,11 @@ def cases(options: Options) -> list[Case]:
     found = [
         _case(
             options, "10,000 URLs, 10 hosts", 10, 10_000, 100, everyone,
-            remark="keep-alive, 100 at a time; commands with their start; linkchecker: a twentieth of the URLs",
+            remark="keep-alive, 100 at a time; commands include their start; linkchecker: a twentieth of the URLs",
         ),
         _case(
             options, "10,000 URLs, 1,000 hosts", 1000, 10_000, 100, (*LIBRARIES, COMMAND, "lychee"),
-            remark="ten URLs of each host, addresses of loopback",
+            remark="ten URLs per host, loopback addresses",
         ),
         _case(
             options, "10,000 URLs, 100 ms of latency", 10, 10_000, 1000, (*LIBRARIES, COMMAND, "muffet", "lychee"),

@@ -14,7 +14,7 @@ WRITERS = ("open", "executor", "aiofiles", "aiofile", SUBJECT)
 
 
 def _fresh(size: int) -> str:
-    """A file that exists and has so many bytes, whatever an earlier run left in it."""
+    """A file with this number of bytes, whatever its content was after an earlier run."""
     path = FOLDER / "written"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(bytes(size))

@@ -39,7 +39,7 @@ def bench(*args: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         (["--only", "uvlop"], ["unknown rival: uvlop", "uvloop"]),
         (["--sizes", "1x"], ["'1x' is not a number"]),
         (["--rounds", "0"], ["must be positive"]),
-        (["--json", "/no/such/folder/run.json"], ["there is no folder /no/such/folder"]),
+        (["--json", "/no/such/folder/run.json"], ["the folder /no/such/folder does not exist"]),
         (["--compare", "/no/such/run.json"], ["--compare", "No such file"]),
     ],
 )

@@ -47,7 +47,7 @@ def wait_for_memory(pid: int) -> None:
 def test_a_process_that_has_gone_is_an_error() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    with pytest.raises(ProcessLookupError, match="has gone"):
+    with pytest.raises(ProcessLookupError, match="has ended"):
         measure.read_usage(gone.pid)
 
 

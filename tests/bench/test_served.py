@@ -77,7 +77,7 @@ def test_a_corrupted_echo_is_detected(short: Settings) -> None:
         ("answers_and_then_hangs", "no answer on 1 connection"),
         ("says_too_much", "wrong answer"),
         ("closes_at_once", "server closed connection 0"),
-        ("never_ready", "said 'hello' where `ready` was expected"),
+        ("never_ready", "printed 'hello' instead of `ready`"),
     ],
 )
 def test_a_bad_server_has_a_reason_and_leaves_nothing(kind: str, words: str, short: Settings) -> None:
