@@ -11,27 +11,20 @@ PYTEST := $(PYTHON) -X faulthandler -m pytest -ra --durations=5
 
 .PHONY: run test rust-test core-test ecosystem-test lint format wheel conformance mutants asan tsan soak bench stubtest setup clean
 
-run: setup-dev
-	@scripts/venv.sh $(PY) bench-tools
+# Installs only what it needs: `make bench` installs all rivals.
+run:
+	@scripts/venv.sh $(PY) dev bench-tools
 	@scripts/build.sh $(PY)
-	$(PYTHON) -m bench.install
-	$(PYTHON) -m bench --demo
+	@$(PYTHON) -m bench.install --demo
+	@$(PYTHON) -m bench --demo --html .build/demo.html
 
-# Runs all tests, even if some fail. pytest's summary is the last line. tests/ecosystem and tests/check run in a
-# separate pytest process: tests of `waitpid(-1)` would find the servers that they start, and tests of deadlocks the
-# thread of c-ares.
+# Runs all tests, even if some fail: groups of them at the same time, see tests/groups.py. The sums are the last line.
 test: setup
-	@status=0; \
-	$(MAKE) --no-print-directory rust-test || status=1; \
-	$(MAKE) --no-print-directory conformance PY=$(PY) || status=1; \
-	$(MAKE) --no-print-directory stubtest PY=$(PY) || status=1; \
-	$(PYTEST) tests/ecosystem tests/check || status=1; \
-	$(PYTEST) tests --ignore=tests/ecosystem --ignore=tests/check || status=1; \
-	exit $$status
+	@$(PYTHON) -m tests.groups
 
-# The tests that .ci/run runs on every Python version: all except the Rust tests and tests/ecosystem.
+# The tests that .ci/run runs on every Python version: all except the Rust tests, tests/ecosystem and tests/bench.
 core-test: setup-core
-	$(PYTEST) tests --ignore=tests/ecosystem --ignore=tests/bench
+	@$(PYTHON) -m tests.groups --core
 
 ecosystem-test: setup
 	$(PYTEST) tests/ecosystem tests/check

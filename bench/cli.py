@@ -191,7 +191,7 @@ def main(args: list[str]) -> int:
     if options.demo:
         from bench.demo import main as demo
 
-        return demo(console)
+        return demo(console, machine.command(args), options.html)
     cases = choose_cases(options)
     settings = settings_from(options)
     if options.list:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -17,8 +18,8 @@ from bench import demo_styles, http_servers, machine, measure
 from bench.catalogue import Serve, missing_reason
 from bench.model import Case, Result, RivalFailedError, RivalMissingError, Row, Sample, Settings
 from bench.process import Program
-from bench.report import figures
-from bench.report.document import RowData, case_data
+from bench.report import figures, html
+from bench.report.document import RowData, case_data, document
 from bench.rivals.styles import STYLES
 from bench.runner import run_cases
 from bench.served import Load, measure_server, running_server
@@ -115,8 +116,17 @@ def show(console: Console, result: Result) -> None:
     console.print(table)
 
 
-def main(console: Console) -> int:
-    """Runs both programs on all loops. Returns 0, 1 if a loop failed, 130 if interrupted."""
+def main(console: Console, command: str, page: Path | None) -> int:
+    """Runs both programs on all loops, then the styles.
+
+    Args:
+        console: where tables are printed.
+        command: the command line, for the page.
+        page: where the HTML page with the charts is saved.
+
+    Returns:
+        0, 1 if a loop failed, 130 if interrupted.
+    """
     server_cpu, generator_cpu = machine.choose_cpus()
     settings = Settings(
         duration_s=DURATION_S,
@@ -129,13 +139,19 @@ def main(console: Console) -> int:
 
     def observe(case: Case, number: int, rival: str, row: Row) -> None:
         if console.is_terminal:
-            console.print(f"  round {number + 1}: {rival}", end="\r", style="dim")
+            text = f"  {case.name}, round {number + 1} of {settings.rounds}: {rival}"
+            console.print(text.ljust(console.width - 1)[: console.width - 1], end="\r", style="dim", highlight=False)
 
     def finished(result: Result) -> None:
         (demo_styles.show if result.case.rivals == STYLES else show)(console, result)
 
     results, interrupted = run_cases([*cases(), *demo_styles.cases()], settings, observe, finished)
-    console.print(f"{time.monotonic() - begin:.0f} s. `python -m bench` runs all benchmarks.")
+    if page is not None:
+        doc = document(results, settings, command, machine.describe(), machine.versions(), [], interrupted)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(html.page(doc), encoding="utf-8")
+        console.print(f"Charts: {page.resolve()}", soft_wrap=True, highlight=False)
+    console.print(f"{time.monotonic() - begin:.0f} s. `make bench` runs all benchmarks.")
     if interrupted:
         return 130
     return int(any(row.status == "failed" for result in results for row in result.rows))

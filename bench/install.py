@@ -8,11 +8,13 @@ missing native program is.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -24,16 +26,26 @@ PATIENCE_S = 900
 MUFFET = "github.com/raviqqe/muffet/v2@v2.11.0"
 LYCHEE = "0.24.2"
 POLICY = Path("/usr/sbin/policy-rc.d")
+LOG = ROOT / ".build" / "bench-install.log"
+"""The output of package managers and compilers."""
 
 
 def _run(argv: Sequence[str], **env: str) -> str:
-    """Runs a command; returns the reason of a failure, or an empty string."""
-    print("+", " ".join(argv), flush=True)
-    try:
-        subprocess.run(argv, cwd=ROOT, env={**os.environ, **env}, timeout=PATIENCE_S, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        return str(error)
-    return ""
+    """Runs a command, whose output goes to the log; returns the reason of a failure, or an empty string."""
+    print("+", " ".join(argv), end="", flush=True)
+    began_s = time.monotonic()
+    LOG.parent.mkdir(exist_ok=True)
+    reason = ""
+    with LOG.open("ab") as log:
+        try:
+            subprocess.run(
+                argv, cwd=ROOT, env={**os.environ, **env}, timeout=PATIENCE_S, check=True,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = f"{error} (output: {LOG.relative_to(ROOT)})"
+    print(f"  {'failed' if reason else 'done'}, {time.monotonic() - began_s:.0f} s", flush=True)
+    return reason
 
 
 def requirement_lines(path: Path) -> list[str]:
@@ -140,20 +152,29 @@ def install_nginx() -> str:
         return install_debian("nginx", found=False)
 
 
-def main() -> int:
+def install_rivals() -> list[str]:
+    """Installs the rivals of all suites. Returns what is missing, and why."""
     missing = install_packages("bench.txt")
-    failed = build_native()
     for name, reason in (
         ("floor-openssl", build_openssl_floor()),
         ("go", build_go()),
         ("muffet", build_muffet()),
         ("lychee", build_lychee()),
-        ("node", "" if shutil.which("node") else "node is not on PATH"),
+        ("node", "" if shutil.which("node") else "there is no node on the path"),
         ("nginx", install_nginx()),
         ("fio", install_debian("fio", found=bool(shutil.which("fio")))),
     ):
         if reason:
             missing.append(f"{name}: {reason}")
+    return missing
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.install", description=__doc__)
+    parser.add_argument("--demo", action="store_true", help="only what `python -m bench --demo` needs")
+    is_demo = parser.parse_args().demo
+    missing = install_packages("demo.txt") if is_demo else install_rivals()
+    failed = build_native()
     for line in missing:
         print(f"bench: missing: {line}")
     if failed:
