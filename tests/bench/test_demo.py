@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from bench import demo
-from bench.model import Result, Row, Sample
+from bench.model import Case, Result, Row, Sample
 
 
 @pytest.mark.parametrize(("failed", "interrupted", "status"), [(False, False, 0), (True, False, 1), (False, True, 130)])
@@ -18,7 +18,7 @@ def test_tables_and_page(
 ) -> None:
     metrics = {"server_cpu_ns": 1000.0, "throughput": 5e4, "p50_ns": 3000.0, "p99_ns": 9000.0, "wall_ns": 4e7}
 
-    def run_cases(cases: list[demo.Case], settings: object, observe: object, finished: object) -> object:
+    def run_cases(cases: list[Case], settings: object, observe: object, finished: object) -> object:
         results = [
             Result(
                 case, [Row(rival, samples=[Sample(dict(metrics, cpu_ns_per_op=7.0))] * 3) for rival in case.rivals], 3
