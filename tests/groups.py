@@ -53,7 +53,7 @@ def _rest(taken: list[Group], core: bool) -> Group:
 
 
 def groups(*, core: bool) -> list[Group]:
-    """All groups, the longest first. `core`: no Rust, no ecosystem, no bench, no conformance."""
+    """All groups, the longest first. `core`: no Rust, no ecosystem, no bench, no stubs."""
     conformance = Group("conformance", [sys.executable, "-m", "tests.conformance", "--jobs", "1"])
     rust = Group(
         "Rust", ["make", "--no-print-directory", "rust-test", f"PY={sys.version_info[0]}.{sys.version_info[1]}"]
@@ -61,7 +61,7 @@ def groups(*, core: bool) -> list[Group]:
     stubs = Group("stubs", [sys.executable, "-m", "mypy.stubtest", "--ignore-missing-stub", "oneloop._native"])
     rooms = [_pytest("tests/green"), _pytest("tests/check"), _pytest("tests/http"), _pytest("tests/file", "tests/aio")]
     if core:
-        return [*rooms, _rest(rooms, core)]
+        return [*rooms, _rest(rooms, core), conformance]
     ecosystem = _pytest("tests/ecosystem")
     return [ecosystem, *rooms, _rest([ecosystem, *rooms], core), conformance, rust, stubs]
 
