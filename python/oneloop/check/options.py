@@ -42,7 +42,8 @@ class Options:
         retries: how often a URL is tried again after `dns`, `connect`, `timeout` or `protocol`, or after a status of
             429, 502, 503 or 504.
         retry_delay_s: the longest pause before the first retry; it doubles with each, and a random part of it is taken.
-        retry_after_s: a host's Retry-After is obeyed up to this; a longer one leaves the status as it is.
+        retry_after_s: the longest Retry-After that is waited for. If a host asks for more, the status counts, and the
+            host's further URLs are not requested: their error is `retry_after`.
         timeout_s: for one attempt with all of its redirects.
         dns_timeout_s, connect_timeout_s, tls_timeout_s, first_byte_timeout_s: for these phases of each request.
         method: "GET" or "HEAD"; a HEAD that gets 405, 501 or no valid answer is repeated as a GET.
