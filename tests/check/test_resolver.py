@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -154,3 +154,49 @@ async def test_addresses_in_unusual_forms_are_not_asked_for(
         (found,) = await made.resolve("::1")
         assert (found["host"], found["family"]) == ("::1", socket.AF_INET6)
         assert not servers.asked
+
+
+async def test_a_channel_is_replaced_when_its_cache_is_large(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """c-ares keeps what it was told. The old channel is closed after its last answer, not earlier."""
+
+    class Channel:
+        made: ClassVar[list[Channel]] = []
+
+        def __init__(self, servers: object) -> None:
+            self.asked: list[str] = []
+            self.told: dict[str, Callable[[Answer, int], None]] = {}
+            self.is_closed = False
+            self.made.append(self)
+
+        def getaddrinfo(self, host: str, _: object, *, family: int, type: int, callback: Any) -> None:  # noqa: A002
+            assert not self.is_closed
+            self.asked.append(host)
+            self.told[host] = callback
+
+        def cancel(self) -> None:
+            assert not self.is_closed
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    monkeypatch.setattr(pycares, "Channel", Channel)
+    monkeypatch.setattr(resolver, "_MOST_ASKED", 2)
+    made = Resolver(Options())
+    async with asyncio.timeout(None) as timer:
+        current.set(Phases({}, timer))
+        waiting = {host: asyncio.create_task(made.resolve(host)) for host in ("a.test", "b.test", "c.test")}
+        while sum(len(one.asked) for one in Channel.made) < 3:
+            await asyncio.sleep(0)
+        first, second = Channel.made
+        assert (first.asked, second.asked) == (["a.test", "b.test"], ["c.test"])
+        for host in ("a.test", "b.test"):
+            assert not first.is_closed
+            first.told[host](Answer([Node(60)]), 0)
+            await waiting[host]
+        await asyncio.sleep(0)
+        assert (first.is_closed, second.is_closed) == (True, False)
+        await made.close()
+        assert second.is_closed
+        assert (await asyncio.gather(waiting["c.test"], return_exceptions=True))[0].__class__ is asyncio.CancelledError

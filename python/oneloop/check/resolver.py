@@ -15,11 +15,15 @@ from oneloop.check.addresses import address_of
 from oneloop.check.phases import current
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oneloop.check.options import Options
 
 __all__ = ["FAMILIES", "NameNotFoundError", "Resolver"]
 
 _MOST_NAMES = 65536
+_MOST_ASKED = 8192
+"""Names that one channel is asked for: it keeps 2 KB for each, in a cache that pycares cannot limit."""
 _NO_SUCH_NAME = (
     pycares.errno.ARES_ENODATA,
     pycares.errno.ARES_ENOTFOUND,
@@ -42,8 +46,7 @@ class Resolver(AbstractResolver):
     def __init__(self, options: Options) -> None:
         self._family = FAMILIES[options.family]
         self._servers = list(options.dns_servers) or None
-        # Made for the first name: it has a thread of its own.
-        self._channel: pycares.Channel | None = None
+        self._channel: _Channel | None = None
         # Name: its addresses, and when they are no longer its own.
         self._known: dict[str, tuple[Addresses, float]] = {}
         self._lookups: dict[str, asyncio.Task[Addresses]] = {}
@@ -105,8 +108,11 @@ class Resolver(AbstractResolver):
 
     async def _answer(self, host: str) -> tuple[Any, int]:
         """What the name servers say, and the number of an error; c-ares asks in its own thread."""
-        if self._channel is None:
-            self._channel = pycares.Channel(servers=self._servers)
+        channel = self._channel
+        if channel is None or channel.asked >= _MOST_ASKED:
+            if channel is not None:
+                channel.retire()
+            channel = self._channel = _Channel(self._servers)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[tuple[Any, int]] = loop.create_future()
 
@@ -119,8 +125,11 @@ class Resolver(AbstractResolver):
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, answer, error or 0)
 
-        self._channel.getaddrinfo(host, None, family=self._family, type=socket.SOCK_STREAM, callback=told)
-        return await future
+        channel.ask(host, self._family, told)
+        try:
+            return await future
+        finally:
+            channel.answered()
 
     async def close(self) -> None:
         """Give up all lookups."""
@@ -129,5 +138,33 @@ class Resolver(AbstractResolver):
             lookup.cancel()
         await asyncio.gather(*lookups, return_exceptions=True)
         if self._channel is not None:
-            self._channel.cancel()
             self._channel.close()
+
+
+class _Channel:
+    """A channel of c-ares, which has its own thread. After `retire()`, it is closed when its last answer is there."""
+
+    def __init__(self, servers: list[str] | None) -> None:
+        self._channel = pycares.Channel(servers=servers)
+        self._waiting = 0
+        self._is_retired = False
+        self.asked = 0
+
+    def ask(self, host: str, family: socket.AddressFamily, callback: Callable[[Any, int], None]) -> None:
+        self.asked += 1
+        self._waiting += 1
+        self._channel.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, callback=callback)
+
+    def answered(self) -> None:
+        self._waiting -= 1
+        if self._is_retired and self._waiting == 0:
+            self._channel.close()
+
+    def retire(self) -> None:
+        self._is_retired = True
+        if self._waiting == 0:
+            self._channel.close()
+
+    def close(self) -> None:
+        self._channel.cancel()
+        self._channel.close()
