@@ -10,7 +10,7 @@ use rustls::sign::CertifiedKey;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a certificate chain and its key are; without a file of its own the key is in that of the chain.
+/// The files of a certificate chain and its key. Without a key file, the key is in the file of the chain.
 pub struct Source {
     pub certificate: PathBuf,
     pub key: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub fn certificates(py: Python<'_>, path: &Path) -> PyResult<Vec<CertificateDer<
 fn private_key(py: Python<'_>, path: &Path) -> PyResult<PrivateKeyDer<'static>> {
     let content = content(path)?;
     match PrivateKeyDer::from_pem_slice(&content) {
-        // The traditional form: a header within says so, and base64 follows.
+        // The traditional PEM format: the encryption is in a header, and base64 follows.
         Ok(_) | Err(_) if is_encrypted(&content) => Err(bad(
             py,
             "ENCRYPTED_KEY",
@@ -80,7 +80,7 @@ fn content(path: &Path) -> PyResult<Vec<u8>> {
     std::fs::read(path).map_err(|e| errors::path_error(&e, path))
 }
 
-/// What pki-types says of lines as lists of numbers.
+/// pki-types shows lines as lists of numbers; this shows them as text.
 fn words(error: &pem::Error) -> String {
     let shown = |line: &[u8]| String::from_utf8_lossy(line).trim_end().to_owned();
     match error {

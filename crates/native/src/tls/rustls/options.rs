@@ -1,4 +1,4 @@
-//! What both kinds of contexts are told.
+//! The options of both kinds of contexts.
 
 use super::key_log::KeyLogFile;
 use crate::errors;
@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(ring::default_provider()));
 
-/// The cryptography, one for all contexts.
+/// The cryptography provider, one for all contexts.
 pub fn provider() -> &'static Arc<CryptoProvider> {
     &PROVIDER
 }
@@ -24,7 +24,7 @@ const VERSION_1_3: u16 = 0x0304;
 
 pub struct Options {
     pub alpn: Vec<Vec<u8>>,
-    /// As numbers of `ssl.TLSVersion`.
+    /// In the numbers of `ssl.TLSVersion`.
     pub minimum_version: u16,
     pub maximum_version: u16,
     pub is_resumed: bool,

@@ -1,28 +1,28 @@
-//! `Problem`: what is wrong with a certificate, in the numbers and words of OpenSSL, which `ssl` has.
+//! `Problem`: the error of a certificate, in OpenSSL's numbers and words, which `ssl` uses.
 
 use rustls::{CertificateError, OtherError};
 use std::cell::Cell;
 
-/// x509_vfy.h of OpenSSL.
+/// OpenSSL's x509_vfy.h.
 pub struct Problem {
     pub code: u32,
     pub message: String,
 }
 
-/// Who has signed a certificate that nobody trusted has signed.
+/// The issuer of a certificate that is not trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Issuer {
     #[default]
     Unknown,
     /// The certificate is its own issuer.
     Itself,
-    /// The chain ends in its own issuer, which is not trusted.
+    /// The chain ends in a self-signed certificate that is not trusted.
     Untrusted,
 }
 
 thread_local! {
-    /// rustls's error for an unknown issuer has no room for more. The verifier runs within the call that returns the
-    /// error, on the same thread.
+    /// rustls's error for an unknown issuer cannot hold more information. The verifier runs inside the call that
+    /// returns the error, on the same thread.
     static ISSUER: Cell<Issuer> = const { Cell::new(Issuer::Unknown) };
 }
 
@@ -31,7 +31,7 @@ pub fn note_issuer(issuer: Issuer) {
 }
 
 impl Problem {
-    /// `hostname` is whom the certificate should be for.
+    /// `hostname`: the name that the certificate should be for.
     pub fn of(error: &CertificateError, hostname: Option<&str>) -> Self {
         let (code, message) = match error {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
