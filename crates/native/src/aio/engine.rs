@@ -1,4 +1,4 @@
-//! Which engine a context gets, and what to do when there is none.
+//! Selects a context's engine, with advice if there is none.
 
 use crate::errors;
 use oneloop_engine::files::polled::Polled;
@@ -8,20 +8,20 @@ use pyo3::prelude::*;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A ring has worked in this process.
+/// A ring has already worked in this process.
 static RING_WORKS: AtomicBool = AtomicBool::new(false);
 
-/// How much a context takes.
+/// The capacity of a context.
 #[derive(Clone, Copy)]
 pub enum Room {
-    /// So many operations at once.
+    /// This many concurrent operations.
     Exact(u32),
-    /// As io_setup(2) makes it for so many: room for as many as the second says. Buffered files are read
-    /// and written in order, as by io_submit(2).
+    /// As with io_setup(2) for the first number; up to the second number of operations are accepted. Buffered files
+    /// are read and written in order, as with io_submit(2).
     Kernel(u32, u32),
 }
 
-/// The named engine, or the best that works. OSError: the kernel or its sandbox refuses it.
+/// Opens the named engine, or the best that works. OSError: the kernel or its sandbox refuses it.
 pub fn open<T>(room: Room, name: Option<&str>) -> PyResult<(Polled<T>, &'static str)> {
     match name {
         Some("ring") => ring(room).map_err(|e| refusal("io_uring", &e, RING_ADVICE)),
@@ -58,7 +58,7 @@ fn aio<T>(room: Room) -> io::Result<(Polled<T>, &'static str)> {
     Ok((context?, "aio"))
 }
 
-/// Whether this says that there is no ring here, rather than that something has run out.
+/// Whether the error means that io_uring is not available, and not that a resource has run out.
 fn is_missing(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
