@@ -97,7 +97,7 @@ new_loop().run_until_complete(main())
     done = programs.run("oneloop", body)
     if "seccomp is not available" in done.stderr:
         pytest.skip("seccomp filters are not available here")
-    assert f"the file engine '{name}' was asked for" in done.stdout.replace('"', "'"), done.stdout + done.stderr
+    assert f"the file engine '{name}' was requested" in done.stdout.replace('"', "'"), done.stdout + done.stderr
     assert "ONELOOP_FILES=threads" in done.stdout
 
 

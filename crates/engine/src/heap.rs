@@ -39,7 +39,7 @@ impl<T: Ord> Heap<T> {
         self.0.get(place)
     }
 
-    /// Removes the entry at `place`, which must exist. Only the last entry can move, and only to an earlier place.
+    /// Removes the entry at `place`, which must exist. The last entry takes its place, and from there rises or sinks.
     pub fn remove(&mut self, place: usize) -> T {
         let removed = self.0.swap_remove(place);
         if place < self.0.len() && self.rise(place) == place {

@@ -88,7 +88,7 @@ impl<'a> Fields<'a> {
     fn add_expectation(&mut self, value: &[u8]) -> Result<(), Refusal> {
         for expectation in value.split(|byte| *byte == b',') {
             if !trim(expectation).eq_ignore_ascii_case(b"100-continue") {
-                return Err(Refusal::new(417, "only 100-continue can be expected"));
+                return Err(Refusal::new(417, "the only supported expectation is 100-continue"));
             }
         }
         self.expects_continue = true;
@@ -137,11 +137,11 @@ impl<'a> Fields<'a> {
     fn check_codings(&self, version: Version) -> Result<(), Refusal> {
         // Section 6.1: the framing of such a message is faulty.
         if version == Version::Http10 {
-            return Err(Refusal::bad("HTTP/1.0 has no Transfer-Encoding"));
+            return Err(Refusal::bad("Transfer-Encoding is not allowed in HTTP/1.0"));
         }
         // Section 6.1: a server may refuse a message with both, which ought to be handled as an error.
         if self.content_length.is_some() {
-            return Err(Refusal::bad("both Content-Length and Transfer-Encoding"));
+            return Err(Refusal::bad("Content-Length and Transfer-Encoding exclude each other"));
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ fn content_length(value: &[u8]) -> Result<u64, Refusal> {
     for &byte in value {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            return Err(Refusal::bad("Content-Length is no number"));
+            return Err(Refusal::bad("Content-Length is not a number"));
         }
         len = len
             .checked_mul(10)
@@ -180,7 +180,7 @@ fn add_coding(before: Codings, coding: &[u8]) -> Result<Codings, Refusal> {
             Codings::Endless => Ok(Codings::OthersThenChunked),
             // RFC 9112 section 6.1: chunked is never applied more than once.
             Codings::Chunked | Codings::OthersThenChunked => {
-                Err(Refusal::bad("chunked more than once"))
+                Err(Refusal::bad("chunked is applied more than once"))
             }
         };
     }
@@ -189,9 +189,9 @@ fn add_coding(before: Codings, coding: &[u8]) -> Result<Codings, Refusal> {
     if name == 0 || !(parameters.is_empty() || matches!(trim(parameters).first(), Some(b';'))) {
         return Err(Refusal::bad("Transfer-Encoding is malformed"));
     }
-    // RFC 9112 section 7.1: chunked has no parameters.
+    // RFC 9112 section 7.1: chunked must not have parameters.
     if coding[..name].eq_ignore_ascii_case(b"chunked") {
-        return Err(Refusal::bad("chunked has no parameters"));
+        return Err(Refusal::bad("chunked must not have parameters"));
     }
     match before {
         Codings::None | Codings::Endless => Ok(Codings::Endless),

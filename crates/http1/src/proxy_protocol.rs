@@ -53,7 +53,7 @@ fn check_version(version_command: u8) -> Result<bool, Refusal> {
     match version_command {
         0x20 => Ok(false),
         0x21 => Ok(true),
-        _ => Err(Refusal::bad("a PROXY protocol header of an unknown version or command")),
+        _ => Err(Refusal::bad("the PROXY protocol header has an unknown version or command")),
     }
 }
 
@@ -61,7 +61,7 @@ fn parse_block(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
     let is_proxied = check_version(bytes[12])?;
     let len = usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
     if len > LONGEST_BLOCK {
-        return Err(Refusal::bad("a PROXY protocol header that is too long"));
+        return Err(Refusal::bad("the PROXY protocol header is too long"));
     }
     let Some(block) = bytes.get(FIXED_LEN..FIXED_LEN + len) else { return Ok(None) };
     // The high half is the address family, the low half the transport.
@@ -72,7 +72,7 @@ fn parse_block(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
         0x00 => (Some(Header::Local), 0),
         0x31 => (Some(Header::Local), 216),
         _ if is_proxied => {
-            return Err(Refusal::bad("a PROXY protocol header of an unknown family"));
+            return Err(Refusal::bad("the PROXY protocol header has an unknown address family"));
         }
         _ => (Some(Header::Local), 0),
     };
@@ -82,7 +82,7 @@ fn parse_block(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
         return Ok(Some((Header::Local, FIXED_LEN + len)));
     }
     let header = header.filter(|_| block.len() >= addresses_len);
-    let header = header.ok_or(Refusal::bad("a PROXY protocol header without its addresses"))?;
+    let header = header.ok_or(Refusal::bad("the PROXY protocol header has no addresses"))?;
     check_extensions(block, addresses_len)?;
     Ok(Some((header, FIXED_LEN + len)))
 }
@@ -117,7 +117,7 @@ fn check_extensions(block: &[u8], begin: usize) -> Result<(), Refusal> {
         let value_len = rest.get(1..3).map(|len| usize::from(u16::from_be_bytes([len[0], len[1]])));
         rest = value_len
             .and_then(|len| rest.get(3 + len..))
-            .ok_or(Refusal::bad("a PROXY protocol header whose extensions do not end with it"))?;
+            .ok_or(Refusal::bad("the PROXY protocol header has malformed extensions"))?;
     }
     Ok(())
 }
@@ -132,10 +132,10 @@ fn parse_line(bytes: &[u8]) -> Result<Option<(Header, usize)>, Refusal> {
         return if is_possible && bytes.len() < LONGEST_LINE {
             Ok(None)
         } else {
-            Err(Refusal::bad("a PROXY protocol line that does not end"))
+            Err(Refusal::bad("the PROXY protocol line is too long or has invalid characters"))
         };
     };
-    let wrong = Refusal::bad("a PROXY protocol line that is wrong");
+    let wrong = Refusal::bad("the PROXY protocol line is malformed");
     let line = bytes[..end].strip_suffix(b"\r").ok_or(wrong)?;
     let line = std::str::from_utf8(line).map_err(|_| wrong)?;
     let header = header_of(line).ok_or(wrong)?;

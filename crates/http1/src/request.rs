@@ -163,7 +163,11 @@ pub fn read_fields<'a>(head: &'a [u8], headers: &[Header<'a>]) -> Result<Fields<
 #[inline]
 fn check_host(host: Option<&[u8]>, version: Version, target: Target) -> Result<(), Refusal> {
     let Some(host) = host else {
-        return if version == Version::Http11 { Err(Refusal::bad("no Host")) } else { Ok(()) };
+        return if version == Version::Http11 {
+            Err(Refusal::bad("Host is missing"))
+        } else {
+            Ok(())
+        };
     };
     if !is_authority(host) {
         return Err(Refusal::bad("Host is malformed"));
@@ -173,7 +177,7 @@ fn check_host(host: Option<&[u8]>, version: Version, target: Target) -> Result<(
     if let Target::Absolute { authority } | Target::Authority { authority } = target
         && !authority.eq_ignore_ascii_case(host)
     {
-        return Err(Refusal::bad("Host is not the target's"));
+        return Err(Refusal::bad("Host differs from the target's host"));
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ fn explain_line(line: &[u8]) -> Option<Refusal> {
         [b' ', version @ ..] if target > 0 => explain_version(version),
         // A line without a version is HTTP/0.9.
         [b'\r'] if target > 0 => None,
-        [b'\r', b'\n', ..] if target > 0 => Some(Refusal::new(505, "HTTP/0.9 is not spoken here")),
+        [b'\r', b'\n', ..] if target > 0 => Some(Refusal::new(505, "HTTP/0.9 is not supported")),
         _ => Some(Refusal::bad("the target is malformed")),
     }
 }

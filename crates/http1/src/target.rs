@@ -67,7 +67,7 @@ fn split_rare_target<'a>(method: &str, text: &'a [u8]) -> Result<Parts<'a>, Refu
         return if method == "OPTIONS" {
             Ok(Parts { target: Target::Asterisk, path: text, query: b"" })
         } else {
-            Err(Refusal::bad("the target * belongs to OPTIONS"))
+            Err(Refusal::bad("the target * is only allowed for OPTIONS"))
         };
     }
     let rest = after_scheme(text).ok_or(Refusal::bad("the target is neither a path nor a URL"))?;

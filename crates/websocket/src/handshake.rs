@@ -95,7 +95,7 @@ impl<'a> Found<'a> {
             self.extensions.push(value);
         } else if is("transfer-encoding") || (is("content-length") && value != b"0") {
             // It would be ambiguous whether body or frames follow the head.
-            return Err(Refusal::bad("WebSocket handshake with a body"));
+            return Err(Refusal::bad("WebSocket handshake has a body"));
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl<'a> Found<'a> {
                 _ => return Err(Refusal::bad("bad Sec-WebSocket-Protocol")),
             };
             if self.protocols.contains(&name) {
-                return Err(Refusal::bad("Sec-WebSocket-Protocol names one twice"));
+                return Err(Refusal::bad("Sec-WebSocket-Protocol names a subprotocol twice"));
             }
             if self.protocols.len() == MAX_PROTOCOLS {
                 return Err(Refusal::bad("too many subprotocols"));
@@ -119,10 +119,10 @@ impl<'a> Found<'a> {
 
     fn into_upgrade(self) -> Result<Upgrade<'a>, Refusal> {
         if !self.is_upgrade {
-            return Err(Refusal::bad("no Upgrade: websocket"));
+            return Err(Refusal::bad("Upgrade: websocket is missing"));
         }
         if !self.is_connection {
-            return Err(Refusal::bad("no Connection: upgrade"));
+            return Err(Refusal::bad("Connection: upgrade is missing"));
         }
         if self.version != Some(b"13") {
             return Err(Refusal { status: 426, reason: "WebSocket version is not 13" });

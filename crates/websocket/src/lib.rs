@@ -42,7 +42,7 @@
 //! | a client's frame without a mask; a server's frame with one | 1002 |
 //! | a control frame that is fragmented or longer than 125 bytes | 1002 |
 //! | a length not in its shortest form, or above 2^63 - 1 | 1002 |
-//! | a continuation without a message; a new message within a message | 1002 |
+//! | a continuation without a message; a new message inside a message | 1002 |
 //! | a close frame of one byte, or with a code that must not be sent (`is_close_code`) | 1002 |
 //! | text or a close reason that is not UTF-8, at its first invalid byte | 1007 |
 //! | compressed data that is invalid, refers beyond its window, or has more than 64 final blocks | 1007 |
@@ -50,14 +50,14 @@
 //! | a message above the limit, before its payload or while it is inflated | 1009 |
 //!
 //! A head is refused at its first invalid byte, a payload while its bytes arrive. The events and the refusal do not
-//! depend on how the input is split. (A compressed text with two errors is refused for the one found first.) Bytes after
-//! a close frame or a failure are ignored. The caller handles rates, timeouts and unanswered pings.
+//! depend on how the input is split. (A compressed text with two errors is refused for the one found first.) Bytes
+//! after a close frame or a failure are ignored. The caller handles rates, timeouts and unanswered pings.
 //!
 //! # Memory
 //!
 //! A connection holds no buffer between messages. With compression it keeps up to 4 KiB of the received data (2^window
-//! bits) and up to 1 KiB of the sent data; zlib's states belong to the thread. During a message it holds the data received
-//! so far, never more than `max_message_bytes + 1`.
+//! bits) and up to 1 KiB of the sent data; zlib's states belong to the thread. During a message it holds the data
+//! received so far, never more than `max_message_bytes + 1`.
 
 #![deny(unsafe_code)]
 

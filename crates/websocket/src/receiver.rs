@@ -233,10 +233,10 @@ impl Receiver {
         }
         match (&self.message, frame.opcode) {
             (None, Opcode::Continuation) => {
-                return Err(Failure::protocol("continuation of no message"));
+                return Err(Failure::protocol("continuation without a message"));
             }
             (Some(_), Opcode::Text | Opcode::Binary) => {
-                return Err(Failure::protocol("new message within a message"));
+                return Err(Failure::protocol("new message inside a message"));
             }
             _ => {}
         }

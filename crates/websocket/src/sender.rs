@@ -23,7 +23,7 @@ impl fmt::Display for SendError {
         match self {
             Self::Closed => out.write_str("a close frame has been sent"),
             Self::TooLong => out.write_str("a control frame carries at most 125 bytes"),
-            Self::BadCode(code) => write!(out, "{code} is not a code for a close frame"),
+            Self::BadCode(code) => write!(out, "{code} is not a valid code for a close frame"),
         }
     }
 }

@@ -43,7 +43,9 @@ impl Kernel {
         if self.forks == fork::generation() {
             return Ok(());
         }
-        Err(io::Error::other("this AIO context belongs to the parent process (fork)"))
+        Err(io::Error::other(
+            "this AIO context belongs to the parent process: a forked child must make its own",
+        ))
     }
 }
 

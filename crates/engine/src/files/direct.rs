@@ -42,7 +42,7 @@ impl<T> Direct<T> {
         let (opcode, transfer) = match &request {
             Request::Write(transfer) => (Opcode::Write, transfer),
             Request::Read(transfer) => (Opcode::Read, transfer),
-            other => unreachable!("{} is no transfer", other.name()),
+            other => unreachable!("{} is not a transfer", other.name()),
         };
         self.unsent.push_back(Operation {
             opcode,
@@ -146,6 +146,6 @@ pub fn trial() -> io::Result<()> {
             WORKS.store(true, Ordering::Relaxed);
             Ok(())
         }
-        other => Err(io::Error::other(format!("a poll brought {other:?}"))),
+        other => Err(io::Error::other(format!("a trial poll returned {other:?}"))),
     }
 }

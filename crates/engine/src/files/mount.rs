@@ -53,7 +53,7 @@ const NEAR: [u32; 18] = [
     0x0000_1cd1, // devpts
     0x5049_5045, // pipes
     0x534f_434b, // sockets
-    0x0904_1934, // eventfd and its kin
+    0x0904_1934, // eventfd and similar
 ];
 const TMPFS: u32 = 0x0102_1994;
 const RAMFS: u32 = 0x8584_58f6;

@@ -94,7 +94,7 @@ impl<T> Polled<T> {
         }
     }
 
-    /// Returns completions without waiting: those in `events`, and up to `max` in total from the ring's queue.
+    /// Returns completions without waiting: up to `max` from the ring's queue, or those in `events` for kernel AIO.
     pub fn collect(&mut self, events: &mut Events, max: usize) -> io::Result<Vec<Completion<T>>> {
         match self {
             Self::Ring(ring) => ring.collect(max),

@@ -51,7 +51,9 @@ impl Kernel {
         if self.forks == fork::generation() {
             return Ok(());
         }
-        Err(io::Error::other("this ring belongs to the parent process (fork)"))
+        Err(io::Error::other(
+            "this ring belongs to the parent process: a forked child must make its own",
+        ))
     }
 }
 
@@ -326,8 +328,8 @@ impl<T> PolledRing<T> {
         Err(io::Error::from_raw_os_error(libc::EAGAIN))
     }
 
-    /// Cancels operations that only wait (polls), waits up to `limit` for the others and then cancels those. Returns
-    /// the completions. Operations still in flight after that are left to `drop`.
+    /// Cancels reads and polls, waits up to `limit` for the other operations and then cancels those too. Returns the
+    /// completions. Operations still in flight after that are left to `drop`.
     pub fn drain(&mut self, limit: Duration) -> Vec<Completion<T>> {
         if self.kernel.refuse_foreign().is_err() {
             return self.disown();

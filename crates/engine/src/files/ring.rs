@@ -354,7 +354,7 @@ pub fn trial() -> io::Result<()> {
     ring.flush(&mut completions)?;
     while completions.is_empty() {
         if Instant::now() > deadline {
-            return Err(io::Error::other("a read of an eventfd did not complete"));
+            return Err(io::Error::other("a trial read of an eventfd did not complete"));
         }
         thread::sleep(Duration::from_micros(50));
         ring.reap(&mut completions)?;
@@ -362,7 +362,9 @@ pub fn trial() -> io::Result<()> {
     let done = completions.pop().expect("not empty, as the loop has seen");
     match done.outcome.result? {
         8 if *done.owner == 1u64.to_ne_bytes() => Ok(()),
-        n => Err(io::Error::other(format!("a read of 8 bytes brought {n}, or wrong ones"))),
+        n => Err(io::Error::other(format!(
+            "a trial read of 8 bytes returned {n} bytes or wrong data"
+        ))),
     }
 }
 

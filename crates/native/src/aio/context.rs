@@ -47,7 +47,7 @@ impl Context {
     #[pyo3(signature = (max_jobs, engine=None))]
     fn new(max_jobs: i64, engine: Option<&str>) -> PyResult<Self> {
         let max_jobs = u32::try_from(max_jobs).ok().filter(|jobs| *jobs > 0).ok_or_else(|| {
-            PyValueError::new_err(format!("a context for {max_jobs} jobs cannot be had"))
+            PyValueError::new_err(format!("max_jobs must be from 1 to 4294967295, got {max_jobs}"))
         })?;
         let (polled, engine) = engine::open(Room::Exact(max_jobs), engine)?;
         Ok(Self { shared: Shared::new(polled, engine), max_jobs })

@@ -33,7 +33,7 @@ pub fn open<T>(room: Room, name: Option<&str>) -> PyResult<(Polled<T>, &'static 
             opened => opened.map_err(|e| refusal("io_uring", &e, RING_ADVICE)),
         },
         Some(other) => {
-            Err(PyValueError::new_err(format!("no engine {other:?}: it is \"ring\" or \"aio\"")))
+            Err(PyValueError::new_err(format!("unknown engine {other:?}: use \"ring\" or \"aio\"")))
         }
     }
 }
@@ -70,14 +70,14 @@ const RING_ADVICE: Advice = &[
         libc::EPERM,
         "a seccomp filter (the default of Docker, Podman and containerd) or the sysctl \
          kernel.io_uring_disabled forbids it; allow io_uring_setup, io_uring_enter and \
-         io_uring_register there, or leave engine= away to get what works",
+         io_uring_register there, or omit engine= to use an engine that works",
     ),
     (
         libc::ENOSYS,
-        "this kernel has no io_uring, or its sandbox hides it; leave engine= away to get what works",
+        "the kernel or a sandbox does not provide io_uring; omit engine= to use an engine that works",
     ),
-    (libc::EOPNOTSUPP, "Linux 5.11 or later is needed; leave engine= away to get what works"),
-    (libc::ENOMEM, "raise the limit of locked memory (ulimit -l), or take a smaller max_jobs"),
+    (libc::EOPNOTSUPP, "Linux 5.11 or later is required; omit engine= to use an engine that works"),
+    (libc::ENOMEM, "raise the limit of locked memory (ulimit -l), or use a smaller max_jobs"),
 ];
 
 const AIO_ADVICE: Advice = &[
@@ -86,11 +86,11 @@ const AIO_ADVICE: Advice = &[
         "a seccomp filter forbids it; allow io_setup, io_submit, io_getevents, io_cancel and \
          io_destroy there",
     ),
-    (libc::ENOSYS, "this kernel is built without it (CONFIG_AIO), or its sandbox hides it"),
+    (libc::ENOSYS, "the kernel was built without it (CONFIG_AIO), or a sandbox forbids it"),
     (
         libc::EAGAIN,
-        "the machine's contexts together may have fs.aio-max-nr operations: raise that sysctl, or \
-         take a smaller max_jobs",
+        "all contexts of the machine together may have fs.aio-max-nr operations: raise that \
+         sysctl, or use a smaller max_jobs",
     ),
 ];
 

@@ -76,7 +76,7 @@ impl Options {
         let highest = (1 << CLASS_SHIFT) - 1;
         if priority_class > u16::MAX >> CLASS_SHIFT || priority_value > highest {
             return Err(PyValueError::new_err(format!(
-                "no such priority: class {priority_class}, value {priority_value}"
+                "invalid I/O priority: class {priority_class}, value {priority_value}"
             )));
         }
         let priority = priority_class << CLASS_SHIFT | priority_value;
@@ -134,7 +134,7 @@ impl Request {
             && limit > only.len()
         {
             return Err(PyValueError::new_err(format!(
-                "the length is {limit}, the buffer has {} bytes",
+                "the length is {limit}, but the buffer has {} bytes",
                 only.len()
             )));
         }
@@ -169,8 +169,8 @@ impl Request {
             return Ok(());
         }
         Err(PyValueError::new_err(
-            "the request is in flight already: it can be submitted again \
-             when get_events() has returned its event",
+            "the request is already in flight: it can be submitted again \
+             after get_events() has returned its event",
         ))
     }
 
@@ -285,5 +285,5 @@ impl Request {
 /// A mask for poll(2); OverflowError if it has more than 16 bits.
 pub fn poll_mask(events: i64) -> PyResult<u16> {
     u16::try_from(events)
-        .map_err(|_| PyOverflowError::new_err(format!("no mask of poll events: {events:#x}")))
+        .map_err(|_| PyOverflowError::new_err(format!("invalid mask of poll events: {events:#x}")))
 }

@@ -89,7 +89,7 @@ impl Shared {
     ) -> PyResult<R> {
         if self.is_foreign() {
             return Err(PyRuntimeError::new_err(
-                "this context belongs to the parent process: a child of a fork needs its own",
+                "this context belongs to the parent process: a forked child must make its own",
             ));
         }
         if let Ok(mut state) = self.state.try_lock() {

@@ -16,7 +16,7 @@ impl Deadline {
     pub fn after(timeout_s: Option<f64>) -> PyResult<Self> {
         let Some(timeout_s) = timeout_s else { return Ok(Self::Never) };
         if timeout_s.is_nan() || timeout_s < 0.0 {
-            return Err(PyValueError::new_err(format!("no timeout: {timeout_s} seconds")));
+            return Err(PyValueError::new_err(format!("invalid timeout: {timeout_s} seconds")));
         }
         let end = Duration::try_from_secs_f64(timeout_s)
             .ok()
@@ -44,7 +44,7 @@ impl Wanted {
         match (usize::try_from(min), usize::try_from(max)) {
             (Ok(min), Ok(max)) if min <= max => Ok(Self { min, max }),
             _ => Err(PyValueError::new_err(format!(
-                "from {min} to {max} events cannot be had: 0 <= min_jobs <= max_jobs"
+                "invalid numbers of events: min_jobs={min}, max_jobs={max}; use 0 <= min_jobs <= max_jobs"
             ))),
         }
     }

@@ -45,7 +45,7 @@ impl Window {
         let this = slf.get();
         let start = this.start.load(Ordering::Relaxed);
         if start.is_null() {
-            return Err(PyBufferError::new_err("nothing is shown now"));
+            return Err(PyBufferError::new_err("the buffer is only available during the call"));
         }
         let len = this.len.load(Ordering::Relaxed).cast_signed();
         let is_readonly = !this.is_writable.load(Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Drop for Taken<'_, '_> {
         this.start.store(std::ptr::null_mut(), Ordering::Relaxed);
         if this.exports.load(Ordering::Relaxed) != 0 {
             // Code that kept the buffer would read freed memory.
-            eprintln!("oneloop: a buffer was kept beyond the call that it was lent for");
+            eprintln!("oneloop: a buffer was kept after the call that it was passed to");
             std::process::abort();
         }
         this.is_taken.store(false, Ordering::Release);

@@ -52,7 +52,7 @@ fn views(
     let views: Vec<View> =
         buffers.try_iter()?.map(|buffer| view(&buffer?)).collect::<PyResult<_>>()?;
     if views.len() > 1024 {
-        return Err(PyValueError::new_err("at most 1024 buffers (IOV_MAX)"));
+        return Err(PyValueError::new_err("too many buffers: at most 1024 are allowed (IOV_MAX)"));
     }
     Ok(views)
 }
@@ -195,7 +195,7 @@ impl Files {
                 None => Ok(future),
                 Some(closing) => {
                     drop(closing);
-                    Err(PyValueError::new_err("the descriptor is being closed already"))
+                    Err(PyValueError::new_err("the descriptor is already being closed"))
                 }
             };
         }

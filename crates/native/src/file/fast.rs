@@ -336,7 +336,7 @@ impl FastFile {
             _ => Writes::Nothing,
         };
         let parts = Parts { handle, ahead, writes, reads };
-        self.parts.set(parts).map_err(|_| PyRuntimeError::new_err("attached already"))
+        self.parts.set(parts).map_err(|_| PyRuntimeError::new_err("the file is already attached"))
     }
 
     #[getter]

@@ -46,18 +46,18 @@ pub struct Files {
 /// The error for a requested engine that is not available, with the reason and advice.
 fn forbidden(choice: Choice, error: &io::Error) -> PyErr {
     let why = match error.raw_os_error() {
-        Some(libc::ENOSYS) => "this kernel, or a sandbox, has none",
+        Some(libc::ENOSYS) => "the kernel or a sandbox does not provide it",
         Some(libc::EPERM | libc::EACCES) => {
-            "forbidden by a sandbox (as Docker's seccomp profile does) or by \
+            "it is forbidden by a sandbox (for example Docker's seccomp profile) or by \
              kernel.io_uring_disabled"
         }
-        Some(libc::ENOMEM) => "no memory for it (RLIMIT_MEMLOCK on older kernels)",
+        Some(libc::ENOMEM) => "there is not enough memory (RLIMIT_MEMLOCK on older kernels)",
         _ => "it does not work here",
     };
     let name = choice.name();
     let text = format!(
-        "the file engine {name:?} was asked for, but {why}: {error}. Leave the choice to oneloop, \
-         or ask for \"threads\" (ONELOOP_FILES=threads)"
+        "the file engine {name:?} was requested, but {why}: {error}. Let oneloop choose the engine, \
+         or request \"threads\" (ONELOOP_FILES=threads)"
     );
     match error.raw_os_error() {
         Some(errno) => PyOSError::new_err((errno, text)),
@@ -73,7 +73,7 @@ fn chosen(engine: Option<&str>) -> PyResult<(Choice, Vec<(Choice, io::Error)>)> 
         Some("threads") => Choice::Threads,
         Some(other) => {
             return Err(PyValueError::new_err(format!(
-                "unknown file engine {other:?}: known are \"ring\", \"aio\" and \"threads\""
+                "unknown file engine {other:?}: use \"ring\", \"aio\" or \"threads\""
             )));
         }
     };

@@ -39,7 +39,9 @@ impl Opening {
         future: &Bound<'_, PyAny>,
     ) -> PyResult<Option<RawFd>> {
         let Request::Open { at, flags, .. } = &self.request else {
-            return Err(PyRuntimeError::new_err("an opening opens"));
+            return Err(PyRuntimeError::new_err(
+                "internal error: the request does not open a file",
+            ));
         };
         // The path may not exist yet because O_CREAT makes it. Other errors would also come from open(2).
         if let Err(e) = looked
@@ -73,7 +75,9 @@ impl Opening {
 impl Files {
     fn look_and_open<'py>(slf: &Bound<'py, Self>, request: Request) -> PyResult<Bound<'py, PyAny>> {
         let Request::Open { at, flags, .. } = request.clone() else {
-            return Err(PyRuntimeError::new_err("an opening opens"));
+            return Err(PyRuntimeError::new_err(
+                "internal error: the request does not open a file",
+            ));
         };
         let opening = Opening { request, may_wait_for_ever: Arc::default() };
         let theirs = Arc::clone(&opening.may_wait_for_ever);

@@ -144,7 +144,7 @@ impl Files {
             }
             Err(pending) => {
                 drop(pending);
-                Err(PyRuntimeError::new_err("the file operations of this event loop were shut"))
+                Err(PyRuntimeError::new_err("the file operations of this event loop are shut down"))
             }
         }
     }
@@ -246,7 +246,7 @@ impl Files {
             }
             Err(pending) => {
                 drop(pending);
-                Err(PyRuntimeError::new_err("the file operations of this event loop were shut"))
+                Err(PyRuntimeError::new_err("the file operations of this event loop are shut down"))
             }
         }
     }

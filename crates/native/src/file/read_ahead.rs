@@ -203,7 +203,7 @@ impl ReadAhead {
             1 if has(b'\n', 0) => Newline::One(b'\n'),
             1 if has(b'\r', 0) => Newline::One(b'\r'),
             2 if has(b'\r', 0) && has(b'\n', 1) => Newline::Pair,
-            _ => return Err(PyValueError::new_err("\\n, \\r, \\r\\n or nothing expected")),
+            _ => return Err(PyValueError::new_err("newline must be \\n, \\r, \\r\\n or empty")),
         };
         let empty = Object::new(chunk.slice(py, 0, 0)?);
         Ok(Self { newline, empty, state: LoopCell::default() })

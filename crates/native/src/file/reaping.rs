@@ -58,8 +58,8 @@ fn give_up(slf: &Bound<'_, Files>, ring: &ring::Ring<Pending>) -> PyResult<()> {
         let Some(future) = pending.future.as_ref().map(|future| future.bind(py)) else { continue };
         if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
             let error = PyRuntimeError::new_err(
-                "the event loop has moved to another thread while this file operation was under \
-                 way: whether it has happened is unknown",
+                "the event loop has moved to another thread while this file operation was in \
+                 progress: it is unknown whether it has happened",
             );
             future.call_method1(intern!(py, "set_exception"), (error,))?;
         }

@@ -40,8 +40,8 @@ impl Patience {
     }
 }
 
-/// With less time left, the operation tries again instead of waiting: the time might be over before the wait starts,
-/// and there may be data.
+/// With less time left, a read is always tried before waiting: the time might be over before the wait starts, and there
+/// may be data.
 const WORTH_A_WAIT: Duration = Duration::from_millis(1);
 
 /// What has to be ended after a wait.

@@ -306,7 +306,7 @@ impl SemaphoreCore {
     fn __enter__(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         if !call::call0(&imports::running_loop(py)?)?.is_none() {
-            let text = "in a coroutine, a semaphore is acquired with `async with`";
+            let text = "in a coroutine, use `async with` to acquire a semaphore";
             return Err(pyo3::exceptions::PyRuntimeError::new_err(text));
         }
         Self::acquire(slf, true, None).map(drop)

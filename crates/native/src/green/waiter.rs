@@ -210,7 +210,7 @@ impl Waiter {
             is_free
         });
         if !is_free {
-            return Err(PyRuntimeError::new_err("another green thread waits here already"));
+            return Err(PyRuntimeError::new_err("another green thread is already waiting here"));
         }
         loop {
             let parked = HubCore::park(hub, &current);

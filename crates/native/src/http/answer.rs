@@ -312,7 +312,7 @@ impl Exchange {
     /// which they were framed. May be called from any thread.
     pub fn frame(&self, py: Python<'_>, data: &[u8], more: bool) -> PyResult<Framed> {
         let is_last = self.connection.get().state.with(py, |s| {
-            // So much of a request body is not read only to keep the connection.
+            // A request body with this much left is not read only to keep the connection.
             s.is_ending() || (!more && s.has_long_body())
         });
         let (mut out, framing, ends) = self.state.with(py, |s| {
@@ -474,7 +474,7 @@ fn flush_head(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResu
 pub fn bytes_of<'py>(body: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     buffer::to_bytes(body).map_err(|error| {
         let name = body.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
-        let text = format!("the body of an answer must be bytes-like, not '{name}'");
+        let text = format!("the body of a response must be bytes-like, not '{name}'");
         let wrong = PyTypeError::new_err(text);
         wrong.set_cause(body.py(), Some(error));
         wrong

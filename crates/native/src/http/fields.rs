@@ -106,7 +106,8 @@ pub fn write_handshake_fields(head: &mut Vec<u8>, fields: &Bound<'_, PyAny>) -> 
         check_field(name.as_bytes(), value.as_bytes())?;
         let text = String::from_utf8_lossy(name.as_bytes()).to_ascii_lowercase();
         if OURS.contains(&text.as_str()) {
-            let text = format!("'websocket.accept' cannot set the header {text}: the server does");
+            let text =
+                format!("'websocket.accept' cannot set the header {text}: the server sets it");
             return Err(PyRuntimeError::new_err(text));
         }
         head.extend_from_slice(text.as_bytes());

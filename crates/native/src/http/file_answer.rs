@@ -316,7 +316,8 @@ impl FileAnswer {
             let piece = if len == 0 {
                 PyBytes::new(py, b"").into_any()
             } else {
-                let at = i64::try_from(at).map_err(|_| PyOSError::new_err("a file too large"))?;
+                let at =
+                    i64::try_from(at).map_err(|_| PyOSError::new_err("the file is too large"))?;
                 Files::read_piece(this.files.bind(py), fd, usize::try_from(len)?, at)?
             };
             let Ok(piece) = piece.cast_exact::<PyBytes>() else {
@@ -365,7 +366,7 @@ impl FileAnswer {
             _ => None,
         });
         let Some(left) = left else {
-            return Err(PyOSError::new_err("the file was cut while it was sent"));
+            return Err(PyOSError::new_err("the file was truncated while it was sent"));
         };
         Exchange::write_body(slf.get().exchange.bind(py), piece, left > 0)?;
         Ok(left == 0)

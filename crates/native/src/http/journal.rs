@@ -17,7 +17,7 @@ pub fn tell(py: Python<'_>, level: &str, text: &str) -> PyResult<()> {
     logger(py)?.call_method1(level, ("%s", text)).map(drop)
 }
 
-/// Logs that the server itself rejected a request. Timeouts of slow clients are not logged.
+/// Logs that the server itself refused a request: a warning, or only information for the timeout of a slow client.
 pub fn refused(connection: &Bound<'_, HttpConnection>, status: u16, reason: &str) -> PyResult<()> {
     let (client, _) = scope::ends(connection)?;
     let client = match client.extract::<(String, u16)>() {

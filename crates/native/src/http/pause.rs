@@ -57,7 +57,7 @@ pub fn pause(
     while !blocked.get().wait_a_while(py) {
         py.check_signals()?;
         if owner.get().is_closed_now() {
-            return Err(client_gone(py, "the server has ended"));
+            return Err(client_gone(py, "the server has stopped"));
         }
     }
     Ok(())

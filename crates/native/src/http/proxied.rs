@@ -26,7 +26,7 @@ impl HttpConnection {
                 return Ok(Progress::Stopped);
             }
             Err(_) => {
-                let text = "A connection that does not begin with a PROXY header was closed.";
+                let text = "A connection without a PROXY header was closed.";
                 journal::tell(py, "warning", text)?;
                 this.close(py)?;
                 return Ok(Progress::Used(input.len()));

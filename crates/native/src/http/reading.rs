@@ -369,10 +369,16 @@ impl HttpConnection {
     fn turned_away(&self, py: Python<'_>, request: &Request<'_, '_>) -> Option<Refusal> {
         if matches!(request.target, Target::Authority { .. }) {
             // RFC 9110 section 9.3.6: for proxies.
-            return Some(Refusal::new(501, "This server is no proxy: it has no CONNECT."));
+            return Some(Refusal::new(
+                501,
+                "This server is not a proxy and does not support CONNECT.",
+            ));
         }
         let is_full = self.http.get().is_full(py);
-        is_full.then_some(Refusal::new(503, "The server has as many requests as it takes at once."))
+        is_full.then_some(Refusal::new(
+            503,
+            "The server has reached its limit of concurrent requests.",
+        ))
     }
 
     /// The WebSocket that the request wants to open, if any.

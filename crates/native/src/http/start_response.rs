@@ -49,7 +49,7 @@ impl WsgiCall {
                 return Err(raised(exc_info)?);
             }
             (_, None) => {
-                let text = "start_response() was called already, and without exc_info";
+                let text = "start_response() was already called, and this call has no exc_info";
                 return Err(PyAssertionError::new_err(text));
             }
         }
@@ -96,7 +96,7 @@ impl WsgiCall {
 fn raised(exc_info: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     let (_, error, traceback): (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>) =
         exc_info.extract().map_err(|_| {
-            PyTypeError::new_err("exc_info must be what sys.exc_info() gives: a tuple of three")
+            PyTypeError::new_err("exc_info must be a tuple of three, as returned by sys.exc_info()")
         })?;
     let error = error.call_method1(intern!(exc_info.py(), "with_traceback"), (traceback,))?;
     Ok(PyErr::from_value(error))
@@ -147,7 +147,8 @@ fn write_field(head: &mut Vec<u8>, field: &Bound<'_, PyAny>, found: &mut Found) 
     let value = value.cast::<PyString>().map_err(|_| wrong())?;
     let name = bytes_of(name)?;
     if HOP_BY_HOP.iter().any(|hop| hop.as_bytes().eq_ignore_ascii_case(&name)) {
-        let text = format!("{field:?} is not for an application to say: it is hop-by-hop");
+        let text =
+            format!("{field:?} must not be set by an application: it is a hop-by-hop header");
         return Err(PyAssertionError::new_err(text));
     }
     add_field(head, &name, bytes_of(value)?.trim_ascii(), found)
@@ -171,7 +172,7 @@ impl FastMethod for StartResponse {
             ([status, headers], exc_info) => (status, headers, exc_info),
             ([status, headers, exc_info], None) => (status, headers, Some(*exc_info)),
             _ => {
-                let text = "start_response() takes a status, headers and perhaps exc_info";
+                let text = "start_response() takes a status, headers and optionally exc_info";
                 return Err(PyTypeError::new_err(text));
             }
         };

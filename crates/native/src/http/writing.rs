@@ -104,8 +104,8 @@ impl HttpConnection {
         this.close(py)
     }
 
-    /// Bytes that were written and not yet received by the peer, including those in the kernel. The kernel's send
-    /// queue is so long that a slow peer may not empty it for minutes.
+    /// Bytes that were written and not yet received by the peer, including those in the kernel. The kernel's send queue
+    /// is so long that a slow peer may take nothing from the transport's own queue for minutes.
     pub fn untaken_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         let Some(under) = self.under(py) else { return Ok(0) };
         let under = under.object(py);

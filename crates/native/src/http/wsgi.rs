@@ -197,7 +197,7 @@ impl WsgiCall {
         let this = slf.get();
         let environ = this.state.with(py, |s| s.environ.take());
         let Some(environ) = environ else {
-            return Err(PyAssertionError::new_err("the application was called already"));
+            return Err(PyAssertionError::new_err("the application was already called"));
         };
         let environ = environ.bind(py).clone();
         let start_response = slf.getattr(intern!(py, "start_response"))?;

@@ -48,7 +48,7 @@ impl HttpParser {
             return Err(exception(
                 py,
                 "HttpParserError",
-                "feed_data() is called by a callback of itself",
+                "feed_data() must not be called from one of its callbacks",
             ));
         };
         let fed =

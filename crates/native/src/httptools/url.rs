@@ -53,7 +53,7 @@ pub fn parse_url(py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<Url> {
     let bytes = buffer::to_bytes(url)?;
     let len = bytes.as_bytes().len();
     if len > LONGEST_BYTES {
-        let text = format!("url is too long: {len} bytes, of {LONGEST_BYTES} at most");
+        let text = format!("url is too long: {len} bytes, at most {LONGEST_BYTES} are allowed");
         return Err(exception(py, "HttpParserInvalidURLError", text));
     }
     let Some(parts) = split_url(bytes.as_bytes()) else {

@@ -135,7 +135,7 @@ impl SockOperation {
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         drop(self.waiting.take(py));
         let Some(mut work) = self.work.take(py) else {
-            return Err(PyRuntimeError::new_err("socket operation is being awaited already"));
+            return Err(PyRuntimeError::new_err("the socket operation is already being awaited"));
         };
         let owner = self.owner.bind(py);
         let sock = self.sock.bind(py);

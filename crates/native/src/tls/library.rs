@@ -118,7 +118,7 @@ impl Library {
         let kind = match self.slot.with(py, |slot| std::mem::replace(slot, Slot::Busy)) {
             Slot::Free(kind) => kind,
             Slot::Busy => {
-                let text = "a TLS transport is used in two threads at once; use loop.call_soon_threadsafe()";
+                let text = "a TLS transport is used in two threads at the same time; use loop.call_soon_threadsafe()";
                 return Err(PyRuntimeError::new_err(text));
             }
             Slot::Released => {

@@ -118,7 +118,7 @@ impl OpenSsl {
         let read = buffer::to_bytes(&read)?;
         let read = read.as_bytes();
         if read.len() > room.len() {
-            let text = "SSLObject.read() returned more bytes than it was asked for";
+            let text = "SSLObject.read() returned more bytes than requested";
             return Err(PyValueError::new_err(text));
         }
         room[..read.len()].copy_from_slice(bytes::as_uninit(read));

@@ -1,8 +1,8 @@
 //! `Ending`: the life cycle that all transports share, from the first callback to the last.
 //!
-//! Every end of a transport passes through `lose` once; a later tick then runs `finish` once. Both are infallible
-//! (S9): errors on the way are reported, and the following steps are still done. The registration ends first, so that
-//! the descriptor's number is no longer registered when it is closed (S4).
+//! Every end of a transport passes through `mark_lost` once. Then `finish` runs once, in the next tick or, from
+//! `end_now`, immediately. Both are infallible (S9): errors on the way are reported, and the following steps are still
+//! done. The registration ends first, so that the descriptor's number is no longer registered when it is closed (S4).
 
 use super::descriptor::Descriptor;
 use super::life::{self, Life};

@@ -4,8 +4,8 @@
 //! `python/oneloop/stock_streams.py` checks that the standard library still has the functions that this code
 //! replaces. Before every receive `Feeding::find` checks everything a program may have changed since: a method of the
 //! class, another kind of waiter, debug mode; and once, before the first receive, whether the reader has its own
-//! methods. If so, the transport calls `data_received()` as for any protocol. That is the plain path, and the tests
-//! compare both. docs/design/0009 has the numbers.
+//! methods. If any of these checks fails, the transport calls `data_received()` as for any protocol. That is the plain
+//! path, and the tests compare both. docs/design/0009 has the numbers.
 
 use super::receive::{self, READ_MAX};
 use crate::event_loop::LoopCore;

@@ -120,7 +120,7 @@ impl TlsContext {
             imports::encode_hostname(py)?.call1((hostname,))?.extract()?
         };
         let name = ServerName::try_from(ascii.clone()).map_err(|_| {
-            PyValueError::new_err(format!("server_hostname is not a name of a host: {hostname:?}"))
+            PyValueError::new_err(format!("server_hostname is not a valid host name: {hostname:?}"))
         })?;
         Ok((name, Some(ascii)))
     }
@@ -272,7 +272,7 @@ impl TlsContext {
 
 fn unchangeable(name: &str) -> PyErr {
     PyAttributeError::new_err(format!(
-        "a TlsContext does not change, so '{name}' cannot be set: say it to server_context() or client_context(), or use \
-         an ssl.SSLContext"
+        "a TlsContext does not change, so '{name}' cannot be set: pass it to server_context() or client_context(), \
+         or use an ssl.SSLContext"
     ))
 }

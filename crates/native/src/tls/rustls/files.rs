@@ -27,7 +27,7 @@ impl Source {
                 "X509",
                 "KEY_VALUES_MISMATCH",
                 &format!(
-                    "key values mismatch: the key in {} is not that of the certificate in {}",
+                    "key values mismatch: the key in {} does not match the certificate in {}",
                     key_file.display(),
                     self.certificate.display()
                 ),
@@ -47,7 +47,7 @@ pub fn certificates(py: Python<'_>, path: &Path) -> PyResult<Vec<CertificateDer<
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| bad(py, "BAD_CERTIFICATE", path, &words(&e)))?;
     if found.is_empty() {
-        return Err(bad(py, "NO_CERTIFICATE", path, "no certificate in PEM form is in this file"));
+        return Err(bad(py, "NO_CERTIFICATE", path, "the file has no certificate in PEM format"));
     }
     Ok(found)
 }
@@ -65,7 +65,7 @@ fn private_key(py: Python<'_>, path: &Path) -> PyResult<PrivateKeyDer<'static>> 
         )),
         Ok(key) => Ok(key),
         Err(pem::Error::NoItemsFound) => {
-            Err(bad(py, "NO_PRIVATE_KEY", path, "no private key in PEM form is in this file"))
+            Err(bad(py, "NO_PRIVATE_KEY", path, "the file has no private key in PEM format"))
         }
         Err(e) => Err(bad(py, "BAD_KEY", path, &words(&e))),
     }

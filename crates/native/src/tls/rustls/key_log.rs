@@ -27,7 +27,7 @@ impl KeyLog for KeyLogFile {
         // A single write, so that lines of several threads and processes do not mix. A handshake does not fail if the
         // log cannot be written: `ssl`, too, only prints such an error.
         if let Err(e) = (&self.0).write_all(line.as_bytes()) {
-            eprintln!("oneloop.tls: a line of the key log was not written: {e}");
+            eprintln!("oneloop.tls: cannot write a line of the key log: {e}");
         }
     }
 }

@@ -189,7 +189,7 @@ pub fn missing(object: &Bound<'_, PyAny>, name: &str, elsewhere: &str) -> PyErr 
             return Ok(plain);
         }
         Ok(format!(
-            "{plain}: oneloop.tls does not offer it; use an ssl.SSLContext where it is needed"
+            "{plain}: oneloop.tls does not support it; use an ssl.SSLContext if you need it"
         ))
     };
     match text() {

@@ -41,7 +41,7 @@ impl Options {
     ) -> PyResult<Self> {
         if let Some(wrong) = alpn.iter().find(|name| name.is_empty() || name.len() > 255) {
             return Err(PyValueError::new_err(format!(
-                "the name of a protocol has 1 to 255 bytes, not {}",
+                "the name of a protocol must have 1 to 255 bytes, not {}",
                 wrong.len()
             )));
         }
@@ -50,7 +50,7 @@ impl Options {
             || minimum_version > maximum_version
         {
             return Err(PyValueError::new_err(format!(
-                "oneloop.tls speaks TLS 1.2 and 1.3, not from {minimum_version:#x} to {maximum_version:#x}"
+                "oneloop.tls supports TLS 1.2 and 1.3, not the range {minimum_version:#x} to {maximum_version:#x}"
             )));
         }
         let key_log = match &key_log_path {

@@ -72,10 +72,9 @@ impl Problem {
 
     fn of_other(error: &OtherError) -> Self {
         let (code, message) = match error.0.downcast_ref::<webpki::Error>() {
-            Some(webpki::Error::CaUsedAsEndEntity) => (
-                26,
-                "unsuitable certificate purpose: an authority's certificate is used as a peer's own",
-            ),
+            Some(webpki::Error::CaUsedAsEndEntity) => {
+                (26, "unsuitable certificate purpose: a CA certificate is used as the peer's own")
+            }
             Some(webpki::Error::EndEntityUsedAsCa) => (24, "invalid CA certificate"),
             Some(webpki::Error::PathLenConstraintViolated) => {
                 (25, "path length constraint exceeded")
@@ -83,7 +82,7 @@ impl Problem {
             Some(webpki::Error::NameConstraintViolation) => (47, "permitted subtree violation"),
             Some(webpki::Error::MaximumPathDepthExceeded) => (22, "certificate chain too long"),
             Some(webpki::Error::UnsupportedCertVersion) => {
-                (1, "a certificate of X.509 version 1 or 2; version 3 is needed")
+                (1, "the certificate has X.509 version 1 or 2; version 3 is required")
             }
             _ => return Self { code: 1, message: error.to_string() },
         };

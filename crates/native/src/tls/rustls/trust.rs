@@ -47,7 +47,7 @@ fn add_system(py: Python<'_>, store: &mut RootCertStore) -> PyResult<()> {
     // Stores may contain certificates that rustls cannot parse; they are ignored.
     let (added, _) = store.add_parsable_certificates(found.certs);
     if added == 0 {
-        let mut text = "the system's store has no certificates of authorities".to_owned();
+        let mut text = "the system's certificate store has no CA certificates".to_owned();
         for error in &found.errors {
             text.push_str("; ");
             text.push_str(&error.to_string());
