@@ -28,12 +28,12 @@ pub struct Turn {
     pub target: Object,
     /// Raised in the target.
     pub error: Option<Object>,
-    /// The target has not begun.
+    /// The target has not begun, and its parent must be set to the hub first.
     starts: bool,
 }
 
 impl Turn {
-    /// The turn of a greenlet that has not begun and whose parent is the hub.
+    /// The turn of a greenlet that has not begun and whose parent is already the hub.
     pub fn beginning(target: Object) -> Self {
         Self { target, error: None, starts: false }
     }
