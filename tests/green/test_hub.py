@@ -243,7 +243,7 @@ def test_waiter() -> None:
     first = green.spawn(waiter.get)
     green.sleep(0)
     assert waiter.greenlet is first
-    with pytest.raises(RuntimeError, match="another green thread waits here already"):
+    with pytest.raises(RuntimeError, match="another green thread is already waiting here"):
         waiter.get()
     first.kill()
     assert waiter.greenlet is None

@@ -149,4 +149,4 @@ async def test_a_connection_without_its_proxy_header_is_told(caplog: pytest.LogC
         await wire.send(GET)
         assert await wire.rest() == b""
     (record,) = caplog.records
-    assert record.getMessage() == "A connection that does not begin with a PROXY header was closed."
+    assert record.getMessage() == "A connection without a PROXY header was closed."

@@ -200,7 +200,7 @@ async def test_a_file_that_is_cut_is_an_error_and_no_answer(folder: Path, caplog
             await asyncio.sleep(0)
     (error,) = app.errors
     assert isinstance(error, OSError)
-    assert "cut" in str(error)
+    assert "truncated" in str(error)
 
 
 async def test_a_client_that_leaves_is_an_error(folder: Path) -> None:

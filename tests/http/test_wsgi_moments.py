@@ -281,4 +281,4 @@ oneloop.run(main())
 def test_a_thread_does_not_wait_for_a_loop_that_was_closed() -> None:
     command = [sys.executable, "-c", CLOSED]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=15, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "the server has ended\n", "")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "the server has stopped\n", "")

@@ -302,7 +302,7 @@ async def test_a_program_that_lies_about_its_read(loop: asyncio.AbstractEventLoo
         await protocol.wait_lost()
     assert isinstance(protocol.error, ValueError)
     assert [str(problem["exception"]) for problem in problems] == [
-        "SSLObject.read() returned more bytes than it was asked for"
+        "SSLObject.read() returned more bytes than requested"
     ]
 
 

@@ -91,9 +91,9 @@ def test_files_that_are_wrong_are_named(authority: Authority, tmp_path: Path) ->
     assert raised.value.filename == str(missing)
     with pytest.raises(IsADirectoryError):
         tls.client_context(ca=tmp_path)
-    with pytest.raises(ssl.SSLError, match=rf"NO_CERTIFICATE\] {empty}: no certificate"):
+    with pytest.raises(ssl.SSLError, match=rf"NO_CERTIFICATE\] {empty}: the file has no certificate"):
         tls.server_context(empty)
-    with pytest.raises(ssl.SSLError, match=rf"NO_PRIVATE_KEY\] {chain}: no private key"):
+    with pytest.raises(ssl.SSLError, match=rf"NO_PRIVATE_KEY\] {chain}: the file has no private key"):
         tls.server_context(chain)
     with pytest.raises(ssl.SSLError, match=r"X509: KEY_VALUES_MISMATCH.*client.pem.*chain.pem") as mismatch:
         tls.server_context(chain, authority.client)
@@ -198,7 +198,7 @@ async def test_names_that_are_none(loop: asyncio.AbstractEventLoop, authority: A
     for name, text in (
         ("", "check_hostname requires server_hostname"),
         (".example.org", "cannot be an empty string or start with a leading dot"),
-        ("a b", "not a name of a host"),
+        ("a b", "not a valid host name"),
     ):
         sock, peer = socket_pair("unix")
         with sock, peer:

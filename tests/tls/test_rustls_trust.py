@@ -214,7 +214,7 @@ async def test_an_authoritys_own_certificate_as_a_servers(loop: asyncio.Abstract
     server = tls.server_context(tmp_path / "ca.pem", tmp_path / "key.pem")
     _, error = await failures(loop, server, tls.client_context(ca=tmp_path / "ca.pem"))
     assert isinstance(error, ssl.SSLCertVerificationError)
-    assert "an authority's certificate is used as a peer's own" in str(error)
+    assert "a CA certificate is used as the peer's own" in str(error)
 
 
 async def test_a_self_signed_certificate_that_is_trusted(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 //! The loop's clock: CLOCK_MONOTONIC, or virtual time that only moves when nothing is ready.
 //!
-//! Virtual time is what makes tests with timers exact and quick: a wait with no ready event
-//! advances the clock to its deadline at once.
+//! Virtual time makes tests with timers exact and fast: a wait without a ready event advances the clock to its
+//! deadline immediately.
 
 use crate::sys;
 
@@ -26,7 +26,7 @@ impl Clock {
         matches!(self, Self::Virtual(_))
     }
 
-    /// Moves virtual time forward; the kernel's clock moves by itself.
+    /// Moves virtual time forward. Does nothing on the monotonic clock.
     pub fn advance(&mut self, by_ns: u64) {
         if let Self::Virtual(now) = self {
             *now = now.saturating_add(by_ns);

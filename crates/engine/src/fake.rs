@@ -1,4 +1,4 @@
-//! A scripted selector for tests: reports what the test says, in the order in which it says it.
+//! A scripted selector for tests: it reports what the test told it to report, in that order.
 
 use crate::poller::{Interest, Selector};
 use crate::sys::epoll::RawEvent;
@@ -13,7 +13,7 @@ struct State {
     reports: Vec<(u64, u32)>,
 }
 
-/// Cheap to clone: the clones share one script, so that a test keeps one and the poller the other.
+/// Cheap to clone. All clones share one script, so that the test keeps one and the poller the other.
 #[derive(Clone, Debug, Default)]
 pub struct Script(Arc<Mutex<State>>);
 
@@ -22,7 +22,7 @@ impl Script {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next wait reports `fd` as ready, with the user data that it has now.
+    /// Makes the next wait report `fd` as ready, with its current user data.
     pub fn will_report(&self, fd: RawFd, interest: Interest) {
         let mut state = self.state();
         if let Some(&data) = state.registered.get(&fd) {

@@ -1,6 +1,6 @@
-//! A heap with its least entry on top, from which any entry can be removed by its place.
+//! A min-heap from which any entry can be removed by its index.
 //!
-//! Four children a node: half as deep as with two, and siblings lie side by side.
+//! Each node has four children: half as deep as with two, and siblings are adjacent in memory.
 
 const CHILDREN: usize = 4;
 
@@ -39,20 +39,20 @@ impl<T: Ord> Heap<T> {
         self.0.get(place)
     }
 
-    /// Removes the entry at `place`, which must exist. No entry but the last moves to a later place.
+    /// Removes the entry at `place`, which must exist. The last entry takes its place, and from there rises or sinks.
     pub fn remove(&mut self, place: usize) -> T {
         let removed = self.0.swap_remove(place);
         if place < self.0.len() && self.rise(place) == place {
             self.sink(place);
         }
-        // What a flood has needed is given back when it is over.
+        // Release memory after a burst of entries.
         if self.0.capacity() > 1024 && self.0.len() < self.0.capacity() / 4 {
             self.0.shrink_to(self.0.capacity() / 2);
         }
         removed
     }
 
-    /// Removes every entry that `wanted` holds for, in one pass; in no order.
+    /// Removes every entry for which `wanted` is true, in one pass. The order is arbitrary.
     pub fn take_all(&mut self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let taken: Vec<T> = self.0.extract_if(.., |entry| wanted(entry)).collect();
         for place in (0..self.0.len().div_ceil(CHILDREN)).rev() {
@@ -62,7 +62,7 @@ impl<T: Ord> Heap<T> {
         taken
     }
 
-    /// All entries, in no order.
+    /// All entries in arbitrary order.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.0.iter()
     }
@@ -106,7 +106,7 @@ impl<T> IntoIterator for Heap<T> {
 mod tests {
     use super::*;
 
-    /// The plain twin: a sorted vector.
+    /// Compares with a sorted vector.
     #[test]
     fn agrees_with_a_sorted_vector() {
         let mut heap = Heap::default();

@@ -1,7 +1,7 @@
 //! The kernel and time for oneloop: readiness, deadlines, wake-ups, checked system calls.
 //!
-//! Knows no Python, no protocol and no transport. Everything here returns `io::Result` and can be
-//! tested without an interpreter; `fake` is a scripted selector and clock for such tests.
+//! Uses no Python, protocols or transports. Everything here returns `io::Result` and can be tested without an
+//! interpreter; `fake` is a scripted selector for such tests.
 
 pub mod clock;
 pub mod fake;

@@ -1,19 +1,18 @@
-//! Interest in, readiness out: epoll behind one small contract, with stale events kept out (S4).
+//! epoll behind a small interface that takes interests, returns readiness and filters out stale events (S4).
 //!
-//! Every registration of a descriptor gets a new generation, which travels through the kernel in
-//! the event's 64 bits of user data. An event whose generation is not its slot's current one
-//! belongs to an earlier owner of that descriptor number: it is counted and dropped, so no owner
-//! ever hears of another's readiness.
+//! Every registration of a descriptor gets a new generation, which travels through the kernel in the event's 64 bits
+//! of user data. An event with another generation than its slot's current one belongs to an earlier owner of that
+//! descriptor number. It is counted and dropped, so no owner ever receives another owner's event.
 //!
-//! epoll keys a registration by open file, not by number. When a program closes a descriptor that
-//! is still open elsewhere (a dup, a forked child), the registration lives on where nothing can
-//! name it, and a level-triggered event would return for ever. After `REBUILD_AFTER` waits that
-//! brought nothing but stale events, the whole epoll instance is made anew from the live slots.
+//! epoll identifies a registration by open file, not by number. If a program closes a descriptor that is still open
+//! elsewhere (a dup, a forked child), the registration remains but can no longer be named, and a level-triggered
+//! event would be reported forever. After `REBUILD_AFTER` waits with only stale events, a new epoll instance is built
+//! from the live slots.
 //!
-//! A wait that may sleep is a `Wait`, apart from the poller: epoll_ctl(2) may be called by any thread while another
-//! one waits, so that registrations can be made, changed and ended meanwhile (S5).
+//! A wait that may sleep is a `Wait`, separate from the poller. Any thread may call epoll_ctl(2) while another one
+//! waits, so registrations can be made, changed and ended meanwhile (S5).
 //!
-//! May not know: what is registered, or why.
+//! This file must not depend on what is registered or why.
 
 use crate::sys::{epoll, fork};
 use std::fmt::Debug;
@@ -22,11 +21,11 @@ use std::ops::BitOr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Room for events of one wait; more ready descriptors simply come with the next wait.
+/// Room for the events of one wait. Further events arrive with the next wait.
 const EVENTS_PER_WAIT: usize = 512;
 const REBUILD_AFTER: u32 = 16;
 
-/// What a registration wants to hear of.
+/// The events that a registration wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interest(u32);
 
@@ -34,9 +33,9 @@ impl Interest {
     pub const NONE: Self = Self(0);
     pub const READ: Self = Self(libc::EPOLLIN.cast_unsigned());
     pub const WRITE: Self = Self(libc::EPOLLOUT.cast_unsigned());
-    /// Report changes, not levels: for descriptors that are always tried before they are waited for.
+    /// Report changes instead of levels: for descriptors that are always tried before they are waited for.
     pub const EDGE: Self = Self(libc::EPOLLET.cast_unsigned());
-    /// Say besides whether the peer has ended its side, and whether there is urgent data.
+    /// Also report the end of the peer's side and urgent data.
     pub const ENDS: Self = Self((libc::EPOLLRDHUP | libc::EPOLLPRI).cast_unsigned());
 
     pub fn contains(self, other: Self) -> bool {
@@ -56,8 +55,8 @@ impl BitOr for Interest {
     }
 }
 
-/// What the kernel says; an error or hang-up makes both directions ready, so that whoever waits
-/// tries the operation and gets its errno.
+/// What the kernel reports. An error or hang-up makes both directions ready, so that the waiting code tries its
+/// operation and gets the errno.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Readiness(u32);
 
@@ -68,14 +67,13 @@ impl Readiness {
         self.0 & (libc::EPOLLIN.cast_unsigned() | Self::BROKEN) != 0
     }
 
-    /// Both have been asked for, and both are there.
+    /// Both directions were requested and both are ready.
     pub fn is_both(self) -> bool {
         let both = (libc::EPOLLIN | libc::EPOLLOUT).cast_unsigned();
         self.0 & both == both && self.0 & Self::BROKEN == 0
     }
 
-    /// A read that gives less than it could have is not the last one: an end, an error or urgent data follows. Where
-    /// `Interest::ENDS` was asked for.
+    /// A short read is not the last one: an end of file, an error or urgent data follows. Needs `Interest::ENDS`.
     pub fn is_last(self) -> bool {
         self.0 & (Interest::ENDS.0 | Self::BROKEN) != 0
     }
@@ -112,14 +110,14 @@ pub struct Event {
     pub readiness: Readiness,
 }
 
-/// What a poller needs from the kernel; `fake::Script` is the other implementation. Any thread may call it, also while
-/// another one waits.
+/// What a poller needs from the kernel; `fake::Script` is the other implementation. Any thread may call it, even
+/// while another one waits.
 pub trait Selector: Debug + Send + Sync {
     fn add(&self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
     fn modify(&self, fd: RawFd, mask: u32, data: u64) -> io::Result<()>;
     fn delete(&self, fd: RawFd) -> io::Result<()>;
     fn wait(&self, events: &mut Vec<epoll::RawEvent>, timeout_ns: Option<u64>) -> io::Result<()>;
-    /// A new, empty selector, to take the place of this one.
+    /// A new, empty selector to replace this one.
     fn renewed(&self) -> io::Result<Arc<dyn Selector>>;
     fn raw_fd(&self) -> RawFd;
 }
@@ -148,7 +146,7 @@ impl Selector for Epoll {
     }
 }
 
-/// A wait on its own: what the waiting thread needs and nobody else touches.
+/// A separate wait: the data that the waiting thread needs and nobody else touches.
 #[derive(Debug)]
 pub struct Wait {
     selector: Arc<dyn Selector>,
@@ -157,7 +155,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Waits once; `None` waits for ever. To be given back with `Poller::end_wait`, whatever the result.
+    /// Waits once; `None` waits forever. Must be returned with `Poller::end_wait`, whatever the result.
     pub fn run(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
         self.selector.wait(&mut self.events, timeout_ns)
     }
@@ -166,14 +164,14 @@ impl Wait {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     generation: u32,
-    /// None: vacant.
+    /// `None`: vacant.
     interest: Option<Interest>,
 }
 
 #[derive(Debug)]
 pub struct Poller {
     selector: Arc<dyn Selector>,
-    /// By descriptor number: the kernel hands out the lowest free one, so this stays dense.
+    /// Indexed by descriptor number. The kernel allocates the lowest free number, so this stays dense.
     slots: Vec<Slot>,
     /// Written by the kernel in `wait`, read by `next_event`.
     events: Vec<epoll::RawEvent>,
@@ -200,8 +198,8 @@ impl Poller {
         }
     }
 
-    /// True in a child of the process that made this poller: the kernel's instance is shared with
-    /// the parent, and using it would corrupt the parent's registrations (S6).
+    /// True in a child of the process that made this poller. The kernel's instance is shared with the parent, and
+    /// using it would corrupt the parent's registrations (S6).
     #[inline]
     pub fn is_foreign(&self) -> bool {
         self.fork_generation != fork::generation()
@@ -213,13 +211,13 @@ impl Poller {
         let generation = self.slots.get(index).map_or(0, |slot| slot.generation).wrapping_add(1);
         let token = Token { fd: fd.cast_unsigned(), generation };
         match self.selector.add(fd, interest.0, token.to_u64()) {
-            // The same open file under an earlier generation: take the registration over.
+            // The same open file under an earlier generation: take over the registration.
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
                 self.selector.modify(fd, interest.0, token.to_u64())?;
             }
             other => other?,
         }
-        // Only now: of a number that nobody has, however large, the kernel has just said so.
+        // Only now: the kernel has accepted the number, so an invalid large number does not grow the table.
         if self.slots.len() <= index {
             self.slots.resize(index + 1, Slot { generation: 0, interest: None });
         }
@@ -227,8 +225,8 @@ impl Poller {
         Ok(token)
     }
 
-    /// Changes what a live registration wants; one whose kernel side is gone (its file was closed
-    /// by somebody else) is an ENOENT or EBADF.
+    /// Changes the interest of a live registration. ENOENT or EBADF if its kernel side is gone because its file was
+    /// closed elsewhere.
     pub fn modify(&mut self, token: Token, interest: Interest) -> io::Result<()> {
         self.refuse_foreign()?;
         match self.live_slot(token) {
@@ -237,7 +235,7 @@ impl Poller {
         }
     }
 
-    /// `modify` that asks the kernel even if nothing has changed.
+    /// Like `modify`, but calls the kernel even if nothing has changed.
     pub fn reaffirm(&mut self, token: Token, interest: Interest) -> io::Result<()> {
         self.refuse_foreign()?;
         let Some(slot) = self.live_slot(token) else {
@@ -247,7 +245,7 @@ impl Poller {
         self.selector.modify(token.fd(), interest.0, token.to_u64())
     }
 
-    /// Ends a registration while its descriptor is still open. Events that it has in flight turn stale.
+    /// Ends a registration while its descriptor is still open. Its events in flight become stale.
     pub fn deregister(&mut self, token: Token) -> io::Result<()> {
         if !self.vacate(token) || self.is_foreign() {
             return Ok(());
@@ -255,8 +253,8 @@ impl Poller {
         self.selector.delete(token.fd())
     }
 
-    /// Ends a registration whose descriptor somebody else has closed: no system call, since the
-    /// number may be another file's by now. True if the token was live.
+    /// Ends a registration whose descriptor was closed elsewhere. Makes no system call, because the number may
+    /// already belong to another file. Returns true if the token was live.
     pub fn vacate(&mut self, token: Token) -> bool {
         match self.live_slot(token) {
             Some(slot) => {
@@ -280,21 +278,21 @@ impl Poller {
             .filter(|s| s.interest.is_some() && s.generation == token.generation)
     }
 
-    /// Waits; events are then taken with `next_event`. `None` waits for ever. EINTR is an error
-    /// here, because only the caller can look after signals.
+    /// Waits; `next_event` then returns the events. `None` waits forever. EINTR is returned, because only the caller
+    /// can handle signals.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
         self.make_room()?;
         self.selector.wait(&mut self.events, timeout_ns)?;
         self.look_for_live()
     }
 
-    /// A wait that another thread need not wait for: `Wait::run`, then `end_wait`.
+    /// Starts a wait that other threads need not wait for: call `Wait::run`, then `end_wait`.
     pub fn begin_wait(&mut self) -> io::Result<Wait> {
         self.make_room()?;
         Ok(Wait { selector: Arc::clone(&self.selector), events: std::mem::take(&mut self.events) })
     }
 
-    /// Takes over what a wait has brought.
+    /// Takes over the events of a wait.
     pub fn end_wait(&mut self, wait: Wait) -> io::Result<()> {
         self.events = wait.events;
         self.look_for_live()
@@ -326,7 +324,7 @@ impl Poller {
         Ok(())
     }
 
-    /// The next event of the last wait whose registration is live at this moment.
+    /// The next event of the last wait whose registration is still live.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         while let Some(raw) = self.events.get(self.cursor) {
@@ -341,8 +339,7 @@ impl Poller {
         None
     }
 
-    /// The last event comes once more, as next one, for what it says of writing. For when serving its other half has
-    /// ended early.
+    /// Repeats the last event, for its writable part only. Used when serving its readable part ended early.
     pub fn repeat_writable(&mut self) {
         if let Some(raw) = self.cursor.checked_sub(1).and_then(|last| self.events.get_mut(last)) {
             raw.events &= !libc::EPOLLIN.cast_unsigned();
@@ -363,8 +360,8 @@ impl Poller {
         self.selector.raw_fd()
     }
 
-    /// To its end, whatever the kernel says of one of them (S9): what it refuses is vacated, and the first refusal that is
-    /// not simply a file that has gone is returned.
+    /// Always finishes, even if the kernel refuses some registrations (S9). Refused ones are vacated, and the first
+    /// error other than a closed file is returned.
     fn rebuild(&mut self) -> io::Result<()> {
         self.waits_with_only_stale = 0;
         self.selector = self.selector.renewed()?;
@@ -375,7 +372,7 @@ impl Poller {
             if let Err(e) = self.selector.add(token.fd(), interest.0, token.to_u64()) {
                 slot.interest = None;
                 slot.generation = slot.generation.wrapping_add(1);
-                // Closed behind its owner's back, and perhaps a regular file's number by now.
+                // Closed without a `deregister`; the number may now belong to a regular file.
                 if !matches!(e.raw_os_error(), Some(libc::EBADF | libc::EPERM)) {
                     outcome = outcome.and(Err(e));
                 }

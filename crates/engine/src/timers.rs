@@ -1,18 +1,18 @@
-//! One heap of deadlines with lazy cancellation.
+//! A heap of deadlines with lazy cancellation.
 //!
-//! Entries leave in order of deadline, and of insertion among equal deadlines. The earliest may stand
-//! outside of the heap: a timer that is due at once then costs two comparisons, however many others
-//! are pending. A cancelled entry stays until it comes up or until `sweep_step` comes across it, one
-//! entry at a time, so that cancelling is cheap and nothing ever stops for a pass over the heap.
+//! Entries leave in order of deadline, and of insertion among equal deadlines. The earliest may be kept outside the
+//! heap: a timer that is due immediately then costs two comparisons, however many others are pending. A cancelled
+//! entry stays until it becomes due or `sweep_step` reaches it. Each step handles one entry, so that cancelling is
+//! cheap and nothing ever waits for a pass over the heap.
 
 use crate::heap::Heap;
 use std::cmp::Ordering;
 
-/// Below this many cancelled entries sweeping is not worth its steps
-/// (asyncio's `_MIN_SCHEDULED_TIMER_HANDLES` has the same purpose).
+/// With at most this many cancelled entries sweeping is not worth its cost (like asyncio's
+/// `_MIN_SCHEDULED_TIMER_HANDLES`).
 const MIN_SWEEP: usize = 100;
 
-/// So many entries may be looked at for each that was popped before: less work than the pops were.
+/// The number of entries to scan for each one popped before: less work than the pops were.
 const PASS_PER_POPPED: usize = 32;
 
 #[derive(Debug)]
@@ -45,14 +45,14 @@ impl<T> Ord for Entry<T> {
 
 #[derive(Debug)]
 pub struct Timers<T> {
-    /// If any, it is earlier than everything in the heap.
+    /// If set, it is earlier than everything in the heap.
     first: Option<Entry<T>>,
     heap: Heap<Entry<T>>,
     next_sequence: u64,
     cancelled: usize,
-    /// The next step of the sweep looks at the place before this one.
+    /// The next step of the sweep checks the place before this one.
     cursor: usize,
-    /// Steps without success since the last one with, or since the last cancellation.
+    /// Steps that removed nothing since the last success or the last cancellation.
     fruitless: usize,
 }
 
@@ -85,13 +85,13 @@ impl<T> Timers<T> {
         self.first.as_ref().or_else(|| self.heap.peek())
     }
 
-    /// The earliest deadline, which may belong to a cancelled entry.
+    /// The earliest deadline, possibly of a cancelled entry.
     #[inline]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.earliest().map(|entry| entry.deadline_ns)
     }
 
-    /// The earliest item whose deadline is `now_ns` or before.
+    /// Removes and returns the earliest item whose deadline is `now_ns` or before.
     pub fn pop_due(&mut self, now_ns: u64) -> Option<T> {
         if self.next_deadline_ns()? > now_ns {
             return None;
@@ -99,8 +99,8 @@ impl<T> Timers<T> {
         self.pop()
     }
 
-    /// All items that are due, in order, at once: for when `popped` of them have left already and many more are there.
-    /// Sorting them costs a fraction of taking them off the heap one by one. `None`: not worth a pass over the heap.
+    /// Removes and returns all due items in order, for use after `popped` of them have already left and many more
+    /// remain. Sorting them costs a fraction of popping them one by one. `None`: not worth a pass over the heap.
     pub fn take_due(&mut self, now_ns: u64, popped: usize) -> Option<impl Iterator<Item = T>> {
         if self.heap.len() > popped * PASS_PER_POPPED || self.next_deadline_ns()? > now_ns {
             return None;
@@ -112,7 +112,7 @@ impl<T> Timers<T> {
         Some(due.into_iter().map(|entry| entry.item))
     }
 
-    /// The earliest item, due or not: for dropping cancelled ones from the top.
+    /// Removes and returns the earliest item, due or not: for dropping cancelled ones from the top.
     pub fn pop(&mut self) -> Option<T> {
         self.first.take().or_else(|| self.heap.pop()).map(|entry| entry.item)
     }
@@ -132,7 +132,7 @@ impl<T> Timers<T> {
         self.fruitless = 0;
     }
 
-    /// A cancelled entry left by `pop` or `pop_due`.
+    /// Counts a cancelled entry that `pop` or `pop_due` removed.
     pub fn note_cancelled_popped(&mut self) {
         self.cancelled = self.cancelled.saturating_sub(1);
     }
@@ -143,9 +143,9 @@ impl<T> Timers<T> {
         self.cancelled > MIN_SWEEP && self.cancelled * 2 > self.len()
     }
 
-    /// Looks at one entry, and removes it if `is_cancelled` holds, so that the caller may drop it where
-    /// running destructors is allowed. From the end of the heap to its top and round again: what is
-    /// removed at the end moves nothing.
+    /// Checks one entry and removes it if `is_cancelled` is true, so that the caller can drop it where running
+    /// destructors is allowed. Moves from the end of the heap to its top and starts over, because removing at the end
+    /// moves nothing.
     pub fn sweep_step(&mut self, is_cancelled: impl Fn(&T) -> bool) -> Option<T> {
         if self.cursor == 0 || self.cursor > self.heap.len() {
             self.cursor = self.heap.len();
@@ -158,7 +158,7 @@ impl<T> Timers<T> {
         if !self.heap.get(place).is_some_and(|entry| is_cancelled(&entry.item)) {
             self.fruitless += 1;
             if self.fruitless > 2 * self.heap.len() {
-                // More than half was said to be cancelled: whoever counted was wrong.
+                // More than half were counted as cancelled: the count was wrong.
                 self.cancelled = 0;
             }
             return None;
@@ -177,7 +177,7 @@ impl<T> Timers<T> {
         self.first.is_none() && self.heap.is_empty()
     }
 
-    /// All items, in no order.
+    /// All items in arbitrary order.
     pub fn into_items(self) -> impl Iterator<Item = T> {
         self.first.into_iter().chain(self.heap).map(|entry| entry.item)
     }

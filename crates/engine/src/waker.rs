@@ -1,9 +1,8 @@
-//! Wakes a sleeping loop from any thread: an eventfd, written only while the loop sleeps.
+//! Wakes a sleeping loop from any thread through an eventfd, which is written only while the loop sleeps.
 //!
-//! The protocol, with both flags sequentially consistent so that neither side can miss the other:
-//! a producer publishes its work, then calls `wake`; the loop calls `about_to_sleep`, looks for
-//! work once more, and only then waits. Whichever comes second sees the first. A loop that is
-//! awake costs a producer one load and no system call.
+//! Both flags are sequentially consistent, so that neither side can miss the other. A producer publishes its work and
+//! then calls `wake`. The loop calls `about_to_sleep`, checks for work once more, and only then waits. The second one
+//! always sees the first. While the loop is awake, a wake-up costs the producer one load and no system call.
 
 use crate::sys::eventfd;
 use std::io;
@@ -13,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 pub struct Waker {
-    /// Locked only to signal, drain or close: a producer can never write to a number that `close`
-    /// has given back to the kernel (S4).
+    /// Locked only to signal, drain or close, so that a producer can never write to a number that `close` has
+    /// released to the kernel (S4).
     fd: Mutex<Option<OwnedFd>>,
     raw_fd: RawFd,
     /// Set by the loop before it waits, cleared by the first producer or by the loop.
@@ -33,12 +32,12 @@ impl Waker {
         self.fd.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Any thread: make the loop's current or next wait return.
+    /// From any thread: makes the loop's current or next wait return.
     pub fn wake(&self) -> io::Result<()> {
         if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
             if let Some(fd) = &*self.fd() {
                 return match eventfd::signal(fd.as_fd()) {
-                    // The counter is full: the loop has a wake-up waiting already.
+                    // The counter is full: a wake-up is already pending.
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
                     other => other,
                 };
@@ -47,27 +46,27 @@ impl Waker {
         Ok(())
     }
 
-    /// Loop's thread: from here on a producer signals. Look for work after this, then wait.
+    /// From the loop's thread: producers signal from now on. Check for work after this, then wait.
     pub fn about_to_sleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
     }
 
-    /// Loop's thread: producers need not signal any more.
+    /// From the loop's thread: producers need not signal any more.
     pub fn awake(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Loop's thread, when the poller reports the descriptor readable.
+    /// From the loop's thread, when the poller reports the descriptor readable.
     pub fn drain(&self) -> io::Result<()> {
         self.fd().as_ref().map_or(Ok(()), |fd| eventfd::drain(fd.as_fd()))
     }
 
-    /// Any thread: gives the descriptor back; later wake-ups do nothing.
+    /// From any thread: closes the descriptor. Later wake-ups do nothing.
     pub fn close(&self) {
         drop(self.fd().take());
     }
 
-    /// The number, for the poller; stale after `close`.
+    /// The descriptor's number for the poller; stale after `close`.
     pub fn raw_fd(&self) -> RawFd {
         self.raw_fd
     }

@@ -1,4 +1,4 @@
-//! What reading a usual request's head costs, for callgrind or `perf stat`: run it with two counts, and divide the
+//! The cost of parsing a usual request's head, for callgrind or `perf stat`: run it with two counts, and divide the
 //! difference.
 
 use oneloop_http1::{Header, Limits, parse_request};
@@ -16,7 +16,7 @@ fn main() {
     for _ in 0..count {
         let mut fields = [const { MaybeUninit::<Header>::uninit() }; 100];
         if is_bare {
-            // What httparse alone takes of it.
+            // Only httparse's share of the cost.
             let mut request = httparse::Request::new(&mut []);
             assert!(request.parse_with_uninit_headers(black_box(HEAD), &mut fields).is_ok());
             black_box(&request);

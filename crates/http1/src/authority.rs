@@ -1,10 +1,10 @@
-//! Authorities: what `Host` holds, what stands before the path of an absolute target, what CONNECT names.
+//! Authorities: the value of `Host`, the part before the path of an absolute target, and the target of CONNECT.
 
 use crate::characters::is_host_byte;
 use std::net::Ipv6Addr;
 
 /// uri-host [ ":" port ] of the schemes http and https: the host is never empty (RFC 9110 section 4.2.1), and there
-/// is no userinfo (section 4.2.4). A port is digits up to 65535, or nothing (RFC 3986 section 3.2.3).
+/// is no userinfo (section 4.2.4). A port is empty or a number up to 65535 (RFC 3986 section 3.2.3).
 #[inline]
 pub fn is_authority(text: &[u8]) -> bool {
     host_end(text).is_some_and(|end| match text.get(end..) {
@@ -19,7 +19,7 @@ pub fn is_host_and_port(text: &[u8]) -> bool {
     is_authority(text) && host_end(text).is_some_and(|end| text.len() > end + 1)
 }
 
-/// Where the host ends; none if there is none, or it is malformed.
+/// The end of the host; `None` if it is missing or malformed.
 #[inline]
 fn host_end(text: &[u8]) -> Option<usize> {
     if let [b'[', rest @ ..] = text {

@@ -1,4 +1,4 @@
-//! `BodyReader`: where a body ends, and what of the input belongs to it.
+//! `BodyReader`: finds the end of a body, and its bytes in the input.
 //!
 //! ```text
 //! Line ── size > 0 ──▶ Data ──▶ DataCr ──▶ DataLf ──▶ Line
@@ -12,23 +12,23 @@ use crate::refusal::Refusal;
 use crate::trailers::{TrailerField, Trailers};
 use std::mem::discriminant;
 
-/// What the start of the input is.
+/// The start of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Bytes of the body, and how many bytes of the input they took, framing included. `data` may be empty while
-    /// `consumed` is not. `ends`: the body is complete, its framing and trailers read.
+    /// Bytes of the body, and how many input bytes they took, including framing. `data` may be empty while `consumed`
+    /// is not. `ends`: the body is complete, and its framing and trailers were read.
     Data { data: &'a [u8], consumed: usize, ends: bool },
-    /// Nothing of the input can be used before more of it comes.
+    /// More input is needed before any of it can be used.
     Incomplete,
 }
 
-/// A step of a body, for those who tell their callers of chunks.
+/// A step of a body, for callers that report chunks.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The line before a chunk is complete, also that of the last chunk.
+    /// The line before a chunk is complete; also for the last chunk.
     ChunkBegins,
     Data(&'a [u8]),
-    /// What follows a chunk's data is complete.
+    /// The CRLF after a chunk's data is complete.
     ChunkEnds,
     /// The trailers are complete, and with them the body.
     Ends,
@@ -45,17 +45,17 @@ enum State {
     DataLf,
     Trailers,
     Complete,
-    /// The framing is broken: every later call says so again.
+    /// The framing is invalid: every later call returns the same refusal.
     Refused(Refusal),
 }
 
-/// Reads one body of a known framing.
+/// Reads one body with a known framing.
 #[derive(Debug)]
 pub struct BodyReader {
     state: State,
     /// Bytes of the body, or of the chunk, that are still to come.
     left: u64,
-    /// Bytes of the body so far, those of the chunk under way included.
+    /// Bytes of the body so far, including those of the current chunk.
     len_bytes: u64,
     trailers: Option<Box<Trailers>>,
 }
@@ -73,18 +73,19 @@ impl BodyReader {
         Ok(Self { state, left, len_bytes: 0, trailers: None })
     }
 
-    /// Whether the body is complete; at once where there is none. Never of one that ends with the connection.
+    /// Whether the body is complete. True from the start if there is none; never true for a body that ends with the
+    /// connection.
     #[inline]
     pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Complete)
     }
 
-    /// The fields after the last chunk that may stand there.
+    /// The trailer fields that are allowed there.
     pub fn trailers(&self) -> &[TrailerField] {
         self.trailers.as_ref().map_or(&[], |trailers| &trailers.fields)
     }
 
-    /// Bytes of the body that have not come, where the framing says so.
+    /// Bytes of the body that are still missing, if the framing has a length.
     pub fn left(&self) -> Option<u64> {
         match self.state {
             State::Complete => Some(0),
@@ -93,9 +94,9 @@ impl BodyReader {
         }
     }
 
-    /// Reads on. Called again with the rest of the input, and with more of it, until `is_complete`.
+    /// Reads the next part. Call it again with the rest of the input, and with more input, until `is_complete`.
     ///
-    /// A refusal is final: there is no way to find the next message.
+    /// A refusal is final: the start of the next message cannot be found.
     #[inline]
     pub fn read<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<Piece<'a>, Refusal> {
         if input.is_empty() {
@@ -118,7 +119,7 @@ impl BodyReader {
         }
     }
 
-    /// Reads framing, then bytes of one chunk, then framing again as far as it goes: the last piece tells its end.
+    /// Reads framing, then bytes of one chunk, then framing again as far as possible. The last piece has `ends` set.
     fn read_chunked<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<Piece<'a>, Refusal> {
         let mut data: &'a [u8] = &[];
         let mut at = 0;
@@ -141,7 +142,7 @@ impl BodyReader {
                     if at == 0 {
                         return Err(refusal);
                     }
-                    // What came before it is handed out first, as it would be had the bytes come one by one.
+                    // The data before it is returned first, as if the bytes had arrived one by one.
                     break;
                 }
             }
@@ -149,7 +150,7 @@ impl BodyReader {
         Ok(Piece::Data { data, consumed: at, ends: self.is_complete() })
     }
 
-    /// Reads some bytes between the data of chunks; how many.
+    /// Reads bytes between the data of chunks. Returns how many.
     fn read_framing(&mut self, input: &[u8], limits: &Limits) -> Result<usize, Refusal> {
         match (&mut self.state, input[0]) {
             (State::Line(line), byte) => {
@@ -159,7 +160,7 @@ impl BodyReader {
                 }
                 Ok(1)
             }
-            // RFC 9112 section 7.1: exactly CRLF. What else is there would be read as the next chunk's size.
+            // RFC 9112 section 7.1: exactly CRLF. Other bytes would be read as the next chunk's size.
             (State::DataCr, b'\r') => {
                 self.state = State::DataLf;
                 Ok(1)
@@ -180,7 +181,7 @@ impl BodyReader {
         }
     }
 
-    /// Like `read`, step by step: what comes first, and how many bytes of the input it took.
+    /// Like `read`, one step at a time. Returns the step and how many input bytes it took.
     pub fn read_event<'a>(
         &mut self,
         input: &'a [u8],

@@ -1,4 +1,4 @@
-//! Sets of bytes that the grammar names: token, host name, field value (RFC 9110 section 5.6, RFC 3986 section 2).
+//! The character sets of the grammar: token, host name, field value (RFC 9110 section 5.6, RFC 3986 section 2).
 
 const TOKEN: u8 = 1;
 const HOST: u8 = 2;
@@ -16,7 +16,7 @@ const fn sets() -> [u8; 256] {
         if is_alphanumeric || contains(b"!#$%&'*+-.^_`|~", byte as u8) {
             sets[byte] |= TOKEN;
         }
-        // RFC 3986 section 3.2.2: reg-name without percent-encoding, which is checked apart.
+        // RFC 3986 section 3.2.2: reg-name without percent-encoding, which is checked separately.
         if is_alphanumeric || contains(b"-._~!$&'()*+,;=", byte as u8) {
             sets[byte] |= HOST;
         }
@@ -60,13 +60,13 @@ pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&byte| is_token_byte(byte))
 }
 
-/// What a field value may hold (RFC 9110 section 5.5): visible characters, space, tab, and bytes above ASCII.
+/// The bytes of a field value (RFC 9110 section 5.5): visible characters, space, tab, and bytes above ASCII.
 #[inline]
 pub fn is_value_byte(byte: u8) -> bool {
     byte >= 0x80 || byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// `text` without the optional white space around it (RFC 9110 section 5.6.3: space and tab alone).
+/// `text` without the optional white space around it (RFC 9110 section 5.6.3: space and tab only).
 #[inline]
 pub fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = text {
@@ -78,10 +78,10 @@ pub fn trim(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Whether a field's name or value is this word, whatever its case. `lower`: small letters and hyphens.
+/// Whether a field's name or value is this word in any case. `lower` has lower-case letters and hyphens.
 ///
-/// A bit makes small letters of capital ones and leaves the hyphen; the other bytes that it makes a letter or a hyphen
-/// of are control characters, which no name and no value has. Whole words are compared at once.
+/// Setting one bit converts capital letters to lower case and keeps the hyphen. The other bytes that become a letter
+/// or a hyphen are control characters, which no name or value contains. Whole words are compared in one step.
 #[inline]
 pub fn is_name<const LEN: usize>(text: &[u8], lower: [u8; LEN]) -> bool {
     const SMALL: u64 = u64::from_ne_bytes([0x20; 8]);

@@ -1,4 +1,4 @@
-//! `ChunkLine`: the line before a chunk, byte by byte: its size and extensions (RFC 9112 section 7.1).
+//! `ChunkLine`: parses the line before a chunk byte by byte: its size and extensions (RFC 9112 section 7.1).
 //!
 //! ```text
 //! Size ── hex digits ──▶ Size     Size, Bws, Name, AfterName, Token, AfterQuoted ── CR ──▶ Lf ── LF ──▶ done
@@ -9,17 +9,17 @@
 use crate::characters::{is_token_byte, is_value_byte};
 use crate::refusal::Refusal;
 
-/// Digits that fit into 64 bits.
+/// The number of digits that fit into 64 bits.
 const MOST_DIGITS: u8 = 16;
 
-/// Bytes of the extensions of one chunk; what they mean is between sender and recipient, and nobody here asks.
+/// The maximum length of a chunk's extensions, whose content is ignored.
 const EXTENSION_BYTES: u16 = 1024;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Size,
-    /// White space before a semicolon, which grammar allows as bad (RFC 9110 section 5.6.3).
+    /// White space before a semicolon, which the grammar allows as bad white space (RFC 9110 section 5.6.3).
     Bws,
     BeforeName,
     Name,
@@ -41,7 +41,7 @@ pub struct ChunkLine {
 }
 
 impl ChunkLine {
-    /// Takes a byte; whether it was the line's last.
+    /// Takes a byte. Returns whether it was the line's last.
     #[inline]
     pub fn take(&mut self, byte: u8) -> Result<bool, Refusal> {
         if self.state == State::Size {
@@ -89,7 +89,7 @@ impl ChunkLine {
         }
         let is_space = matches!(byte, b' ' | b'\t');
         self.state = match (self.state, byte) {
-            // White space after which no semicolon comes is not of the grammar: a CR is not taken in these states.
+            // White space without a following semicolon is not in the grammar: a CR is invalid in these states.
             (Size | Bws | AfterName | Name | Token | AfterQuoted, b';') => BeforeName,
             (Size | Bws | Token | AfterQuoted, _) if is_space => Bws,
             (BeforeName, _) if is_space => BeforeName,

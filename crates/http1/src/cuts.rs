@@ -1,6 +1,6 @@
-//! For tests: every cut of an input, and a seeded source of random numbers.
+//! For tests: every prefix of an input, and a seeded random number generator.
 
-/// What `read` says of every prefix, from the shortest on: the first that is an answer must be that of all longer ones.
+/// Applies `read` to every prefix, starting with the shortest. The first answer must be the same for all longer ones.
 pub fn outcome_of_prefixes<T: PartialEq + std::fmt::Debug>(
     input: &[u8],
     read: impl Fn(&[u8]) -> Option<T>,
@@ -37,7 +37,7 @@ impl Random {
         &of[self.below(of.len())]
     }
 
-    /// Changes some bytes: replaced, inserted, removed, doubled, with a liking for those that mean something.
+    /// Changes some bytes: replaces, inserts, removes or doubles them, preferably with significant ones.
     pub fn mutate(&mut self, bytes: &mut Vec<u8>) {
         const TELLING: &[u8] = b"\r\n\0\t :;,=\"\\/?#*%@[]0123aAfFxX+-\x0b\x7f\x80\xff";
         for _ in 0..=self.below(4) {
@@ -57,7 +57,7 @@ impl Random {
         }
     }
 
-    /// How often a random test runs: a few times, or as ONELOOP_HTTP1_CASES says.
+    /// The number of cases of a random test: `usual`, or the value of ONELOOP_HTTP1_CASES.
     pub fn cases(usual: u64) -> u64 {
         std::env::var("ONELOOP_HTTP1_CASES")
             .ok()

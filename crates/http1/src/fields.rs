@@ -1,12 +1,12 @@
-//! `Fields`: the header fields that mean something to framing and to the connection, gathered in one pass.
+//! `Fields`: the header fields that matter for framing and for the connection, collected in one pass.
 
 use crate::characters::{is_name, is_token, is_token_byte, trim};
 use crate::head::{Framing, Version};
 use crate::refusal::Refusal;
 
-/// What a head's fields say. Filled by `add`, field by field.
+/// The significant fields of a head, filled by `add`.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools)] // independent answers of independent fields, no states
+#[expect(clippy::struct_excessive_bools)] // independent values of independent fields, not states
 pub struct Fields<'a> {
     pub host: Option<&'a [u8]>,
     pub upgrade: Option<&'a [u8]>,
@@ -19,24 +19,24 @@ pub struct Fields<'a> {
     codings: Codings,
 }
 
-/// What `Transfer-Encoding` lists, all fields of that name together.
+/// The codings in all `Transfer-Encoding` fields together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Codings {
     #[default]
     None,
-    /// `chunked` alone.
+    /// Only `chunked`.
     Chunked,
     /// Others, then `chunked`.
     OthersThenChunked,
-    /// Something whose last coding is not `chunked`: its end cannot be found.
+    /// The last coding is not `chunked`, so the end cannot be found.
     Endless,
 }
 
 impl<'a> Fields<'a> {
-    /// Takes a field of a request or of a response.
+    /// Adds a field of a request or a response.
     #[inline]
     pub fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), Refusal> {
-        // One comparison of a length for most fields.
+        // Most fields cost one comparison of a length.
         match name.len() {
             4 if is_name(name.as_bytes(), *b"host") => return self.add_host(value),
             6 if is_name(name.as_bytes(), *b"expect") => return self.add_expectation(value),
@@ -45,8 +45,8 @@ impl<'a> Fields<'a> {
             }
             10 if is_name(name.as_bytes(), *b"connection") => self.add_connection(value),
             14 if is_name(name.as_bytes(), *b"content-length") => {
-                // RFC 9112 section 6.3: a list of equal values may be read as one of them; it is refused, as others
-                // between the sender and here may read it otherwise.
+                // RFC 9112 section 6.3: a list of equal values may be read as one of them. It is refused, because
+                // other recipients on the way might read it differently.
                 if self.content_length.is_some() {
                     return Err(Refusal::bad("more than one Content-Length"));
                 }
@@ -60,7 +60,7 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// RFC 9112 section 3.2: more than one is answered by 400.
+    /// RFC 9112 section 3.2: more than one is answered with 400.
     #[inline]
     fn add_host(&mut self, value: &'a [u8]) -> Result<(), Refusal> {
         match self.host.replace(value) {
@@ -69,7 +69,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// RFC 9110 section 7.6.1: connection options are tokens without regard to case, over several fields.
+    /// RFC 9110 section 7.6.1: connection options are case-insensitive tokens, possibly in several fields.
     #[inline]
     fn add_connection(&mut self, value: &[u8]) {
         if is_name(value, *b"keep-alive") {
@@ -84,11 +84,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// RFC 9110 section 10.1.1: the one expectation there is; others may be answered by 417.
+    /// RFC 9110 section 10.1.1: the only defined expectation; others may be answered with 417.
     fn add_expectation(&mut self, value: &[u8]) -> Result<(), Refusal> {
         for expectation in value.split(|byte| *byte == b',') {
             if !trim(expectation).eq_ignore_ascii_case(b"100-continue") {
-                return Err(Refusal::new(417, "only 100-continue can be expected"));
+                return Err(Refusal::new(417, "the only supported expectation is 100-continue"));
             }
         }
         self.expects_continue = true;
@@ -111,11 +111,11 @@ impl<'a> Fields<'a> {
         self.check_codings(version)?;
         match self.codings {
             Codings::Chunked => Ok(Framing::Chunked),
-            // Section 6.1: a coding that is not understood is answered by 501.
+            // Section 6.1: an unknown coding is answered with 501.
             Codings::OthersThenChunked => {
                 Err(Refusal::new(501, "a transfer coding is not supported"))
             }
-            // Section 6.3: 400 where chunked is not the last coding of a request.
+            // Section 6.3: 400 if chunked is not the last coding of a request.
             Codings::Endless | Codings::None => {
                 Err(Refusal::bad("chunked is not the last transfer coding"))
             }
@@ -135,13 +135,13 @@ impl<'a> Fields<'a> {
     }
 
     fn check_codings(&self, version: Version) -> Result<(), Refusal> {
-        // Section 6.1: such a message's framing is faulty.
+        // Section 6.1: the framing of such a message is faulty.
         if version == Version::Http10 {
-            return Err(Refusal::bad("HTTP/1.0 has no Transfer-Encoding"));
+            return Err(Refusal::bad("Transfer-Encoding is not allowed in HTTP/1.0"));
         }
-        // Section 6.1: a server may refuse what has both; it ought to be handled as an error.
+        // Section 6.1: a server may refuse a message with both, which ought to be handled as an error.
         if self.content_length.is_some() {
-            return Err(Refusal::bad("both Content-Length and Transfer-Encoding"));
+            return Err(Refusal::bad("Content-Length and Transfer-Encoding exclude each other"));
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Content-Length = 1*DIGIT (RFC 9110 section 8.6): no sign, no list, no space; overflow is no number.
+/// Content-Length = 1*DIGIT (RFC 9110 section 8.6): no sign, list or space; an overflow is invalid.
 #[inline]
 fn content_length(value: &[u8]) -> Result<u64, Refusal> {
     if value.is_empty() {
@@ -163,7 +163,7 @@ fn content_length(value: &[u8]) -> Result<u64, Refusal> {
     for &byte in value {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            return Err(Refusal::bad("Content-Length is no number"));
+            return Err(Refusal::bad("Content-Length is not a number"));
         }
         len = len
             .checked_mul(10)
@@ -180,7 +180,7 @@ fn add_coding(before: Codings, coding: &[u8]) -> Result<Codings, Refusal> {
             Codings::Endless => Ok(Codings::OthersThenChunked),
             // RFC 9112 section 6.1: chunked is never applied more than once.
             Codings::Chunked | Codings::OthersThenChunked => {
-                Err(Refusal::bad("chunked more than once"))
+                Err(Refusal::bad("chunked is applied more than once"))
             }
         };
     }
@@ -189,9 +189,9 @@ fn add_coding(before: Codings, coding: &[u8]) -> Result<Codings, Refusal> {
     if name == 0 || !(parameters.is_empty() || matches!(trim(parameters).first(), Some(b';'))) {
         return Err(Refusal::bad("Transfer-Encoding is malformed"));
     }
-    // RFC 9112 section 7.1: chunked has no parameters.
+    // RFC 9112 section 7.1: chunked must not have parameters.
     if coding[..name].eq_ignore_ascii_case(b"chunked") {
-        return Err(Refusal::bad("chunked has no parameters"));
+        return Err(Refusal::bad("chunked must not have parameters"));
     }
     match before {
         Codings::None | Codings::Endless => Ok(Codings::Endless),
@@ -201,9 +201,10 @@ fn add_coding(before: Codings, coding: &[u8]) -> Result<Codings, Refusal> {
     }
 }
 
-/// A field line without its CRLF, read apart from a head: a trailer's (RFC 9112 section 5).
+/// A field line without its CRLF, parsed outside of a head: a trailer (RFC 9112 section 5).
 pub fn parse_field_line(line: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
-    // A line that starts with white space continues the one before it: obs-fold (section 5.2). No name does.
+    // A line that starts with white space continues the previous one (obs-fold, section 5.2); names never start with
+    // it.
     let colon = memchr::memchr(b':', line).ok_or(Refusal::bad("a field line has no colon"))?;
     let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
     if !is_token(name) {

@@ -1,6 +1,6 @@
-//! What heads of requests and of responses share.
+//! Common parts of request and response heads.
 
-/// A header field, as it was sent; the value without the white space around it.
+/// A header field as it was sent; the value without surrounding white space.
 pub use httparse::Header;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,6 @@ pub enum Framing {
     None,
     Length(u64),
     Chunked,
-    /// Responses alone.
+    /// Only for responses.
     UntilClose,
 }

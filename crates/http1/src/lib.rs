@@ -1,6 +1,7 @@
 //! HTTP/1.1 without I/O and without Python: heads, framing, bodies (RFC 9110 and 9112).
 //!
-//! Strict: what two implementations could read in two ways is refused, with the status that the RFC asks for.
+//! Strict: a message that two implementations could read differently is refused, with the status that the RFC
+//! requires.
 
 #![deny(unsafe_code)]
 

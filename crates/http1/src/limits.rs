@@ -1,10 +1,10 @@
-//! `Limits`: how much of a message is taken.
+//! `Limits`: the maximum sizes of a message's parts.
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of the request line; 414 above.
     pub line_bytes: usize,
-    /// Bytes of the whole head; 431 above. Also of a chunked body's trailers.
+    /// Bytes of the whole head; 431 above. Also for a chunked body's trailers.
     pub head_bytes: usize,
     /// Header fields; 431 above.
     pub headers: usize,
@@ -12,7 +12,7 @@ pub struct Limits {
     pub body_bytes: u64,
 }
 
-/// More header fields than this cannot be asked for.
+/// The largest value allowed for `headers`.
 pub const MOST_HEADERS: usize = 256;
 
 impl Default for Limits {

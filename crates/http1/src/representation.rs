@@ -1,6 +1,7 @@
-//! What a request asks for of a file: conditions (RFC 9110 section 13), a range (section 14), codings (section 12.5.3).
+//! A request's preferences for a file: conditions (RFC 9110 section 13), a range (section 14), codings (section
+//! 12.5.3).
 //!
-//! Pure decisions: what the file is comes from the caller, and nothing here knows files.
+//! Pure decisions: the caller describes the file, and nothing here accesses files.
 
 use crate::head::Header;
 use crate::response::parse_date;
@@ -18,7 +19,7 @@ pub struct Preferences<'a> {
     accept_encoding: Option<Cow<'a, [u8]>>,
 }
 
-/// What a file is compared by.
+/// The properties of a file used in comparisons.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {
     /// A strong entity tag, with its quotes.
@@ -27,7 +28,7 @@ pub struct Validators<'a> {
     pub len_bytes: u64,
 }
 
-/// What the answer is to be.
+/// The kind of answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     Whole,
@@ -43,7 +44,7 @@ pub enum Decision {
     Unsatisfiable,
 }
 
-/// A further field of the same name continues a list: RFC 9110 section 5.3.
+/// Further fields of the same name continue the list: RFC 9110 section 5.3.
 fn add<'a>(place: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
     match place {
         None => *place = Some(Cow::Borrowed(value)),
@@ -84,7 +85,7 @@ impl<'a> Preferences<'a> {
         found
     }
 
-    /// The same without the request's memory.
+    /// A copy that does not borrow from the request.
     pub fn into_owned(self) -> Preferences<'static> {
         let own = |field: Option<Cow<'_, [u8]>>| field.map(|value| Cow::Owned(value.into_owned()));
         Preferences {
@@ -98,7 +99,8 @@ impl<'a> Preferences<'a> {
         }
     }
 
-    /// Whether a content coding is named with a quality above zero. `*` names none: what is preferred is not known then.
+    /// Whether a content coding is named with a quality above zero. `*` does not count, because it states no
+    /// preference.
     pub fn accepts(&self, coding: &[u8]) -> bool {
         let Some(accepted) = &self.accept_encoding else { return false };
         accepted.split(|byte| *byte == b',').any(|item| {
@@ -113,7 +115,8 @@ impl<'a> Preferences<'a> {
         self.accept_encoding.as_ref().is_some_and(|accepted| !accepted.trim_ascii().is_empty())
     }
 
-    /// Decides in the order of RFC 9110 section 13.2.2. `now_s`: a date that is as young is no strong validator.
+    /// Decides in the order of RFC 9110 section 13.2.2. `now_s`: a modification date this recent is not a strong
+    /// validator.
     pub fn decide(&self, file: &Validators<'_>, is_get: bool, now_s: u64) -> Decision {
         let date = |field: &Option<Cow<'_, [u8]>>| field.as_deref().and_then(parse_date);
         if let Some(tags) = self.if_match.as_deref() {
@@ -138,7 +141,7 @@ impl<'a> Preferences<'a> {
         }
     }
 
-    /// Whether the file is the one that a range is asked of: If-Range, RFC 9110 section 13.1.5.
+    /// Whether the file is the one that the range refers to: If-Range, RFC 9110 section 13.1.5.
     fn holds_range(&self, file: &Validators<'_>, now_s: u64) -> bool {
         match self.if_range.as_deref() {
             None => true,
@@ -158,7 +161,7 @@ fn is_zero_quality(parameter: &[u8]) -> bool {
     }
 }
 
-/// Whether a list of entity tags has this one. `is_strong`: weak ones are equal to none.
+/// Whether a list of entity tags contains this one. With `is_strong`, weak tags never match.
 fn has_tag(list: &[u8], etag: &[u8], is_strong: bool) -> bool {
     let mut rest = list.trim_ascii();
     if rest == b"*" {
@@ -167,7 +170,7 @@ fn has_tag(list: &[u8], etag: &[u8], is_strong: bool) -> bool {
     while !rest.is_empty() {
         let is_weak = rest.starts_with(b"W/");
         let tag = if is_weak { &rest[2..] } else { rest };
-        // A tag may have commas between its quotes.
+        // A tag may contain commas between its quotes.
         let Some(len) =
             tag.strip_prefix(b"\"").and_then(|tag| memchr::memchr(b'"', tag)).map(|end| end + 2)
         else {
@@ -182,7 +185,8 @@ fn has_tag(list: &[u8], etag: &[u8], is_strong: bool) -> bool {
     false
 }
 
-/// The part of a `Range` field. Other units, several ranges and nonsense are left out: RFC 9110 section 14.2.
+/// The part requested by a `Range` field. Other units, several ranges and invalid values are ignored: RFC 9110
+/// section 14.2.
 fn part_of(range: &[u8], len_bytes: u64) -> Decision {
     let Some((unit, set)) = split(range.trim_ascii(), b'=') else { return Decision::Whole };
     if !unit.eq_ignore_ascii_case(b"bytes") || set.contains(&b',') {
@@ -217,7 +221,7 @@ fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     Some((&text[..place], &text[place + 1..]))
 }
 
-/// Digits; what no file reaches is the largest number.
+/// A decimal number; larger than any file becomes the maximum.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

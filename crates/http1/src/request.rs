@@ -1,8 +1,8 @@
 //! `Request`: the head of a request, borrowed from the input.
 //!
-//! httparse finds the lines and refuses characters that have no place in them; here is what it lets pass: bare LF, what
-//! fields mean together, forms of targets, limits. What is refused is refused at the same byte however the input is
-//! cut: limits hold for prefixes, and everything else waits for the whole head.
+//! httparse finds the lines and rejects invalid characters. This file checks what httparse accepts: bare LF, the
+//! combination of fields, forms of targets, limits. An invalid head is refused at the same byte, however the input is
+//! split: limits apply to prefixes, and all other checks wait for the whole head.
 
 use crate::authority::is_authority;
 use crate::fields::Fields;
@@ -15,10 +15,11 @@ use std::mem::MaybeUninit;
 
 pub use crate::target::Target;
 
-/// RFC 9112 section 3: 501 for methods that are longer than any that a server implements.
+/// RFC 9112 section 3: 501 for methods longer than any that a server implements.
 const LONGEST_METHOD_BYTES: usize = 32;
 
-/// RFC 9112 section 2.2: at least one empty line before the request line is skipped. Some more, not any number.
+/// RFC 9112 section 2.2: at least one empty line before the request line is skipped. A few more are, but not any
+/// number.
 const EMPTY_LINES_BYTES: usize = 16;
 const TOO_MANY_EMPTY_LINES: Refusal = Refusal::bad("too many empty lines before the request");
 
@@ -27,7 +28,7 @@ pub struct Request<'a, 'h> {
     pub method: &'a str,
     /// The path as it was sent, percent-encoded; `*` for the asterisk form; never empty.
     pub path: &'a [u8],
-    /// What follows the `?`, as it was sent.
+    /// The part after the `?`, as it was sent.
     pub query: &'a [u8],
     pub target: Target<'a>,
     /// The whole target as it was sent.
@@ -37,29 +38,29 @@ pub struct Request<'a, 'h> {
     pub framing: Framing,
     /// Whether the connection may serve another request after this one.
     pub keeps_alive: bool,
-    /// `Expect: 100-continue`, of a request with a body by HTTP/1.1.
+    /// `Expect: 100-continue`, for an HTTP/1.1 request with a body.
     pub expects_continue: bool,
-    /// `Connection: upgrade` and an `Upgrade` field; its value.
+    /// The value of the `Upgrade` field, if `Connection: upgrade` is present.
     pub upgrade: Option<&'a [u8]>,
-    /// Bytes of the head.
+    /// The length of the head in bytes.
     pub len: usize,
 }
 
-/// Reads the head of a request from the start of `input`; `None` while it is not complete.
+/// Parses the head of a request at the start of `input`; `None` while it is incomplete.
 ///
-/// `fields` is room for the header fields; more of them are refused.
+/// `fields` is space for the header fields; more of them are refused.
 pub fn parse_request<'a, 'h>(
     input: &'a [u8],
     fields: &'h mut [MaybeUninit<Header<'a>>],
     limits: &Limits,
 ) -> Result<Option<Request<'a, 'h>>, Refusal> {
-    // Nothing after the limit is looked at, so that the answer does not depend on how much has come.
+    // Bytes beyond the limit are not parsed, so that the answer does not depend on how much has arrived.
     let window = &input[..input.len().min(limits.head_bytes)];
     let mut parsed = httparse::Request::new(&mut []);
     let room = fields.len().min(limits.headers);
     match parsed.parse_with_uninit_headers(window, &mut fields[..room]) {
         Ok(httparse::Status::Complete(len)) => {
-            // Both are there when the head is complete.
+            // Both are present in a complete head.
             let method = parsed.method.unwrap_or_default();
             let target = parsed.path.unwrap_or_default();
             let version = if parsed.version == Some(1) { Version::Http11 } else { Version::Http10 };
@@ -72,13 +73,13 @@ pub fn parse_request<'a, 'h>(
     }
 }
 
-/// Whether `parse_request` may say more of `input` than it said of its first `seen_bytes`: for heads that come in small
-/// pieces, so that what each of them costs does not grow with what came before.
+/// Whether `parse_request` may return more for `input` than for its first `seen_bytes`: for heads that arrive in
+/// small pieces, so that the cost of each does not grow with the previous ones.
 ///
-/// A head ends with a line; what a line has wrong is found when it is complete, or above a limit.
+/// A head ends with a line, and an error in a line is found when the line is complete or above a limit.
 #[inline]
 pub fn may_say_more(input: &[u8], seen_bytes: usize, limits: &Limits) -> bool {
-    // From here on, a line without an end is too long, whatever empty lines are before it.
+    // From here on, a line without an end is too long, whatever empty lines come before it.
     let line_bytes = limits.line_bytes.saturating_add(EMPTY_LINES_BYTES + 2);
     seen_bytes == 0
         || input.len() > limits.head_bytes
@@ -125,11 +126,11 @@ fn read_head<'a, 'h>(
         headers,
         framing,
         keeps_alive: fields.is_persistent(version),
-        // RFC 9110 section 10.1.1: an expectation by HTTP/1.0 is ignored, and none is answered where no body comes.
+        // RFC 9110 section 10.1.1: an expectation in HTTP/1.0 is ignored, and none is answered if there is no body.
         expects_continue: fields.expects_continue
             && is_current
             && !matches!(framing, Framing::None | Framing::Length(0)),
-        // RFC 9110 section 7.8: an Upgrade by HTTP/1.0 is ignored.
+        // RFC 9110 section 7.8: an Upgrade in HTTP/1.0 is ignored.
         upgrade: if fields.upgrades && is_current { fields.upgrade } else { None },
         len: head.len(),
     })
@@ -137,10 +138,10 @@ fn read_head<'a, 'h>(
 
 const BARE_LF: &str = "a line ends in a bare LF";
 
-/// Gathers what the fields of a complete head mean, and checks the end of every line of it.
+/// Collects the significant fields of a complete head, and checks the end of every line.
 ///
-/// RFC 9112 section 2.2 lets a recipient take a bare LF as a line end; two parsers of which one does so see different
-/// messages, so that it is refused here.
+/// RFC 9112 section 2.2 allows a recipient to accept a bare LF as a line end. Two parsers that differ in this see
+/// different messages, so it is refused here.
 #[inline]
 pub fn read_fields<'a>(head: &'a [u8], headers: &[Header<'a>]) -> Result<Fields<'a>, Refusal> {
     let mut fields = Fields::default();
@@ -148,7 +149,7 @@ pub fn read_fields<'a>(head: &'a [u8], headers: &[Header<'a>]) -> Result<Fields<
         return Err(Refusal::bad(BARE_LF));
     }
     for header in headers {
-        // A field's name stands right behind the line end before it.
+        // A field's name comes directly after the previous line's end.
         let at = header.name.as_ptr().addr() - head.as_ptr().addr();
         if !head[..at].ends_with(b"\r\n") {
             return Err(Refusal::bad(BARE_LF));
@@ -158,25 +159,30 @@ pub fn read_fields<'a>(head: &'a [u8], headers: &[Header<'a>]) -> Result<Fields<
     Ok(fields)
 }
 
-/// RFC 9112 section 3.2: 400 to HTTP/1.1 without a Host, and to an invalid one.
+/// RFC 9112 section 3.2: 400 for HTTP/1.1 without a Host, and for an invalid one.
 #[inline]
 fn check_host(host: Option<&[u8]>, version: Version, target: Target) -> Result<(), Refusal> {
     let Some(host) = host else {
-        return if version == Version::Http11 { Err(Refusal::bad("no Host")) } else { Ok(()) };
+        return if version == Version::Http11 {
+            Err(Refusal::bad("Host is missing"))
+        } else {
+            Ok(())
+        };
     };
     if !is_authority(host) {
         return Err(Refusal::bad("Host is malformed"));
     }
-    // Section 3.2.2: the target's authority replaces the Host. Whoever looks at the other one must not be misled.
+    // Section 3.2.2: the target's authority replaces the Host. They must agree, so that code that reads the Host is
+    // not misled.
     if let Target::Absolute { authority } | Target::Authority { authority } = target
         && !authority.eq_ignore_ascii_case(host)
     {
-        return Err(Refusal::bad("Host is not the target's"));
+        return Err(Refusal::bad("Host differs from the target's host"));
     }
     Ok(())
 }
 
-/// What is wrong with a head that is incomplete or malformed; none while more of it is to be waited for.
+/// The error of an incomplete or malformed head; `None` if more of it has to arrive first.
 #[cold]
 fn refuse_early(input: &[u8], error: Option<httparse::Error>, limits: &Limits) -> Option<Refusal> {
     let window = &input[..input.len().min(limits.head_bytes)];
@@ -185,7 +191,7 @@ fn refuse_early(input: &[u8], error: Option<httparse::Error>, limits: &Limits) -
         return Some(TOO_MANY_EMPTY_LINES);
     }
     if is_above(&window[start..], limits.line_bytes) {
-        // Had the bytes come one by one, this is as far as they would have been read.
+        // If the bytes had arrived one by one, they would have been parsed up to here.
         let prefix = &window[..window.len().min(start + limits.line_bytes + 1)];
         let first = error.and_then(|_| error_of(prefix)).and_then(|error| explain(error, prefix));
         return Some(first.unwrap_or(Refusal::new(414, "the request line is too long")));
@@ -196,7 +202,7 @@ fn refuse_early(input: &[u8], error: Option<httparse::Error>, limits: &Limits) -
     (input.len() > limits.head_bytes).then_some(Refusal::new(431, "the head is too long"))
 }
 
-/// What httparse has against a prefix of the request line.
+/// httparse's error for a prefix of the request line.
 fn error_of(prefix: &[u8]) -> Option<httparse::Error> {
     httparse::Request::new(&mut []).parse(prefix).err()
 }

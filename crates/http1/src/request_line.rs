@@ -1,20 +1,20 @@
-//! The request line: its limit, line ends of whole heads, and why a line was refused. Off the usual way.
+//! The request line: its limit, line ends of whole heads, and the reason of a refusal. Not on the fast path.
 
 use crate::characters::{is_token_byte, is_visible};
 use crate::refusal::Refusal;
 use httparse::Error;
 
-/// Where the line starts: after empty lines, which a server may skip (RFC 9112 section 2.2).
+/// The start of the line, after empty lines, which a server may skip (RFC 9112 section 2.2).
 pub fn line_start(input: &[u8]) -> usize {
     input.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(input.len())
 }
 
-/// Whether what stands before the line are whole empty lines. A bare LF is none.
+/// Whether the input before the line consists of complete empty lines. A bare LF is not one.
 pub fn are_empty_lines(input: &[u8]) -> bool {
     input.len().is_multiple_of(2) && input.chunks_exact(2).all(|line| line == b"\r\n")
 }
 
-/// Whether the line is longer than `limit_bytes`, seen as early as its bytes allow: its CR is not of it.
+/// Whether the line is longer than `limit_bytes`, detected as early as possible. Its CR does not count.
 pub fn is_above(line: &[u8], limit_bytes: usize) -> bool {
     match memchr::memchr(b'\n', line) {
         Some(end) => end - usize::from(line[..end].ends_with(b"\r")) > limit_bytes,
@@ -22,7 +22,7 @@ pub fn is_above(line: &[u8], limit_bytes: usize) -> bool {
     }
 }
 
-/// Why `error` came up; none where more input can change the answer. `input` is what has been parsed.
+/// The refusal for `error`; `None` if more input can change the answer. `input` was parsed so far.
 pub fn explain(error: Error, input: &[u8]) -> Option<Refusal> {
     Some(match error {
         Error::TooManyHeaders => Refusal::new(431, "too many header fields"),
@@ -35,7 +35,7 @@ pub fn explain(error: Error, input: &[u8]) -> Option<Refusal> {
     })
 }
 
-/// Reads a line that is known to be wrong: a method, a space, a target, a space, a version.
+/// Finds the error of an invalid line: a method, a space, a target, a space, a version.
 fn explain_line(line: &[u8]) -> Option<Refusal> {
     let method = line.iter().take_while(|byte| is_token_byte(**byte)).count();
     match line.get(method) {
@@ -46,9 +46,9 @@ fn explain_line(line: &[u8]) -> Option<Refusal> {
     let target = rest.iter().take_while(|byte| is_visible(**byte)).count();
     match &rest[target..] {
         [b' ', version @ ..] if target > 0 => explain_version(version),
-        // A line without a version is HTTP/0.9's.
+        // A line without a version is HTTP/0.9.
         [b'\r'] if target > 0 => None,
-        [b'\r', b'\n', ..] if target > 0 => Some(Refusal::new(505, "HTTP/0.9 is not spoken here")),
+        [b'\r', b'\n', ..] if target > 0 => Some(Refusal::new(505, "HTTP/0.9 is not supported")),
         _ => Some(Refusal::bad("the target is malformed")),
     }
 }
@@ -64,7 +64,7 @@ fn explain_version(version: &[u8]) -> Option<Refusal> {
     if version.len() < form.len() {
         return None;
     }
-    // RFC 9110 section 15.6.6. The preface of HTTP/2, "PRI * HTTP/2.0", ends here, too. Section 2.5 would have a server
-    // read HTTP/1.2 as HTTP/1.1; there is none, and no parser that front ends use takes it.
+    // RFC 9110 section 15.6.6. The preface of HTTP/2, "PRI * HTTP/2.0", is refused here too. Section 2.5 would allow
+    // reading HTTP/1.2 as HTTP/1.1, but it does not exist, and no parser in front-end servers accepts it.
     Some(Refusal::new(505, "the HTTP version is not supported"))
 }

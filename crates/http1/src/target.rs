@@ -7,29 +7,29 @@ use crate::refusal::Refusal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     Origin,
-    /// With what stands before the path: the authority.
+    /// With the authority before the path.
     Absolute {
         authority: &'a [u8],
     },
-    /// Of CONNECT alone: a host and a port. The path is the same text.
+    /// Only for CONNECT: a host and a port. The path is the same text.
     Authority {
         authority: &'a [u8],
     },
-    /// `*`, of OPTIONS alone.
+    /// `*`, only for OPTIONS.
     Asterisk,
 }
 
-/// A target taken apart.
+/// A target split into its parts.
 pub struct Parts<'a> {
     pub target: Target<'a>,
     pub path: &'a [u8],
     pub query: &'a [u8],
 }
 
-/// Takes a target apart: visible characters without a space, as the reader of the line has found.
+/// Splits a target. It has only visible characters and no space, as the parser of the line has checked.
 #[inline]
 pub fn split_target<'a>(method: &str, text: &'a [u8]) -> Result<Parts<'a>, Refusal> {
-    // Percent-encoding is how other bytes are sent (RFC 3986 section 2.1).
+    // Other bytes have to be percent-encoded (RFC 3986 section 2.1).
     if !text.is_ascii() {
         return Err(Refusal::bad("the target has bytes outside of ASCII"));
     }
@@ -40,7 +40,7 @@ pub fn split_target<'a>(method: &str, text: &'a [u8]) -> Result<Parts<'a>, Refus
     split_rare_target(method, text)
 }
 
-/// A fragment is never sent (RFC 9112 section 3.2: it is no part of any form).
+/// A fragment is never sent (RFC 9112 section 3.2: no form includes it).
 #[inline]
 fn split_query(text: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     let Some(at) = memchr::memchr2(b'?', b'#', text) else {
@@ -55,7 +55,7 @@ fn split_query(text: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
 #[cold]
 fn split_rare_target<'a>(method: &str, text: &'a [u8]) -> Result<Parts<'a>, Refusal> {
     if method == "CONNECT" {
-        // Section 3.2.3: it takes this form and no other.
+        // Section 3.2.3: it uses this form only.
         return if is_host_and_port(text) {
             Ok(Parts { target: Target::Authority { authority: text }, path: text, query: b"" })
         } else {
@@ -63,11 +63,11 @@ fn split_rare_target<'a>(method: &str, text: &'a [u8]) -> Result<Parts<'a>, Refu
         };
     }
     if text == b"*" {
-        // Section 3.2.4: it is used for OPTIONS alone.
+        // Section 3.2.4: only for OPTIONS.
         return if method == "OPTIONS" {
             Ok(Parts { target: Target::Asterisk, path: text, query: b"" })
         } else {
-            Err(Refusal::bad("the target * belongs to OPTIONS"))
+            Err(Refusal::bad("the target * is only allowed for OPTIONS"))
         };
     }
     let rest = after_scheme(text).ok_or(Refusal::bad("the target is neither a path nor a URL"))?;

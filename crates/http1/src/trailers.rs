@@ -1,17 +1,17 @@
-//! `Trailers`: the fields after the last chunk (RFC 9112 section 7.1.2), as strict as those of a head.
+//! `Trailers`: the fields after the last chunk (RFC 9112 section 7.1.2), checked as strictly as those of a head.
 
 use crate::fields::parse_field_line;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 
-/// Fields of trailers that have been read, name and value.
+/// Name and value of a trailer field.
 pub type TrailerField = (Vec<u8>, Vec<u8>);
 
-/// Framing: with it, a trailer would say what the message is after it has been read.
+/// Framing fields: a trailer must not change the framing of a message that was already read.
 const FRAMING: [&[u8]; 3] = [b"content-length", b"host", b"transfer-encoding"];
 
-/// Fields that mean nothing after the body (RFC 9110 section 6.5.1): routing, modifiers, authentication, how the
-/// content is to be read. They are dropped.
+/// Fields without meaning after the body (RFC 9110 section 6.5.1): routing, modifiers, authentication, content
+/// processing. They are dropped.
 const HEAD_ONLY: [&[u8]; 22] = [
     b"authorization",
     b"cache-control",
@@ -40,7 +40,7 @@ const HEAD_ONLY: [&[u8]; 22] = [
 #[derive(Debug, Default)]
 pub struct Trailers {
     pub fields: Vec<TrailerField>,
-    /// The line under way.
+    /// The current, incomplete line.
     line: Vec<u8>,
     /// Bytes and lines so far.
     len_bytes: usize,
@@ -48,7 +48,7 @@ pub struct Trailers {
 }
 
 impl Trailers {
-    /// Takes the start of `input`, at most a line: how many bytes, and whether the section ends with them.
+    /// Takes the start of `input`, at most one line. Returns how many bytes, and whether the section ends with them.
     pub fn take(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, bool), Refusal> {
         let end = memchr::memchr(b'\n', input);
         let taken = end.map_or(input.len(), |end| end + 1);

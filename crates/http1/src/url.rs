@@ -1,6 +1,6 @@
-//! `UrlParts`: a URL or a path taken apart, as loosely as programs that show paths to users need it.
+//! `UrlParts`: splits a URL or a path, as tolerantly as programs that show paths to users need it.
 //!
-//! Not for request targets, which `parse_request` reads strictly: this takes any scheme, fragments and userinfo.
+//! Not for request targets, which `parse_request` reads strictly: this accepts any scheme, fragments and userinfo.
 
 use crate::characters::is_visible;
 
@@ -15,7 +15,7 @@ pub struct UrlParts<'a> {
     pub fragment: Option<&'a [u8]>,
 }
 
-/// A path with what follows it, or `scheme://` with a host; none if it is neither. Parts that are empty are absent.
+/// A path with query and fragment, or `scheme://` with a host; `None` if it is neither. Empty parts are absent.
 pub fn split_url(url: &[u8]) -> Option<UrlParts<'_>> {
     if !url.iter().all(|byte| is_visible(*byte)) {
         return None;
@@ -28,7 +28,7 @@ pub fn split_url(url: &[u8]) -> Option<UrlParts<'_>> {
         parts.schema = Some(filled(&url[..end])?);
         let end =
             rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
-        // A fragment right behind the host is nothing that the request form of a URL has.
+        // The request form of a URL does not allow a fragment directly after the host.
         if rest.get(end) == Some(&b'#') {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Socket addresses between the kernel's form and Python's, as the `socket` module writes them.
+//! Converts socket addresses between the kernel's format and the Python objects of the `socket` module.
 
 use crate::imports;
 use oneloop_engine::sys::address::{Address, Decoded};
@@ -18,9 +18,9 @@ pub fn to_python<'py>(py: Python<'py>, address: &Address) -> PyResult<Bound<'py,
     }
 }
 
-/// The kernel's form of an address of `family`, if that is plain: numeric hosts in exact tuples,
-/// ASCII paths, names as bytes. `None` leaves it to the `socket` module, which resolves names, reads
-/// zones and raises what a wrong address deserves.
+/// The kernel's format of a plain address of `family`: numeric hosts in exact tuples, ASCII paths, names as bytes.
+/// `None` leaves it to the `socket` module, which resolves names, parses zones and raises the exceptions for invalid
+/// addresses.
 pub fn from_python(family: i32, address: &Bound<'_, PyAny>) -> Option<Address> {
     match family {
         libc::AF_INET => {
@@ -49,7 +49,7 @@ pub fn from_python(family: i32, address: &Bound<'_, PyAny>) -> Option<Address> {
     }
 }
 
-/// The flow label and traffic class of RFC 3493 section 3.3, as far as the `socket` module takes them.
+/// The flow label and traffic class of RFC 3493 section 3.3, in the range that the `socket` module accepts.
 const FLOW_MAX: u32 = 0xf_ffff;
 
 fn host<'a>(tuple: &'a Bound<'_, PyTuple>) -> Option<&'a str> {

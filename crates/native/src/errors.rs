@@ -1,4 +1,4 @@
-//! The one file that makes exceptions of the kernel's errors (S8).
+//! The only file that converts the kernel's errors to exceptions (S8).
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 
-/// `OSError(errno, text)`, of the subclass that the errno has (ConnectionResetError…), with a note
-/// (PEP 678) that names the operation: `str(exc)` stays what asyncio's would be. An error without an
-/// errno is one of the engine's own and becomes a RuntimeError.
+/// `OSError(errno, text)`, of the subclass for the errno (ConnectionResetError…), with a note (PEP 678) that names
+/// the operation. `str(exc)` is the same as in asyncio. An error without an errno comes from the engine and becomes a
+/// RuntimeError.
 pub fn os_error(operation: &str, error: &io::Error) -> PyErr {
     let Some(errno) = error.raw_os_error() else {
         return PyRuntimeError::new_err(format!("{operation}: {error}"));
@@ -16,12 +16,12 @@ pub fn os_error(operation: &str, error: &io::Error) -> PyErr {
     let made = PyOSError::new_err((errno, strerror(errno)));
     Python::attach(|py| match made.value(py).call_method1("add_note", (operation,)) {
         Ok(_) => made,
-        // Out of memory, for instance: that is the error to tell of then.
+        // Without memory, for instance: report that error instead.
         Err(failed) => failed,
     })
 }
 
-/// The same with a text that says what was refused, and what can be done about it.
+/// Like `os_error`, with a text that says what was refused and what to do about it.
 pub fn os_error_advised(what: &str, error: &io::Error, advice: Option<&str>) -> PyErr {
     let (Some(errno), Some(advice)) = (error.raw_os_error(), advice) else {
         return os_error(what, error);
@@ -29,7 +29,7 @@ pub fn os_error_advised(what: &str, error: &io::Error, advice: Option<&str>) -> 
     PyOSError::new_err((errno, format!("{what}: {}: {advice}", strerror(errno))))
 }
 
-/// The same, with the descriptor that the operation was on.
+/// Like `os_error`, with the descriptor of the operation.
 pub fn os_error_on(operation: &str, fd: io::Result<RawFd>, error: &io::Error) -> PyErr {
     match fd {
         Ok(fd) => os_error(&format!("{operation} on descriptor {fd}"), error),
@@ -37,7 +37,7 @@ pub fn os_error_on(operation: &str, fd: io::Result<RawFd>, error: &io::Error) ->
     }
 }
 
-/// `OSError(errno, text)` as `open()` raises it; who knows the path adds it.
+/// `OSError(errno, text)` as from `open()`; the caller adds the path if it has one.
 pub fn file_error(error: &io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(errno) => PyOSError::new_err((errno, strerror(errno))),
@@ -45,7 +45,7 @@ pub fn file_error(error: &io::Error) -> PyErr {
     }
 }
 
-/// The same, with the path.
+/// Like `file_error`, with the path.
 pub fn path_error(error: &io::Error, path: &Path) -> PyErr {
     match error.raw_os_error() {
         Some(errno) => PyOSError::new_err((errno, strerror(errno), path.as_os_str().to_owned())),
@@ -53,7 +53,7 @@ pub fn path_error(error: &io::Error, path: &Path) -> PyErr {
     }
 }
 
-/// The kernel's text, as `os.strerror` gives it; Rust's own adds "(os error N)".
+/// The kernel's text, equal to `os.strerror`; Rust's adds "(os error N)".
 fn strerror(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();
     match text.find(" (os error") {

@@ -1,4 +1,4 @@
-//! Python objects that native code needs, imported once.
+//! Python objects that native code uses, imported once.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -85,7 +85,7 @@ imports! {
     set_running_loop = "asyncio.events", "_set_running_loop";
 }
 
-/// Whether the running version's TLS transports ask the one below if they are closing (Python 3.14).
+/// Whether TLS transports of the running version check if the transport below is closing (Python 3.14).
 pub fn tls_asks_below(py: Python<'_>) -> PyResult<bool> {
     tls_asks_below_flag(py)?.is_truthy()
 }

@@ -18,7 +18,8 @@ use pyo3::prelude::*;
 
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // PyO3 looks once whether there is an interpreter. Asked for the first time by a destructor at exit, it would panic.
+    // PyO3 checks once whether there is an interpreter. If a destructor at exit made that first check, it would
+    // panic.
     module.py().detach(|| Python::attach(|_py| ()));
     ffi::socket_object::check_layout(module.py())?;
     ffi::recycled::install::<event_loop::Handle>(module.py());

@@ -5,7 +5,7 @@ use crate::deflate::DeflateParams;
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
     Server,
-    /// `mask` gives the key of the next frame. It must not be predictable (RFC 6455 section 10.3).
+    /// `mask` returns the key of the next frame. It must be unpredictable (RFC 6455 section 10.3).
     Client {
         mask: fn() -> [u8; 4],
     },
@@ -14,19 +14,19 @@ pub enum Role {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub role: Role,
-    /// The longest message, after inflation.
+    /// The maximum length of a message, after inflation.
     pub max_message_bytes: usize,
-    /// Frames of one message. Empty ones count: they cost time and add nothing to the size.
+    /// The maximum number of frames per message. Empty ones count: they cost time and do not increase the size.
     pub max_message_frames: u32,
-    /// Control frames between the frames of one message.
+    /// The maximum number of control frames between the frames of one message.
     pub max_interleaved_frames: u32,
-    /// What the handshake agreed on; `None` without compression.
+    /// The parameters from the handshake; `None` without compression.
     pub deflate: Option<DeflateParams>,
     /// Shorter messages are sent uncompressed.
     pub compress_from_bytes: usize,
-    /// The level of compression, 1 to 9.
+    /// The compression level, 1 to 9.
     pub compression_level: u8,
-    /// How much memory a compressor takes, 1 to 9 (zlib's memLevel).
+    /// The memory level of a compressor, 1 to 9 (zlib's memLevel).
     pub compression_memory: u8,
 }
 

@@ -1,12 +1,12 @@
 //! `Deflater`: compresses messages (RFC 7692 section 7.2.1).
 //!
-//! zlib's state takes 165 KiB. A connection keeps the end of what it has sent instead; the states belong to the
-//! thread, and the last ones stay with the connections that used them:
+//! zlib's state takes 165 KiB. So a connection only keeps the end of its sent data; the states belong to the thread,
+//! and the most recent ones stay with the connections that used them:
 //!
 //! | 125 bytes, level 1 | time | compressed to |
 //! |---|---|---|
 //! | the connection's state is still there | 0.5 µs | 56 bytes |
-//! | another state, which is shown the last KiB | 3.3 µs | 57 bytes |
+//! | another state, which is given the last KiB | 3.3 µs | 57 bytes |
 //! | no context | 2.2 µs | 87 bytes |
 
 use crate::deflate::TRAILER;
@@ -16,15 +16,15 @@ use std::cmp;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
 
-/// zlib has no raw stream with a window of 256 bytes. With one of 512 it refers back at most 250 bytes
-/// (the window less the 262 bytes that it looks ahead), which is right for the smaller window, too.
+/// zlib has no raw stream with a window of 256 bytes. With one of 512 its back-references reach at most 250 bytes
+/// (the window minus the 262 bytes of look-ahead), which is valid for the smaller window too.
 const LEAST_WINDOW_BITS: u8 = 9;
-/// Showing it to another state costs 1 µs for each KiB.
+/// Giving it to another state costs 1 µs per KiB.
 const MAX_SHOWN_BYTES: usize = 1 << 10;
 const MAX_LIVE_STREAMS: usize = 8;
 
 thread_local! {
-    /// The last used one is at the end.
+    /// Ordered by use; the most recent one is at the end.
     static LIVE: RefCell<Vec<Live>> = const { RefCell::new(Vec::new()) };
 }
 static OWNERS: AtomicU64 = AtomicU64::new(0);
@@ -36,7 +36,7 @@ struct Settings {
     memory: u8,
 }
 
-/// A state of zlib that knows what its owner has sent up to the message of this number.
+/// A zlib state that knows its owner's messages up to this number.
 struct Live {
     settings: Settings,
     owner: u64,
@@ -48,7 +48,7 @@ pub struct Deflater {
     settings: Settings,
     keeps_context: bool,
     owner: u64,
-    /// Counts what was sent from whatever thread: a state that has missed a message is not used.
+    /// Counts the messages sent from any thread: a state that has missed one is not used.
     messages: u64,
     window: Window,
 }
@@ -70,12 +70,12 @@ impl Deflater {
         }
     }
 
-    /// Bytes that the window holds.
+    /// The number of bytes in the window.
     pub fn window_bytes(&self) -> usize {
         self.window.capacity()
     }
 
-    /// Appends the compressed message to `out`. `message` may not be empty: zlib has nothing to flush then.
+    /// Appends the compressed message to `out`. `message` must not be empty: zlib would have nothing to flush.
     pub fn compress(&mut self, message: &[u8], out: &mut Vec<u8>) {
         let mut stream = self.taken();
         compress_with(&mut stream, message, out);
@@ -85,7 +85,7 @@ impl Deflater {
         }
         let live =
             Live { settings: self.settings, owner: self.owner, messages: self.messages, stream };
-        // Without the thread's list, while the thread ends, the stream is just dropped.
+        // While the thread ends it has no list, and the stream is dropped.
         let _ = LIVE.try_with(|list| {
             let mut list = list.borrow_mut();
             if list.len() == MAX_LIVE_STREAMS {
@@ -95,7 +95,7 @@ impl Deflater {
         });
     }
 
-    /// This connection's state if it is still there, or one that is shown what was sent last.
+    /// This connection's state if it is still there, or another one that is given the last sent bytes.
     fn taken(&self) -> Deflate {
         let found = LIVE.try_with(|list| self.find(&mut list.borrow_mut())).ok().flatten();
         let mut stream = match found {
@@ -117,7 +117,7 @@ impl Deflater {
         (live.owner, live.messages) == (self.owner, self.messages)
     }
 
-    /// This connection's, or, if there are enough of them, the one that was not used for longest.
+    /// This connection's, or, if the list is full, the least recently used one.
     fn find(&self, list: &mut Vec<Live>) -> Option<Live> {
         let own = list.iter().position(|live| live.owner == self.owner);
         let place = own.or_else(|| {
@@ -136,7 +136,7 @@ impl Deflater {
 }
 
 fn compress_with(stream: &mut Deflate, mut message: &[u8], out: &mut Vec<u8>) {
-    // Enough for what does not compress; the loop is for what the estimate misses.
+    // Enough for incompressible data; the loop handles what the estimate misses.
     let mut room = message.len() + message.len() / 8 + 64;
     loop {
         let start = out.len();
@@ -148,7 +148,7 @@ fn compress_with(stream: &mut Deflate, mut message: &[u8], out: &mut Vec<u8>) {
         out.truncate(start + written);
         match result {
             Ok(Status::Ok) if written == room => room = cmp::max(room / 4, 64),
-            // With room left everything is flushed; BufError says that nothing was left to flush.
+            // With space left everything is flushed; BufError means that nothing was left to flush.
             Ok(_) => break,
             Err(error) => unreachable!("zlib refused its own state: {error:?}"),
         }

@@ -1,4 +1,4 @@
-//! `Event`: what the peer said.
+//! `Event`: a message or control frame from the peer.
 
 use crate::failure::{Failure, is_close_code};
 use crate::frame::Opcode;
@@ -10,7 +10,7 @@ pub enum Event<'a> {
     Binary(&'a [u8]),
     Ping(&'a [u8]),
     Pong(&'a [u8]),
-    /// The peer sends nothing more. Without a code in the frame it is `None` (1005 to an application).
+    /// The peer sends nothing more. `None` if the frame has no code (1005 for an application).
     Close {
         code: Option<u16>,
         reason: &'a str,
@@ -27,7 +27,7 @@ impl<'a> Event<'a> {
                 simdutf8::basic::from_utf8(payload)
                     .map_err(|_| Failure::data("text is not UTF-8"))?,
             ),
-            // A message has the opcode of its first frame, which is no continuation.
+            // A message has the opcode of its first frame, which is never a continuation.
             Opcode::Binary | Opcode::Continuation => Self::Binary(payload),
         })
     }

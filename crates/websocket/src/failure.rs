@@ -1,4 +1,4 @@
-//! `Failure`: why a connection fails, with the close code that says so (RFC 6455 section 7.4.1).
+//! `Failure`: why a connection fails, with the close code for it (RFC 6455 section 7.4.1).
 
 use std::fmt;
 
@@ -42,8 +42,8 @@ impl std::error::Error for Failure {}
 
 /// Whether a close frame may carry this code.
 ///
-/// The registry of IANA assigns 1000 to 1014 save 1004 (reserved), 1005 and 1006 (never on the wire, as 1015);
-/// 3000 to 3999 belong to libraries and 4000 to 4999 to applications.
+/// The IANA registry assigns 1000 to 1014, except 1004 (reserved) and 1005 and 1006 (never sent, like 1015); 3000 to
+/// 3999 belong to libraries and 4000 to 4999 to applications.
 pub fn is_close_code(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }

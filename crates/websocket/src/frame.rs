@@ -1,10 +1,10 @@
-//! `Frame`: the head of a frame (RFC 6455 section 5.2), read strictly and written in its shortest form.
+//! `Frame`: the head of a frame (RFC 6455 section 5.2), parsed strictly and written in its shortest form.
 
 use crate::failure::Failure;
 
-/// The longest head: two bytes, eight of length, four of mask.
+/// The maximum head: two bytes, eight of length, four of mask.
 pub const MAX_HEAD_BYTES: usize = 14;
-/// What a control frame may carry.
+/// The maximum payload of a control frame.
 pub const MAX_CONTROL_BYTES: usize = 125;
 
 const FIN: u8 = 0x80;
@@ -64,9 +64,9 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Reads a head from the start of `input`: the frame and the length of its head; `None` while bytes are missing.
+    /// Parses a head at the start of `input`: the frame and the length of its head; `None` while bytes are missing.
     ///
-    /// `is_masked` is what the peer's role asks for. A head is refused at its first wrong byte.
+    /// `is_masked` depends on the peer's role. A head is refused at its first invalid byte.
     pub fn parse(input: &[u8], is_masked: bool) -> Result<Option<(Self, usize)>, Failure> {
         let Some(&first) = input.first() else { return Ok(None) };
         if first & RSV2_AND_3 != 0 {

@@ -1,18 +1,18 @@
-//! The server's half of the opening handshake (RFC 6455 section 4.2): checks the request's fields, writes the answer.
+//! The server's part of the opening handshake (RFC 6455 section 4.2): checks the request's fields, writes the answer.
 //!
-//! Host, duplicate fields in general and limits of the head are the HTTP parser's concern.
+//! The HTTP parser checks Host, duplicate fields in general and the limits of the head.
 
 use crate::negotiation::Agreement;
 use std::fmt;
 
 /// Appended to the key before it is hashed (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// Each subprotocol is compared with those before it.
+/// The maximum number of subprotocols, because each is compared with all previous ones.
 const MAX_PROTOCOLS: usize = 64;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Why there is no WebSocket, and the status that says so. An answer with status 426 carries the fields
-/// `Upgrade: websocket` and `Sec-WebSocket-Version: 13`, one with status 405 carries `Allow: GET`.
+/// Why a handshake fails, and the status for it. An answer with status 426 needs the fields `Upgrade: websocket` and
+/// `Sec-WebSocket-Version: 13`, one with status 405 needs `Allow: GET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub status: u16,
@@ -33,7 +33,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What the client asks for.
+/// The client's request.
 #[derive(Debug)]
 pub struct Upgrade<'a> {
     pub key: &'a [u8],
@@ -94,8 +94,8 @@ impl<'a> Found<'a> {
         } else if is("sec-websocket-extensions") {
             self.extensions.push(value);
         } else if is("transfer-encoding") || (is("content-length") && value != b"0") {
-            // Whether what follows the head is body or frames would be a matter of opinion.
-            return Err(Refusal::bad("WebSocket handshake with a body"));
+            // It would be ambiguous whether body or frames follow the head.
+            return Err(Refusal::bad("WebSocket handshake has a body"));
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl<'a> Found<'a> {
                 _ => return Err(Refusal::bad("bad Sec-WebSocket-Protocol")),
             };
             if self.protocols.contains(&name) {
-                return Err(Refusal::bad("Sec-WebSocket-Protocol names one twice"));
+                return Err(Refusal::bad("Sec-WebSocket-Protocol names a subprotocol twice"));
             }
             if self.protocols.len() == MAX_PROTOCOLS {
                 return Err(Refusal::bad("too many subprotocols"));
@@ -119,10 +119,10 @@ impl<'a> Found<'a> {
 
     fn into_upgrade(self) -> Result<Upgrade<'a>, Refusal> {
         if !self.is_upgrade {
-            return Err(Refusal::bad("no Upgrade: websocket"));
+            return Err(Refusal::bad("Upgrade: websocket is missing"));
         }
         if !self.is_connection {
-            return Err(Refusal::bad("no Connection: upgrade"));
+            return Err(Refusal::bad("Connection: upgrade is missing"));
         }
         if self.version != Some(b"13") {
             return Err(Refusal { status: 426, reason: "WebSocket version is not 13" });
@@ -135,7 +135,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Whether the value of an `Upgrade` field names WebSocket.
+/// Whether the value of an `Upgrade` field includes WebSocket.
 pub fn asks_for(upgrade: &[u8]) -> bool {
     has_token(upgrade, b"websocket")
 }
@@ -154,12 +154,12 @@ pub fn accept_key(key: &[u8]) -> [u8; 28] {
             *character = BASE64[bits >> (18 - 6 * place) & 0x3F];
         }
     }
-    // Twenty bytes end with two in the last triple.
+    // Twenty bytes leave two for the last triple.
     accept[27] = b'=';
     accept
 }
 
-/// Appends the answer 101 to `out`, without the empty line at its end: further fields may follow.
+/// Appends the 101 answer to `out`, without the empty line at its end, so that further fields may follow.
 pub fn write_accept(
     out: &mut Vec<u8>,
     key: &[u8],
@@ -180,7 +180,7 @@ pub fn write_accept(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Sixteen bytes in base64. What the last character says beyond them is not looked at, as other servers do.
+/// Sixteen bytes in base64. The unused bits of the last character are ignored, as other servers do.
 fn is_key(key: &[u8]) -> bool {
     key.len() == 24 && key.ends_with(b"==") && key[..22].iter().all(|byte| BASE64.contains(byte))
 }

@@ -3,7 +3,7 @@
 //! ```
 //! use oneloop_websocket::{Config, Connection, Event, Failure, Role, Step};
 //!
-//! /// What a server does with the bytes of a read: it echoes. True: the answer is the last one.
+//! /// Echoes everything in the bytes of a read. Returns true if the answer is the last one.
 //! fn serve(connection: &mut Connection, input: &mut [u8], out: &mut Vec<u8>) -> bool {
 //!     let Connection { receiver, sender } = connection;
 //!     let mut rest = input;
@@ -34,7 +34,7 @@
 //! assert_eq!(out, b"\x81\x02Hi\x88\x00");
 //! ```
 //!
-//! # What is refused, and with which code
+//! # Refusals and their codes
 //!
 //! | the peer sends | code |
 //! |---|---|
@@ -42,22 +42,22 @@
 //! | a client's frame without a mask; a server's frame with one | 1002 |
 //! | a control frame that is fragmented or longer than 125 bytes | 1002 |
 //! | a length not in its shortest form, or above 2^63 - 1 | 1002 |
-//! | a continuation of nothing; a new message within a message | 1002 |
-//! | a close frame of one byte, or with a code that may not be sent (`is_close_code`) | 1002 |
-//! | text or a close reason that is not UTF-8, at its first impossible byte | 1007 |
-//! | compressed data that is invalid, refers back beyond its window, or has more than 64 final blocks | 1007 |
+//! | a continuation without a message; a new message inside a message | 1002 |
+//! | a close frame of one byte, or with a code that must not be sent (`is_close_code`) | 1002 |
+//! | text or a close reason that is not UTF-8, at its first invalid byte | 1007 |
+//! | compressed data that is invalid, refers beyond its window, or has more than 64 final blocks | 1007 |
 //! | more frames in a message, or more control frames between them, than the limits | 1008 |
 //! | a message above the limit, before its payload or while it is inflated | 1009 |
 //!
-//! A head is refused at its first wrong byte, a payload as its bytes come: in whatever pieces the input arrives, the
-//! events and the refusal are the same. (A compressed text that is wrong twice is refused for what is seen first.)
-//! What follows a close frame or a failure is ignored. Rates, timeouts and unanswered pings are the caller's concern.
+//! A head is refused at its first invalid byte, a payload while its bytes arrive. The events and the refusal do not
+//! depend on how the input is split. (A compressed text with two errors is refused for the one found first.) Bytes
+//! after a close frame or a failure are ignored. The caller handles rates, timeouts and unanswered pings.
 //!
 //! # Memory
 //!
-//! A connection holds no buffer between messages. With compression it keeps up to 4 KiB of what came (2^window bits)
-//! and up to 1 KiB of what was sent; zlib's states belong to the thread. A message under way holds what has come of it,
-//! never more than `max_message_bytes + 1`.
+//! A connection holds no buffer between messages. With compression it keeps up to 4 KiB of the received data (2^window
+//! bits) and up to 1 KiB of the sent data; zlib's states belong to the thread. During a message it holds the data
+//! received so far, never more than `max_message_bytes + 1`.
 
 #![deny(unsafe_code)]
 
@@ -83,8 +83,8 @@ pub use failure::{Failure, is_close_code};
 pub use receiver::{Receiver, Step};
 pub use sender::{SendError, Sender};
 
-/// One side of a connection after the handshake. The two directions know nothing of each other: an event that
-/// borrows from the receiver can be answered by the sender.
+/// One side of a connection after the handshake. The two directions are independent: the sender can answer an event
+/// that borrows from the receiver.
 pub struct Connection {
     pub receiver: Receiver,
     pub sender: Sender,

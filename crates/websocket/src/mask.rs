@@ -1,6 +1,6 @@
 //! `apply`: the masking of payloads (RFC 6455 section 5.3).
 
-/// Exclusive or of `bytes` with the repeated key. Masking and unmasking are the same operation.
+/// XORs `bytes` with the repeated key. Masking and unmasking are the same operation.
 ///
 /// Sixteen bytes at a time: the compiler turns the loop into vector instructions.
 pub fn apply(bytes: &mut [u8], key: [u8; 4]) {
@@ -19,7 +19,7 @@ pub fn apply(bytes: &mut [u8], key: [u8; 4]) {
     }
 }
 
-/// The key for what follows after `len` bytes: a payload may arrive in pieces.
+/// The key after `len` bytes, for a payload that arrives in pieces.
 pub fn rotated(mut key: [u8; 4], len: usize) -> [u8; 4] {
     key.rotate_left(len % 4);
     key

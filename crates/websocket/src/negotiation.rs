@@ -1,7 +1,7 @@
-//! `Agreement`: which offer of permessage-deflate a server accepts (RFC 6455 section 9.1, RFC 7692 section 7.1).
+//! `Agreement`: the offer of permessage-deflate that a server accepts (RFC 6455 section 9.1, RFC 7692 section 7.1).
 //!
-//! A field that does not follow the grammar ends the handshake. An offer with a parameter that is unknown, doubled or
-//! has a bad value is declined, and the next one is looked at.
+//! A field that violates the grammar ends the handshake. An offer with an unknown or repeated parameter or an invalid
+//! value is declined, and the next one is tried.
 
 use crate::deflate::DeflateParams;
 use crate::handshake::{Refusal, is_token, is_token_byte};
@@ -17,7 +17,7 @@ pub struct Agreement {
     pub response: String,
 }
 
-/// Accepts the first offer that can be accepted, within what the server allows; `None` without one.
+/// Accepts the first acceptable offer, within the server's limits; `None` without one.
 pub fn negotiate<'a>(
     fields: impl IntoIterator<Item = &'a [u8]>,
     allowed: DeflateParams,
@@ -46,12 +46,12 @@ struct Offer {
     server_no_context_takeover: bool,
     client_no_context_takeover: bool,
     server_max_window_bits: Option<u8>,
-    /// Present without a value: 15.
+    /// 15 if it has no value.
     client_max_window_bits: Option<u8>,
 }
 
 impl Offer {
-    /// Reads one element of the list; `None` if it is another extension, or to be declined.
+    /// Parses one element of the list; `None` if it is another extension or not acceptable.
     fn parse(rest: &mut Rest<'_>) -> Result<Option<Self>, Refusal> {
         let mut offer = Self::default();
         let mut is_acceptable = rest.token()?.eq_ignore_ascii_case(b"permessage-deflate");
@@ -71,7 +71,7 @@ impl Offer {
         }
     }
 
-    /// Whether the parameter is a known one, the first of its name, and its value right.
+    /// Whether the parameter is known, not repeated, and has a valid value.
     fn take(&mut self, name: &[u8], value: Option<&[u8]>) -> bool {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         let bits = value.and_then(window_bits);
@@ -100,7 +100,7 @@ impl Offer {
             self.server_max_window_bits.unwrap_or(15),
             allowed.server_max_window_bits.clamp(8, 15),
         );
-        // Only a client that offers the parameter can hold itself to a smaller window.
+        // Only a client that offers the parameter can limit itself to a smaller window.
         let client_bits = self
             .client_max_window_bits
             .map_or(15, |bits| cmp::min(bits, allowed.client_max_window_bits.clamp(8, 15)));
@@ -118,7 +118,7 @@ impl Offer {
         if params.client_no_context_takeover {
             response.push_str("; client_no_context_takeover");
         }
-        // An offer with this parameter is accepted by naming it (RFC 7692 section 7.1.2.1).
+        // An offer with this parameter is accepted by including it (RFC 7692 section 7.1.2.1).
         if server_bits < 15 || self.server_max_window_bits.is_some() {
             write!(response, "; server_max_window_bits={server_bits}").ok()?;
         }
@@ -138,7 +138,7 @@ fn window_bits(value: &[u8]) -> Option<u8> {
     }
 }
 
-/// What is left of a field.
+/// The rest of a field.
 struct Rest<'a> {
     bytes: &'a [u8],
 }
@@ -163,7 +163,7 @@ impl<'a> Rest<'a> {
         if token.is_empty() { Err(BAD) } else { Ok(token) }
     }
 
-    /// A token, or a quoted string that holds one.
+    /// A token, or a quoted string that contains one.
     fn value(&mut self) -> Result<Vec<u8>, Refusal> {
         self.skip_spaces();
         if !self.skip(b'"') {

@@ -1,13 +1,13 @@
-//! `Receiver`: the peer's bytes in, events out.
+//! `Receiver`: takes the peer's bytes and returns events.
 //!
-//! | state | what it takes |
+//! | state | input |
 //! |---|---|
 //! | between frames | a head; incomplete ones are kept in `head` |
-//! | in a frame | the payload, unmasked in place; what is not delivered at once is kept in `kept` or `control` |
+//! | in a frame | the payload, unmasked in place; what cannot be delivered yet is kept in `kept` or `control` |
 //! | done | nothing: after a close frame or a failure all bytes are ignored |
 //!
-//! A message that came whole is borrowed from the input. Everything else is collected, checked as it comes, and
-//! released with the next call.
+//! A message that is complete in the input is borrowed from it. Everything else is collected, checked as it arrives,
+//! and released by the next call.
 
 use crate::config::{Config, Role};
 use crate::event::Event;
@@ -19,20 +19,21 @@ use crate::utf8::Utf8;
 use std::cmp;
 use std::ops::Range;
 
-/// A payload's room is taken at once up to this size, and grows with what arrives above it: a head alone buys little.
+/// Memory for a payload is allocated immediately up to this size. Above it, memory grows with the received bytes, so
+/// that a head alone cannot reserve much.
 const TRUSTED_BYTES: usize = 64 << 10;
 
 const NOT_UTF8: Failure = Failure::data("text is not UTF-8");
 
-/// What one call of `read` took from the input.
+/// The result of one call of `read`.
 #[derive(Debug)]
 pub struct Step<'a> {
-    /// Bytes taken. All of them if there is no event: what is incomplete is kept.
+    /// The number of bytes used. All of them if there is no event, because incomplete data is kept.
     pub consumed: usize,
     pub event: Option<Event<'a>>,
 }
 
-/// A frame whose payload is on its way.
+/// A frame whose payload is incomplete.
 struct Incoming {
     opcode: Opcode,
     is_final: bool,
@@ -40,14 +41,14 @@ struct Incoming {
     mask: Option<[u8; 4]>,
 }
 
-/// A message whose last frame has not ended.
+/// A message whose last frame is incomplete.
 #[derive(Default)]
 struct Message {
     is_text: bool,
     is_compressed: bool,
     frames: u32,
     interleaved_frames: u32,
-    /// As they came, compressed or not.
+    /// As received, compressed or not.
     payload_bytes: u64,
     utf8: Utf8,
 }
@@ -69,9 +70,9 @@ pub struct Receiver {
     head_bytes: u8,
     frame: Option<Incoming>,
     message: Option<Message>,
-    /// The message under way, inflated; after its event, what the event borrows.
+    /// The current message, inflated; after its event, the data that the event borrows.
     kept: Vec<u8>,
-    /// The same for a control frame, which may come between the frames of a message.
+    /// Like `kept`, for a control frame, which may arrive between the frames of a message.
     control: Vec<u8>,
 }
 
@@ -104,8 +105,8 @@ impl Receiver {
 
     /// Reads up to the end of the next message or control frame. Payloads are unmasked in `input` itself.
     ///
-    /// Call it again with the rest of the input until there is no event. The last of these calls also releases what
-    /// the event before it borrowed.
+    /// Call it again with the rest of the input until there is no event. The last of these calls also releases the
+    /// data that the previous event borrowed.
     ///
     /// # Errors
     ///
@@ -129,17 +130,17 @@ impl Receiver {
         Ok(Step { consumed, event: Some(event) })
     }
 
-    /// Whether a close frame or a failure has ended the reading.
+    /// Whether a close frame or a failure has ended reading.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Bytes that incomplete messages and frames hold.
+    /// The memory held by incomplete messages and frames, in bytes.
     pub fn buffered_bytes(&self) -> usize {
         self.kept.capacity() + self.control.capacity()
     }
 
-    /// Bytes kept for what the next compressed message may refer to: at most the window.
+    /// Bytes kept as context for the next compressed message: at most the window.
     pub fn window_bytes(&self) -> usize {
         self.inflater.as_ref().map_or(0, |inflater| inflater.window_bytes())
     }
@@ -187,7 +188,7 @@ impl Receiver {
         Ok(None)
     }
 
-    /// Reads a head, and says how many bytes of `input` it took; keeps them if it is not complete.
+    /// Parses a head, and returns how many bytes of `input` it took; keeps an incomplete one.
     fn read_head(&mut self, input: &[u8]) -> Result<Option<(Frame, usize)>, Failure> {
         let kept = usize::from(self.head_bytes);
         if kept == 0
@@ -205,7 +206,7 @@ impl Receiver {
         Ok(None)
     }
 
-    /// Checks a frame against the message under way and the limits, before its payload.
+    /// Checks a frame against the current message and the limits, before its payload.
     fn begin(&mut self, frame: &Frame) -> Result<(), Failure> {
         if frame.opcode.is_control() {
             if let Some(message) = &mut self.message {
@@ -232,10 +233,10 @@ impl Receiver {
         }
         match (&self.message, frame.opcode) {
             (None, Opcode::Continuation) => {
-                return Err(Failure::protocol("continuation of no message"));
+                return Err(Failure::protocol("continuation without a message"));
             }
             (Some(_), Opcode::Text | Opcode::Binary) => {
-                return Err(Failure::protocol("new message within a message"));
+                return Err(Failure::protocol("new message inside a message"));
             }
             _ => {}
         }
@@ -251,7 +252,7 @@ impl Receiver {
         message.payload_bytes = message.payload_bytes.saturating_add(frame.payload_bytes);
         let mut most = self.max_message_bytes as u64;
         if message.is_compressed {
-            // What does not compress grows a little. The limit for what it inflates to is the inflater's.
+            // Incompressible data grows slightly. The inflater checks the limit of the inflated data.
             most = most.saturating_add(most / 8).saturating_add(64);
         }
         if message.payload_bytes > most {
@@ -292,20 +293,21 @@ impl Receiver {
                 inflater.finish(&mut self.kept)?;
             }
         } else if is_last && start == 0 {
-            // All of the message is here (what came before was empty): the event checks its text.
+            // The whole message is available (earlier frames were empty): the event checks its text.
             self.message = None;
             return Ok(Some((opcode, Place::Input(piece))));
         } else {
             let added = piece.len();
             if self.kept.capacity() - start < added {
-                // The rest of the frame, as far as it is trusted; twofold each time; never beyond the limit.
+                // The rest of the frame up to the trusted size; doubled each time; never beyond the limit.
                 let rest = cmp::min(frame.left_bytes, TRUSTED_BYTES as u64) as usize;
                 let room = cmp::max(added + rest, start);
                 self.kept.reserve_exact(cmp::min(room, self.max_message_bytes - start));
             }
             self.kept.extend_from_slice(&input[piece]);
         }
-        // A text that ends here is checked as a whole by its event; if it came in pieces, so were those.
+        // A text that ends here in one piece is checked by its event; one that came in pieces is checked piece by
+        // piece.
         if message.is_text && !is_last && !message.utf8.push(&self.kept[start..]) {
             return Err(NOT_UTF8);
         }
@@ -316,7 +318,7 @@ impl Receiver {
         Ok(None)
     }
 
-    /// Ends the reading and releases what was kept.
+    /// Ends reading and releases kept data.
     fn end(&mut self) {
         self.is_done = true;
         self.frame = None;

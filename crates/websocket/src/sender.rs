@@ -1,4 +1,4 @@
-//! `Sender`: messages and control frames in, bytes out, each appended to the caller's buffer.
+//! `Sender`: takes messages and control frames, and appends their bytes to the caller's buffer.
 
 use crate::config::{Config, Role};
 use crate::deflater::Deflater;
@@ -7,14 +7,14 @@ use crate::frame::{Frame, MAX_CONTROL_BYTES, Opcode};
 use crate::mask;
 use std::fmt;
 
-/// Why nothing was sent: a mistake of the caller.
+/// Why nothing was sent: an error of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// A close frame has been sent: it is the last one (RFC 6455 section 5.5.1).
+    /// A close frame was sent: it is the last frame (RFC 6455 section 5.5.1).
     Closed,
     /// A ping or pong carries at most 125 bytes.
     TooLong,
-    /// No code for a close frame; see `is_close_code`.
+    /// Not a valid code for a close frame; see `is_close_code`.
     BadCode(u16),
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for SendError {
         match self {
             Self::Closed => out.write_str("a close frame has been sent"),
             Self::TooLong => out.write_str("a control frame carries at most 125 bytes"),
-            Self::BadCode(code) => write!(out, "{code} is not a code for a close frame"),
+            Self::BadCode(code) => write!(out, "{code} is not a valid code for a close frame"),
         }
     }
 }
@@ -63,8 +63,8 @@ impl Sender {
         self.message(out, Opcode::Binary, bytes)
     }
 
-    /// Appends the head alone of a message that goes as it is; the caller sends the `payload_bytes` behind it, without
-    /// a copy. False, with nothing appended, if the message is to be masked or compressed.
+    /// Appends only the head of an unmasked, uncompressed message; the caller sends the `payload_bytes` after it,
+    /// without a copy. Returns false, with nothing appended, if the message must be masked or compressed.
     pub fn head(
         &mut self,
         out: &mut Vec<u8>,
@@ -88,7 +88,7 @@ impl Sender {
         self.control(out, Opcode::Pong, payload)
     }
 
-    /// The last frame. Without a code it is empty, and the reason is left out; a reason above 123 bytes is cut.
+    /// The last frame. Without a code it is empty and the reason is omitted; a reason above 123 bytes is truncated.
     pub fn close(
         &mut self,
         out: &mut Vec<u8>,
@@ -112,12 +112,12 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether a close frame has been sent.
+    /// Whether a close frame was sent.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Bytes kept for what the next compressed message may refer to: at most 1 KiB.
+    /// Bytes kept as context for the next compressed message: at most 1 KiB.
     pub fn window_bytes(&self) -> usize {
         self.deflater.as_ref().map_or(0, |deflater| deflater.window_bytes())
     }
@@ -193,7 +193,7 @@ fn frame(opcode: Opcode, payload_bytes: usize) -> Frame {
     }
 }
 
-/// The longest start of `text`, up to `most` bytes, that cuts no character.
+/// The length of the longest prefix of `text`, up to `most` bytes, that splits no character.
 fn boundary(text: &str, most: usize) -> usize {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {

@@ -1,6 +1,6 @@
-//! `Utf8`: checks text that arrives in pieces, and refuses it at the first byte that cannot be right.
+//! `Utf8`: checks text that arrives in pieces, and refuses it at the first invalid byte.
 
-/// The state between two pieces: the start of a character whose rest has not come yet.
+/// The state between two pieces: the start of an incomplete character.
 #[derive(Debug, Default)]
 pub struct Utf8 {
     started: [u8; 4],
@@ -8,7 +8,7 @@ pub struct Utf8 {
 }
 
 impl Utf8 {
-    /// Whether the text may go on like this.
+    /// Whether the text is valid so far.
     pub fn push(&mut self, mut piece: &[u8]) -> bool {
         while self.started_len > 0 {
             let Some((first, rest)) = piece.split_first() else { return true };
@@ -18,7 +18,7 @@ impl Utf8 {
             match std::str::from_utf8(&self.started[..len]) {
                 Ok(_) => self.started_len = 0,
                 Err(error) if error.error_len().is_some() => return false,
-                // A character has at most four bytes: the fourth completes it or is wrong.
+                // A character has at most four bytes: the fourth completes it or is invalid.
                 Err(_) => self.started_len += 1,
             }
         }
@@ -37,13 +37,13 @@ impl Utf8 {
 mod tests {
     use super::Utf8;
 
-    /// The first and last of every class of bytes that the grammar of UTF-8 tells apart (RFC 3629 section 4).
+    /// The first and last byte of every class in the grammar of UTF-8 (RFC 3629 section 4).
     const BYTES: [u8; 20] = [
         0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF,
         0xF0, 0xF3, 0xF4, 0xF5, 0xFF,
     ];
 
-    /// What the standard library says of the start of a text.
+    /// The standard library's verdict on the start of a text.
     fn may_go_on(text: &[u8]) -> bool {
         std::str::from_utf8(text).map_or_else(|error| error.error_len().is_none(), |_| true)
     }
@@ -57,7 +57,7 @@ mod tests {
                 let mut utf8 = Utf8::default();
                 let found = (utf8.push(left), utf8.push(right));
                 assert_eq!(found.0, may_go_on(left), "{text:?} {cut}");
-                // After a refusal nothing is asked any more.
+                // After a refusal the result no longer matters.
                 assert!(!found.0 || found.1 == may_go_on(&text), "{text:?} {cut}");
             }
             let mut utf8 = Utf8::default();

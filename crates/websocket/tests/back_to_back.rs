@@ -1,7 +1,7 @@
-//! Random messages between two connections, with random fragments, cuts and agreements; and broken streams.
+//! Random messages between two connections, with random fragments, splits and parameters; and corrupted streams.
 //!
-//! What must hold: what is said on one side is heard on the other, in order. A broken stream ends in a failure or goes
-//! on; it never panics, never holds more than the limit, and its outcome does not depend on how it is cut.
+//! Every message sent on one side must be received on the other, in order. A corrupted stream fails or continues; it
+//! never panics, never holds more than the limit, and its outcome does not depend on how it is split.
 
 #![allow(clippy::unwrap_used, reason = "also the functions beside the tests are tests")]
 
@@ -29,7 +29,7 @@ fn random_config(base: Config, random: &mut Random, deflate: Option<DeflateParam
     }
 }
 
-/// Cuts one frame, as a sender writes it, into fragments with pings between them.
+/// Splits one frame, as written by a sender, into fragments with pings between them.
 fn fragments(bytes: &[u8], random: &mut Random, said: &mut Vec<Said>) -> Vec<u8> {
     let is_masked = bytes[1] & 0x80 != 0;
     let len_bytes = match bytes[1] & 0x7F {
@@ -59,7 +59,7 @@ fn fragments(bytes: &[u8], random: &mut Random, said: &mut Vec<Said>) -> Vec<u8>
     out
 }
 
-/// A stream of messages, and what it says.
+/// A stream of messages, and its content.
 fn stream(sender: &mut Sender, random: &mut Random) -> (Vec<u8>, Vec<Said>) {
     let (mut out, mut said) = (Vec::new(), Vec::new());
     for _ in 0..=random.below(8) {
@@ -120,7 +120,7 @@ fn what_is_said_is_heard() {
     }
 }
 
-/// The outcome with the memory looked at after every piece.
+/// The outcome, with the memory checked after every piece.
 fn bounded<'a>(config: &Config, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let mut receiver = Receiver::new(config);
     let mut all = Vec::new();
@@ -158,7 +158,7 @@ fn broken_streams() {
         let cut = bounded(&here, random.cut(&bytes, 50));
         assert_eq!(whole.0, cut.0);
         let codes = [&whole, &cut].map(|outcome| outcome.1.map(|failure| failure.code));
-        // Text that is wrong twice over, in its compression and in itself, is refused for what is seen first.
+        // Text that is invalid both in its compression and in itself is refused for the error found first.
         if codes.iter().all(Option::is_some) && params.is_some() {
             let is_data = codes.iter().all(|code| matches!(code, Some(1007 | 1009)));
             assert!(is_data || codes[0] == codes[1], "{codes:?}");
@@ -178,7 +178,7 @@ fn noise() {
         let mut config = random_config(server(), &mut random, params);
         config.max_message_bytes = 1000;
         let mut bytes: Vec<u8> = (0..random.below(80)).map(|_| random.next() as u8).collect();
-        // A plausible head gets the noise further.
+        // With a plausible head the noise is processed further.
         if bytes.len() > 2 && !random.is(4) {
             bytes[0] = [0x81, 0xC1, 0x01, 0x42, 0x89, 0x88][random.below(6)];
             bytes[1] = 0x80 | random.below(127) as u8;

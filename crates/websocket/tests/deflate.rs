@@ -66,7 +66,7 @@ fn what_a_sender_writes() {
     sender.text(&mut out, "Hello").unwrap();
     assert_eq!(out, bare(0xC1, b"\xF2\x00\x11\x00\x00"));
     out.clear();
-    // Empty messages and short ones go as they are.
+    // Empty and short messages are sent uncompressed.
     sender.text(&mut out, "").unwrap();
     let mut config = deflating(server(), WIDE);
     config.compress_from_bytes = 6;
@@ -108,7 +108,7 @@ fn reserved_bit_1_belongs_to_first_frames_of_messages() {
     assert_eq!(refused(&config, &[frame(0x01, b"a"), frame(0xC0, b"b")].concat()), 1002);
     assert_eq!(refused(&config, &frame(0xA1, b"")), 1002);
     assert_eq!(refused(&config, &frame(0xD1, b"")), 1002);
-    // Without an agreement it is reserved.
+    // Without compression it is reserved.
     assert_eq!(refused(&server(), &frame(0xC1, b"\xF2\x48\xCD\xC9\xC9\x07\x00")), 1002);
     // Control frames between compressed fragments are not compressed.
     let between =
@@ -164,7 +164,7 @@ fn a_bomb_costs_the_limit() {
 
 #[test]
 fn a_message_that_says_nothing_ends_too() {
-    // Empty blocks inflate to nothing: the bytes on the wire have a limit of their own.
+    // Empty blocks inflate to nothing, so the received bytes have a separate limit.
     let config = Config { max_message_bytes: 1000, ..deflating(server(), WIDE) };
     let empty = b"\x00\x00\x00\xFF\xFF".repeat(40);
     let mut bytes = frame(0x42, &empty);
@@ -187,7 +187,7 @@ fn what_does_not_compress_fits_all_the_same() {
     assert_eq!(feed(&mut Receiver::new(&config), [&out[..]]).0, [Said::Binary(payload)]);
 }
 
-/// Inflates a byte at a time: nothing but the window is there to refer to.
+/// Inflates one byte at a time, with nothing but the window to refer to.
 fn inflate_strictly(payload: &[u8], window_bits: u8) -> Vec<u8> {
     let mut stream = Inflate::new(false, window_bits);
     let mut all = Vec::new();
@@ -232,7 +232,7 @@ fn a_sender_keeps_to_its_window() {
 
 #[test]
 fn a_smaller_window_is_kept_by_the_receiver() {
-    // A client that refers back further than it may across messages is refused.
+    // A client whose back-references across messages exceed its limit is refused.
     let params = DeflateParams { client_max_window_bits: 8, ..WIDE };
     let mut random = Random::new(3);
     let first: Vec<u8> = (0..1000).map(|_| random.next() as u8).collect();
@@ -246,7 +246,7 @@ fn a_smaller_window_is_kept_by_the_receiver() {
 
 #[test]
 fn more_connections_than_states() {
-    // Each message is like the one before it on the same connection, and unlike all others.
+    // Each message is similar to the previous one on the same connection, and different from all others.
     let params = DeflateParams::default();
     let mut random = Random::new(5);
     let mut pairs: Vec<_> = (0..12)
@@ -282,7 +282,8 @@ fn a_sender_that_changes_its_thread() {
     let params = DeflateParams::default();
     let mut here = Sender::new(&deflating(server(), params));
     let mut there = Receiver::new(&deflating(client(), params));
-    // Every second message is like the one before it: a state that has missed that one refers to the wrong place.
+    // Every second message is similar to the previous one: a state that has missed that one refers to the wrong
+    // place.
     let mut random = Random::new(6);
     for _ in 0..5 {
         let mut payload: Vec<u8> = (0..300).map(|_| random.next() as u8).collect();

@@ -1,4 +1,4 @@
-//! RFC 6455, rule by rule: what a server reads, and the code of what it refuses. Each case whole and in pieces.
+//! RFC 6455, rule by rule: what a server accepts, and the code for what it refuses. Each case whole and in pieces.
 
 mod support;
 
@@ -131,7 +131,7 @@ fn lengths_in_their_shortest_form() {
     assert_eq!(refused(&server(), &with(&[0xFE, 0, 125])), 1002);
     assert_eq!(refused(&server(), &with(&[0xFF, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])), 1002);
     assert_eq!(refused(&server(), &with(&[0xFF, 0x80, 0, 0, 0, 0, 1, 0, 0])), 1002);
-    // The largest length that there is; too big for the limit.
+    // The largest possible length; too large for the limit.
     let most = [0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF];
     assert_eq!(refused(&server(), &with(&most)), 1009);
 }
@@ -164,7 +164,7 @@ fn close_payloads() {
         accepted(&server(), &frame(0x88, &longest)),
         [Said::Close(Some(1000), "r".repeat(123))]
     );
-    // Within a message: the message is given up.
+    // Within a message: the message is dropped.
     let within = [frame(0x01, b"a"), frame(0x88, b""), frame(0x80, b"b")].concat();
     assert_eq!(accepted(&server(), &within), [Said::Close(None, String::new())]);
 }
@@ -177,17 +177,17 @@ fn text_is_utf8_across_fragments() {
         let bytes = [frame(0x01, left), frame(0x80, right)].concat();
         assert_eq!(accepted(&server(), &bytes), [text(all)]);
     }
-    // A character that does not end with the message.
+    // A character that is incomplete at the end of the message.
     assert_eq!(refused(&server(), &frame(0x81, b"a\xE2\x82")), 1007);
     assert_eq!(refused(&server(), &[frame(0x01, b"\xE2"), frame(0x80, b"\x82")].concat()), 1007);
-    // Bytes are no text.
+    // Binary data need not be valid text.
     assert_eq!(accepted(&server(), &frame(0x82, b"\xE2")), [Said::Binary(vec![0xE2])]);
 }
 
 #[test]
 fn text_is_refused_at_the_first_impossible_byte() {
     let impossible: [&[u8]; 11] = [
-        b"\x80",         // a continuation alone
+        b"\x80",         // a continuation byte at the start
         b"\xC0",         // overlong
         b"\xC1",         // overlong
         b"\xE0\x9F",     // overlong
@@ -200,7 +200,7 @@ fn text_is_refused_at_the_first_impossible_byte() {
         b"\xFF",
     ];
     for bytes in impossible {
-        // In a frame that has not ended, of a message that has not ended.
+        // In an incomplete frame of an incomplete message.
         let input = [head(0x01, 1000, true), masked(*b"abcd", bytes)].concat();
         assert_eq!(refused(&server(), &input), 1007, "{bytes:?}");
         let (said, failure) = outcome(&server(), &input[..input.len() - 1]);
@@ -208,7 +208,7 @@ fn text_is_refused_at_the_first_impossible_byte() {
     }
 }
 
-/// Payload after four bytes, so that the mask starts anew.
+/// The payload after four bytes, where the mask starts again.
 fn masked(start: [u8; 4], rest: &[u8]) -> Vec<u8> {
     frame(0x82, &[&start, rest].concat()).split_off(6)
 }
@@ -243,7 +243,7 @@ fn a_long_message_takes_no_more_than_the_limit() {
         assert!(receiver.buffered_bytes() <= 1 << 20);
         sizes.push(receiver.buffered_bytes());
     }
-    // It grows in few steps: each may copy all that is there.
+    // It grows in few steps, because each may copy everything.
     sizes.dedup();
     assert!(sizes.len() < 12, "{sizes:?}");
 }
@@ -261,7 +261,7 @@ fn too_many_frames_in_a_message() {
     assert_eq!(accepted(&config, &bytes).len(), 5);
     bytes.extend(frame(0x8A, b""));
     assert_eq!(refused(&config, &bytes), 1008);
-    // Outside of messages their number is the caller's concern.
+    // Outside of messages their number is not limited here.
     assert_eq!(accepted(&config, &frame(0x89, b"").repeat(30)).len(), 30);
 }
 

@@ -21,7 +21,7 @@ fn check<'a>(fields: &[(&'a str, &'a str)]) -> Result<Upgrade<'a>, Refusal> {
     Upgrade::check("GET", true, fields.iter().map(|(name, value)| (*name, value.as_bytes())))
 }
 
-/// The good request with one field replaced, or left out.
+/// The valid request with one field replaced or left out.
 fn with<'a>(name: &'a str, value: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
     let others = GOOD.into_iter().filter(|(other, _)| !other.eq_ignore_ascii_case(name));
     others.chain(value.map(|value| (name, value))).collect()
@@ -265,7 +265,7 @@ fn random_offers() {
         }
         if let Ok(Some(agreement)) = negotiate([offer.as_bytes()], WIDE) {
             accepted += 1;
-            // Who offers exactly the answer gets it.
+            // A client that offers exactly the answer gets it.
             assert_eq!(
                 accept(&[&agreement.response], WIDE).unwrap().1,
                 agreement.params,

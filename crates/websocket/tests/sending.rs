@@ -1,4 +1,4 @@
-//! What a sender writes, byte by byte, and what it refuses to send.
+//! The bytes that a sender writes, and what it refuses to send.
 
 mod support;
 
@@ -50,7 +50,7 @@ fn close_frames() {
     for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65_535] {
         assert_eq!(close(Some(code), ""), Err(SendError::BadCode(code)));
     }
-    // 123 bytes at most, and no half of a character.
+    // 123 bytes at most, without splitting a character.
     assert_eq!(close(Some(4000), &"r".repeat(200)).unwrap().len(), 2 + 125);
     assert_eq!(close(Some(4000), &"é".repeat(100)).unwrap().len(), 2 + 2 + 122);
 }

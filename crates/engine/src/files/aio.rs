@@ -1,7 +1,7 @@
 //! `AioContext`: a Linux kernel AIO context and the operations in it.
 //!
-//! Kernel AIO is asynchronous for files opened with O_DIRECT, and for polls. Reading and writing
-//! buffered files blocks inside of the submission: callers that may not block must not submit them.
+//! Kernel AIO is asynchronous for files opened with O_DIRECT, and for polls. Buffered reads and writes block inside
+//! `submit`: callers that must not block must not submit them.
 //!
 //! Life of an operation:
 //!
@@ -10,10 +10,10 @@
 //! | offered | the caller | refused → given back; taken → in flight |
 //! | in flight | a slot, at a fixed address | its event → completed; dropping the context → leaked |
 //! | completed | the caller, with the result | |
-//! | leaked | nobody, for ever (S1) | |
+//! | leaked | nobody, forever (S1) | |
 //!
-//! Cancelling asks the kernel and changes no state. A key names a slot and a generation (S4). In the
-//! child of a fork every call fails and nothing is in flight: contexts are not inherited (S6).
+//! Cancelling asks the kernel and changes no state. A key names a slot and a generation (S4). In the child of a fork
+//! every call fails and nothing is in flight: contexts are not inherited (S6).
 
 use super::operation::{Completion, Opcode, Operation, Submission};
 use super::slots::{Key, Slots};
@@ -24,17 +24,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long `drop` waits for what is in flight.
+/// How long `drop` waits for operations in flight.
 const LAST_WAIT: Duration = Duration::from_secs(1);
-/// Events that one system call may bring.
+/// The maximum number of events that one system call returns.
 const EVENTS_PER_WAIT: usize = 512;
 
-/// The kernel's side: ended when the last who may wait on it is gone, so that nobody waits on an
-/// address that the kernel has given to another context.
+/// The kernel's context. It is destroyed when the last thread that may wait on it has dropped it, so that no thread
+/// waits on an address that the kernel has reused for another context.
 #[derive(Debug)]
 struct Kernel {
     id: ContextId,
-    /// `fork::generation` of the process that made it (S6).
+    /// `fork::generation` of the process that made the context (S6).
     forks: u32,
 }
 
@@ -43,26 +43,28 @@ impl Kernel {
         if self.forks == fork::generation() {
             return Ok(());
         }
-        Err(io::Error::other("this AIO context belongs to the parent process (fork)"))
+        Err(io::Error::other(
+            "this AIO context belongs to the parent process: a forked child must make its own",
+        ))
     }
 }
 
 impl Drop for Kernel {
     fn drop(&mut self) {
         if self.forks == fork::generation() {
-            // EINVAL, the one error there is, says that the context is gone already.
+            // The only error is EINVAL: the context is already gone.
             let _gone = aio::destroy(self.id);
         }
     }
 }
 
-/// Waits for events without touching the records: for a thread that waits while others submit.
+/// Waits for events without access to the records, so that one thread can wait while others submit.
 #[derive(Clone, Debug)]
 pub struct Waiter(Arc<Kernel>);
 
 impl Waiter {
-    /// Adds at least `min` events to `events`, at most `max`, unless `timeout_ns` ends first.
-    /// EINTR is returned.
+    /// Waits until at least `min` events have arrived or `timeout_ns` has passed, and appends at most `max` events to
+    /// `events`. EINTR is returned.
     pub fn wait(
         &self,
         min: usize,
@@ -75,7 +77,7 @@ impl Waiter {
     }
 }
 
-/// An operation in flight. Boxed: io_cancel(2) knows the address of the `Iocb`.
+/// An operation in flight. Boxed because io_cancel(2) identifies it by the address of its `Iocb`.
 struct Record<T> {
     iocb: Iocb,
     operation: Operation<T>,
@@ -91,7 +93,7 @@ pub struct AioContext<T> {
 }
 
 impl<T> AioContext<T> {
-    /// Room for `capacity` operations at once. EAGAIN: the machine's limit, `fs.aio-max-nr`.
+    /// Makes a context for `capacity` concurrent operations. EAGAIN: the system limit `fs.aio-max-nr` is reached.
     pub fn new(capacity: u32) -> io::Result<Self> {
         let forks = fork::generation();
         let kernel = Arc::new(Kernel { id: aio::setup(capacity)?, forks });
@@ -104,16 +106,16 @@ impl<T> AioContext<T> {
         })
     }
 
-    /// As many at once as the kernel has room for, but at most `room`: it counts `capacity` against
-    /// the machine's limit, and makes more room than that.
+    /// Like `new`, but allows up to `room` concurrent operations. The kernel counts `capacity` against the system
+    /// limit and allocates more slots than that.
     pub fn with_room(capacity: u32, room: u32) -> io::Result<Self> {
         let mut context = Self::new(capacity)?;
         context.capacity = room as usize;
         Ok(context)
     }
 
-    /// With an eventfd that every completion raises, for a poller. Operations that name an eventfd
-    /// of their own raise that one instead.
+    /// Like `new`, with an eventfd that every completion signals, for use in a poller. An operation with its own
+    /// eventfd signals that one instead.
     pub fn with_eventfd(capacity: u32) -> io::Result<Self> {
         let mut context = Self::new(capacity)?;
         context.eventfd = Some(eventfd::create()?);
@@ -124,7 +126,7 @@ impl<T> AioContext<T> {
         self.eventfd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes the eventfd's count back to zero; before `reap`, so that no completion is missed.
+    /// Resets the eventfd's counter. Must be called before `reap`, so that no completion is missed.
     pub fn drain_eventfd(&self) -> io::Result<()> {
         self.eventfd().map_or(Ok(()), eventfd::drain)
     }
@@ -145,8 +147,8 @@ impl<T> AioContext<T> {
         self.records.get_mut(key).is_some()
     }
 
-    /// Hands operations to the kernel, in order, as far as there is room and nothing is wrong with
-    /// them. What is taken keeps its owner until its completion.
+    /// Submits operations in order, until the context is full or an operation is invalid. An accepted operation keeps
+    /// its owner until its completion.
     pub fn submit(&mut self, operations: Vec<Operation<T>>) -> Submission<T> {
         let mut rest = operations.into_iter();
         if let Err(e) = self.kernel.refuse_foreign() {
@@ -196,8 +198,8 @@ impl<T> AioContext<T> {
         unsafe { aio::submit(self.kernel.id, pointers) }
     }
 
-    /// The completions that are there: at least `min`, unless `timeout_ns` ends first (`None`: never),
-    /// at most `max`. EINTR comes back as an error if nothing else does.
+    /// Returns at least `min` and at most `max` completions. Returns fewer than `min` if `timeout_ns` passes first
+    /// (`None`: no timeout). EINTR is returned as an error only if there are no completions to return.
     pub fn reap(
         &mut self,
         min: usize,
@@ -214,8 +216,7 @@ impl<T> AioContext<T> {
         waited.map(|()| completions)
     }
 
-    /// Turns events, which a `Waiter` brought, into completions. An event of an operation that is
-    /// not in flight is dropped (S4).
+    /// Turns events from a `Waiter` into completions. Drops an event whose operation is not in flight (S4).
     pub fn complete(&mut self, events: &[RawEvent]) -> Vec<Completion<T>> {
         events.iter().filter_map(|event| self.complete_one(event)).collect()
     }
@@ -231,8 +232,8 @@ impl<T> AioContext<T> {
         Some(Completion { key, result, second_result: event.second_result, owner })
     }
 
-    /// Asks the kernel to end an operation early; its completion tells how it ended. EINVAL: it
-    /// cannot be cancelled, as is so of every disk operation. ENOENT: it is not in flight.
+    /// Asks the kernel to end an operation early. Its completion still arrives and says how it ended. EINVAL: the
+    /// operation cannot be cancelled, which is true of every disk operation. ENOENT: it is not in flight.
     pub fn cancel(&mut self, key: Key) -> io::Result<()> {
         self.kernel.refuse_foreign()?;
         let Some(record) = self.records.get_mut(key) else {
@@ -243,15 +244,15 @@ impl<T> AioContext<T> {
         Ok(())
     }
 
-    /// Cancels what can be cancelled and waits for the rest, at most for `limit`. Returns the
-    /// completions; what is in flight after that is left to `drop`.
+    /// Cancels what can be cancelled and waits up to `limit` for the rest. Returns the completions. Operations still
+    /// in flight after that are left to `drop`.
     pub fn drain(&mut self, limit: Duration) -> Vec<Completion<T>> {
         if self.kernel.refuse_foreign().is_err() {
             return self.disown();
         }
         let keys: Vec<Key> = self.records.keys().collect();
         for key in keys {
-            // Disk operations refuse; they end by themselves.
+            // Disk operations cannot be cancelled; they complete on their own.
             let _uncancellable = self.cancel(key);
         }
         let end = Instant::now() + limit;
@@ -269,7 +270,7 @@ impl<T> AioContext<T> {
         completions
     }
 
-    /// In the child of a fork: the kernel knows nothing of these operations here.
+    /// In the child of a fork the kernel does not know these operations: completes them all with ECANCELED.
     fn disown(&mut self) -> Vec<Completion<T>> {
         let result = -i64::from(libc::ECANCELED);
         let cancelled = |key: Key| RawEvent { data: key.as_u64(), result, ..RawEvent::default() };
@@ -277,8 +278,8 @@ impl<T> AioContext<T> {
         self.complete(&events)
     }
 
-    /// Gives up what is in flight: its memory is never freed (S1), and the kernel's context stays
-    /// until the process ends, because io_destroy(2) would wait. Returns how many.
+    /// Gives up the operations in flight and returns their number. Their memory is never freed (S1), and the kernel's
+    /// context stays until the process ends, because io_destroy(2) would wait for them.
     pub(super) fn leak(&mut self) -> usize {
         let leaked = self.records.len();
         if leaked > 0 {
@@ -298,7 +299,7 @@ impl<T> Drop for AioContext<T> {
     }
 }
 
-/// What a poll says, as the ring says it: kernel AIO may tell of more than it was asked for, and
+/// Converts a poll's result to what the ring would return: kernel AIO may report events that were not requested, and
 /// ends a cancelled poll with an empty mask.
 fn readiness(result: i64, mask: u16, is_cancelled: bool) -> i64 {
     let always = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
@@ -309,7 +310,7 @@ fn readiness(result: i64, mask: u16, is_cancelled: bool) -> i64 {
     }
 }
 
-/// An operation in the kernel's words.
+/// Converts an operation to the kernel's `iocb`.
 fn describe<T>(operation: &Operation<T>, resfd: Option<RawFd>) -> Iocb {
     let segments = operation.memory.segments();
     let one = |scalar, vectored| match segments {

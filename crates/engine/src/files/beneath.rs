@@ -1,8 +1,9 @@
-//! `Root`: a folder whose files are served to strangers: what lies in it can be opened, and nothing else.
+//! `Root`: a folder whose files are served to untrusted clients. Only files inside it can be opened.
 //!
-//! The kernel sees to that (openat2(2), RESOLVE_BENEATH). Where it refuses because a symbolic link is absolute, or is too
-//! old, the file is opened first and then asked for its place, so that nobody can exchange it in between. What is neither
-//! file nor folder is never opened, only looked at. Upholds the rule of `cached`: what may wait is for threads.
+//! The kernel enforces this (openat2(2), RESOLVE_BENEATH). If the kernel is too old, or refuses an absolute symbolic
+//! link, the file is opened first and its real path is checked afterwards, so that it cannot be swapped between check
+//! and open. Only regular files and folders are opened; other types are only inspected. Follows the rule of `cached`:
+//! calls that may block run on threads.
 
 use super::cached::AtOnce;
 use super::mount::{self, Nearness};
@@ -14,41 +15,41 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// A folder as it was when it was opened.
+/// A folder, held open: renaming or replacing its path later has no effect.
 #[derive(Debug)]
 pub struct Root(OwnedFd);
 
-/// What lies at a path.
+/// What is at a path.
 #[derive(Debug)]
 pub enum Found {
     File(Opened),
     Folder,
-    /// Nothing, or nothing that is served.
+    /// Nothing, or a file type that is not served.
     Nothing,
-    /// Its owner does not let us read it.
+    /// We lack permission to read it.
     Forbidden,
 }
 
 const LOOK: libc::c_int = libc::O_PATH;
-/// Not blocking: a lease of somebody's would be waited for.
+/// Non-blocking, because open(2) would otherwise wait for another process to release a lease.
 const READ: libc::c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
-/// Openings that a rename elsewhere has disturbed.
+/// Attempts to open a path while concurrent renames disturb the lookup.
 const MOST_TRIES: u32 = 16;
 
 impl Root {
-    /// The folder at a path. May wait.
+    /// Opens the folder at a path. May block.
     pub fn open(path: &CStr) -> io::Result<Self> {
         file::open_owned(libc::AT_FDCWD, path, LOOK | libc::O_DIRECTORY, 0).map(Self)
     }
 
-    /// The same at once; None if the path is not in the kernel's cache.
+    /// Opens the folder without blocking. `None` if the path is not in the kernel's cache.
     pub fn open_cached(path: &CStr) -> io::Result<Option<Self>> {
         let opened = file::open_cached(libc::AT_FDCWD, path, LOOK | libc::O_DIRECTORY);
         cached(opened).map(|opened| opened.map(Self))
     }
 
-    /// What lies at a path below the folder, at once if the kernel has it in its cache. `is_known_file`: it was a file when
-    /// it was looked at last, so that it is opened without a look.
+    /// Returns what is at a path below the folder, without blocking, if the kernel has it cached. With
+    /// `is_known_file` the path is opened without checking its type first: it was a file at the last check.
     pub fn find_cached(&self, path: &CStr, is_known_file: bool) -> io::Result<AtOnce<Found>> {
         if !is_known_file && let Some(found) = self.look_cached(path)? {
             return Ok(found);
@@ -71,7 +72,7 @@ impl Root {
         }
     }
 
-    /// None: a file that may be opened at once.
+    /// `None`: it is a file that can be opened without blocking.
     fn look_cached(&self, path: &CStr) -> io::Result<Option<AtOnce<Found>>> {
         let looked = match cached(file::open_beneath(self.0.as_raw_fd(), path, LOOK, true)) {
             Ok(Some(fd)) => fd,
@@ -87,7 +88,7 @@ impl Root {
         }
     }
 
-    /// What lies at a path below the folder. May wait; never for a FIFO's other end.
+    /// Returns what is at a path below the folder. May block, but never waits for the other end of a FIFO.
     pub fn find(&self, path: &CStr) -> io::Result<Found> {
         let looked = match self.look(path) {
             Ok(Some(fd)) => fd,
@@ -102,7 +103,7 @@ impl Root {
         served::reopen(&looked, is_near).map_or_else(refused, |opened| Ok(Found::File(opened)))
     }
 
-    /// A descriptor to look at what lies at a path; None if that is not in the folder.
+    /// Opens an O_PATH descriptor for what is at a path. `None` if that is not inside the folder.
     fn look(&self, path: &CStr) -> io::Result<Option<OwnedFd>> {
         for _ in 0..MOST_TRIES {
             match file::open_beneath(self.0.as_raw_fd(), path, LOOK, false) {
@@ -117,7 +118,7 @@ impl Root {
         self.check(path)
     }
 
-    /// The same without the kernel's help: what was opened is asked for its place.
+    /// Like `look`, without openat2(2): opens the path and compares its real path with the folder's.
     fn check(&self, path: &CStr) -> io::Result<Option<OwnedFd>> {
         let looked = file::open_owned(self.0.as_raw_fd(), path, LOOK, 0)?;
         let folder = fs::read_link(proc_path(&self.0))?;
@@ -126,7 +127,8 @@ impl Root {
     }
 }
 
-/// None: not in the kernel's cache, or the kernel cannot say; or it is a lease's, or a link's that `find` has to judge.
+/// `None`: the path is not in the kernel's cache, the kernel cannot tell, the file has a lease, or it is a link that
+/// `find` must check.
 fn cached(opened: io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
     match opened {
         Ok(fd) => Ok(Some(fd)),
@@ -152,7 +154,7 @@ fn unopened(error: io::Error) -> io::Result<AtOnce<Found>> {
     refused(error).map(AtOnce::Done)
 }
 
-/// What an error says of a path; an error that is none of the path's stays one.
+/// What an error means for a path. Errors that do not concern the path are returned as errors.
 fn refused(error: io::Error) -> io::Result<Found> {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP | libc::ENXIO) => {

@@ -1,5 +1,5 @@
-//! Executes a request by the system call of its name, which may block: what the pool's threads do,
-//! and the plain twin of what the ring does.
+//! Executes a request by the system call of the same name, which may block. The pool's threads use it, and tests
+//! compare the ring with it.
 
 use super::fifo;
 use super::request::{Place, Request};
@@ -7,7 +7,7 @@ use crate::sys::file;
 use std::io;
 use std::os::fd::RawFd;
 
-/// The result as the kernel gives it: a descriptor, a number of bytes, or 0. EINTR is tried again.
+/// Returns the kernel's result: a descriptor, a number of bytes, or 0. Retries after EINTR.
 pub fn execute(request: &Request) -> io::Result<usize> {
     loop {
         match attempt(request) {
@@ -46,8 +46,8 @@ fn attempt(request: &Request) -> io::Result<usize> {
     }
 }
 
-/// The same for what may wait for ever. ECANCELED once `stop` is readable, with nothing moved; only
-/// opening a device cannot be stopped.
+/// Like `execute`, for requests that may wait forever. Returns ECANCELED once `stop` is readable, without having
+/// moved any data. Only opening a device cannot be stopped.
 pub fn execute_until(request: &Request, stop: RawFd) -> io::Result<usize> {
     let is_ready = match request {
         Request::Read(transfer) => file::wait_ready(transfer.fd, false, stop)?,

@@ -1,5 +1,5 @@
-//! What cannot block is done at once: opening a path that the kernel knows, reading what its page
-//! cache has, writing where the filesystem can say that it would wait. No engine, no completion.
+//! File operations that cannot block and need no engine: opening a path in the kernel's cache, reading data in its
+//! page cache, and writing where the filesystem can report that a write would block.
 
 use super::mount::{self, Nearness};
 use crate::sys::file;
@@ -11,35 +11,35 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What an attempt to do something at once brought.
+/// The result of an attempt to do something without blocking.
 #[derive(Debug)]
 pub enum AtOnce<T> {
     Done(T),
-    /// It may have to wait: an engine's work.
+    /// It might block: an engine has to do it.
     WouldBlock,
-    /// A FIFO or a character device: opening it may wait for ever.
+    /// A FIFO or a character device: opening it may wait forever.
     Alone,
-    /// Nothing is known of it: a thread is to look first.
+    /// Nothing is known about the path: a thread must look it up first.
     Unknown,
 }
 
-/// Bytes that may be read at once: copying them takes some 100 microseconds.
+/// The most bytes to read on the loop's thread: copying them takes about 100 microseconds.
 pub const LONGEST: usize = 1 << 20;
 
-/// Freeing a file's blocks takes some 100 microseconds a GiB, or far more where it is in pieces.
+/// Freeing a file's blocks takes about 100 microseconds per GiB, or much longer if the file is fragmented.
 const LONG_TO_FREE: u64 = 4 << 20;
 
-/// Any close of a file that was truncated and written anew makes ext4 begin to write it to the disk (auto_da_alloc).
+/// Any close of a file that was truncated and rewritten makes ext4 start writing it to disk (auto_da_alloc).
 const LONG_TO_FLUSH: u64 = 16 << 20;
 
-/// Flags with which openat2(2) never answers from the cache: they change something.
+/// Flags that modify something. With these openat2(2) never answers from the cache.
 const CHANGING: libc::c_int =
     libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY);
 
-/// openat2(2) or its RESOLVE_CACHED is missing (Linux before 5.12), or a sandbox forbids it.
+/// Set when openat2(2) or RESOLVE_CACHED is missing (Linux before 5.12) or a sandbox forbids it.
 static MISSING: AtomicBool = AtomicBool::new(false);
 
-/// None: not at once.
+/// `None`: it cannot be opened without blocking.
 fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<Option<OwnedFd>> {
     if MISSING.load(Ordering::Relaxed) {
         return Ok(None);
@@ -51,22 +51,23 @@ fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<Opt
                 MISSING.store(true, Ordering::Relaxed);
                 Ok(None)
             }
-            // Not cached. Or flags that only open(2) forgives, a kernel without RESOLVE_CACHED, a
-            // sandbox's answer to an unknown call: open(2) gives the answer that counts.
+            // Not cached. Or flags that only open(2) accepts, a kernel without RESOLVE_CACHED, or a sandbox that
+            // rejects the call: then a plain open(2) on a thread gives the authoritative answer.
             Some(libc::EAGAIN | libc::EINTR | libc::EINVAL | libc::EPERM) => Ok(None),
             _ => Err(e),
         },
     }
 }
 
-/// What a path in the kernel's cache is, without opening it. Opening a FIFO and closing it again would kill whoever writes
-/// to it, or eat what was written; opening a device may do anything; opening a file of another machine asks that machine.
+/// Returns what a path in the kernel's cache is, without opening it. Opening and closing a FIFO would kill its writer
+/// or lose written data; opening a device may have any effect; opening a network file contacts the server.
 fn look(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<Option<Status>> {
     let looked = open_cached(dir_fd, path, libc::O_PATH | flags & libc::O_NOFOLLOW)?;
     looked.map(|fd| statx::at_hand(fd.as_raw_fd())).transpose()
 }
 
-/// What a path is; afterwards the kernel has it in its cache, and its filesystem is known. May wait: for threads.
+/// Returns what a path is. Afterwards the path is in the kernel's cache and its filesystem is known. May block: only
+/// for threads.
 pub fn look_up(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<Status> {
     let fd = file::open_owned(dir_fd, path, libc::O_PATH | flags & libc::O_NOFOLLOW, 0)?;
     let status = statx::asked(fd.as_raw_fd())?;
@@ -74,7 +75,7 @@ pub fn look_up(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<Sta
     Ok(status)
 }
 
-/// What an open file is, if that needs no waiting.
+/// Returns what an open file is, if that needs no waiting.
 pub fn status(fd: RawFd) -> io::Result<AtOnce<Status>> {
     let status = statx::at_hand(fd)?;
     Ok(match mount::verdict(status.mount) {
@@ -84,17 +85,17 @@ pub fn status(fd: RawFd) -> io::Result<AtOnce<Status>> {
     })
 }
 
-/// The same for threads, which may wait; and whether its filesystem answers at once.
+/// Like `status`, but may block, so only for threads. Also returns whether the filesystem answers without blocking.
 pub fn ask(fd: RawFd) -> io::Result<(Status, bool)> {
     let status = statx::asked(fd)?;
     let nearness = mount::learn(fd, &status)?;
     Ok((status, nearness.is_near()))
 }
 
-/// The flags with which a file that is there is opened without changing anything; None if that needs a change.
+/// The flags that open an existing file without changing anything; `None` if opening has to change something.
 ///
-/// O_CREAT of a file that is there does nothing, save that the kernel refuses it for files of others in folders that all
-/// may write to (fs.protected_regular).
+/// O_CREAT on an existing file does nothing, except that the kernel refuses it for files of other users in
+/// world-writable folders (fs.protected_regular).
 fn unchanging(flags: libc::c_int, status: &Status) -> Option<libc::c_int> {
     match flags & CHANGING {
         0 => Some(flags),
@@ -105,7 +106,7 @@ fn unchanging(flags: libc::c_int, status: &Status) -> Option<libc::c_int> {
     }
 }
 
-/// Opens a file or a folder that is in the kernel's cache. Never blocks, whatever the path is.
+/// Opens a file or folder that is in the kernel's cache. Never blocks, whatever the path is.
 pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce<OwnedFd>> {
     let at_once = |opened: Option<OwnedFd>| opened.map_or(AtOnce::WouldBlock, AtOnce::Done);
     if flags & libc::O_PATH != 0 {
@@ -114,7 +115,7 @@ pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce
     let status = match look(dir_fd, path, flags) {
         Ok(Some(status)) => status,
         Ok(None) => return Ok(AtOnce::Unknown),
-        // What is not there may be about to be made.
+        // The path does not exist, but the flags may ask to create it.
         Err(e) if flags & CHANGING == 0 => return Err(e),
         Err(_) => return Ok(AtOnce::WouldBlock),
     };
@@ -131,9 +132,9 @@ pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce
     let Some(flags) = unchanging(flags, &status).filter(|_| status.is_file_or_folder()) else {
         return Ok(AtOnce::WouldBlock);
     };
-    // Without O_NONBLOCK somebody's lease on the file would be waited for.
+    // Without O_NONBLOCK, open would wait for another process to release a lease on the file.
     let opened = match open_cached(dir_fd, path, flags | libc::O_NONBLOCK) {
-        // It has gone since it was looked at: open(2) makes it, if that was wanted, or says so.
+        // The file was removed after the check. An engine repeats the open, which creates it or reports the error.
         Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(AtOnce::WouldBlock),
         opened => opened?,
     };
@@ -145,8 +146,8 @@ pub fn open(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<AtOnce
     Ok(at_once(opened))
 }
 
-/// Opens a regular file that is in the kernel's cache for one reading: O_NONBLOCK stays on. With what it was before it was
-/// opened.
+/// Opens a regular file in the kernel's cache for a single read; O_NONBLOCK stays set. Also returns its status from
+/// before the open.
 pub fn open_for_reading(path: &CStr) -> io::Result<AtOnce<(OwnedFd, Status)>> {
     let Some(status) = look(libc::AT_FDCWD, path, 0)? else { return Ok(AtOnce::Unknown) };
     if !status.is_regular() || !mount::verdict(status.mount).is_some_and(Nearness::is_near) {
@@ -156,7 +157,7 @@ pub fn open_for_reading(path: &CStr) -> io::Result<AtOnce<(OwnedFd, Status)>> {
     Ok(opened.map_or(AtOnce::WouldBlock, |fd| AtOnce::Done((fd, status))))
 }
 
-/// Looks at a path that is in the kernel's cache: an O_PATH descriptor of what fstat(2) tells without waiting.
+/// Opens an O_PATH descriptor for a path in the kernel's cache, for use with fstat(2) where that does not block.
 pub fn open_to_look(
     dir_fd: RawFd,
     path: &CStr,
@@ -168,21 +169,21 @@ pub fn open_to_look(
             let is_known = matches!(status(fd.as_raw_fd())?, AtOnce::Done(_));
             Ok(is_known.then_some(fd))
         }
-        // stat(2) needs no descriptor, so that it must not fail for want of one.
+        // stat(2) needs no descriptor, so it must not fail when descriptors run out.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => Ok(None),
         result => result,
     }
 }
 
-/// Whether a path is in the kernel's cache and leads to a filesystem that answers at once.
+/// Whether a path is in the kernel's cache and on a filesystem that answers without blocking.
 pub fn is_near(path: &CStr) -> bool {
     matches!(open_to_look(libc::AT_FDCWD, path, true), Ok(Some(_)))
 }
 
-/// Whether closing an open file that is near may take time: a large one without a name is freed, a large one that somebody
-/// writes is flushed, a socket lingers (SO_LINGER), a device is flushed.
+/// Whether closing an open file on a local filesystem may take long: a large unlinked file is freed, a large file
+/// that was written is flushed, a socket may linger (SO_LINGER), a block device is flushed.
 pub fn is_long_to_close(fd: RawFd) -> bool {
-    // What is wrong with the number, close(2) says.
+    // If the number is invalid, close(2) reports it.
     statx::at_hand(fd).is_ok_and(|status| {
         let longest = if status.links == 0 { LONG_TO_FREE } else { LONG_TO_FLUSH };
         let is_large = status.is_regular() && status.allocated_bytes >= longest;
@@ -190,15 +191,14 @@ pub fn is_long_to_close(fd: RawFd) -> bool {
     })
 }
 
-/// Whether an open file is memory, whose filesystem cannot say whether a read would wait (EOPNOTSUPP).
+/// Whether an open file is on a memory filesystem, which cannot report whether a read would block (EOPNOTSUPP).
 #[cold]
 fn is_memory(fd: RawFd) -> bool {
     let status = statx::at_hand(fd);
     status.is_ok_and(|status| mount::verdict(status.mount) == Some(Nearness::Memory))
 }
 
-/// Reads what the page cache has from an offset on, as much as there is in one piece; `Done(0)` is
-/// the end of the file.
+/// Reads what the page cache has from an offset on, as far as it is contiguous. `Done(0)` is the end of the file.
 #[inline]
 pub fn read(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<AtOnce<usize>> {
     let mut result = read_cached(fd, room, offset);
@@ -208,7 +208,7 @@ pub fn read(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<
     read_at_once(result)
 }
 
-/// The same, behind what a vector has already; up to `len` bytes.
+/// Like `read`, but appends up to `len` bytes to a vector.
 pub fn read_onto(
     fd: RawFd,
     to: &mut Vec<u8>,
@@ -226,8 +226,8 @@ fn read_at_once(result: io::Result<usize>) -> io::Result<AtOnce<usize>> {
     match result {
         Ok(n) => Ok(AtOnce::Done(n)),
         Err(e) => match e.raw_os_error() {
-            // EOPNOTSUPP, and EINVAL of older kernels: the file cannot say, such as those of /proc;
-            // ESPIPE: it has no offsets. The plain call gives the answer that counts.
+            // EOPNOTSUPP, and EINVAL on older kernels: the file cannot tell whether it would block, for example in
+            // /proc. ESPIPE: it has no offsets. The plain call gives the authoritative answer.
             Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::EINVAL | libc::EINTR | libc::ESPIPE) => {
                 Ok(AtOnce::WouldBlock)
             }
@@ -251,13 +251,13 @@ fn written_at_once(written: io::Result<usize>) -> io::Result<AtOnce<usize>> {
     }
 }
 
-/// Writes into the page cache if that needs no waiting (RWF_NOWAIT): xfs and btrfs can say so, ext4 and tmpfs cannot. On
-/// tmpfs too a write waits for whoever else writes the file.
+/// Writes into the page cache if that does not block (RWF_NOWAIT): xfs and btrfs can tell, ext4 and tmpfs cannot. A
+/// write also waits for concurrent writers of the file, on tmpfs too.
 pub fn write(transfer: &Transfer) -> io::Result<AtOnce<usize>> {
     written_at_once(transfer.write_at_once())
 }
 
-/// The same of one slice.
+/// Like `write`, with one slice.
 pub fn write_slice(fd: RawFd, data: &[u8], offset: i64) -> io::Result<AtOnce<usize>> {
     written_at_once(write_slice_at_once(fd, data, offset))
 }

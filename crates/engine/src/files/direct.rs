@@ -1,8 +1,8 @@
 //! `Direct`: O_DIRECT transfers through Linux kernel AIO, for the loop.
 //!
-//! Buffered files never come here: they would block inside of the submission. So may an O_DIRECT
-//! transfer that has to allocate or to read metadata: it is asked with RWF_NOWAIT, and comes back
-//! with EAGAIN then, or with EOPNOTSUPP where the filesystem knows no such thing.
+//! Buffered files are never submitted here, because the submission would block. An O_DIRECT transfer that has to
+//! allocate blocks or read metadata may block too, so it is submitted with RWF_NOWAIT. It then fails with EAGAIN, or
+//! with EOPNOTSUPP on filesystems without that flag.
 
 use super::aio::AioContext;
 use super::operation::{self, Opcode, Operation};
@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// In flight at once; more wait here. The machine's limit is `fs.aio-max-nr`, 65536 in all.
+/// Operations in flight; more wait in our queue. The system limit is `fs.aio-max-nr`, 65536 in total.
 const CAPACITY: u32 = 256;
 
 struct Held<T> {
@@ -32,7 +32,7 @@ impl<T> Direct<T> {
         Ok(Self { context: AioContext::with_eventfd(CAPACITY)?, unsent: VecDeque::new() })
     }
 
-    /// Readable when there is something to reap.
+    /// Readable when there are completions to reap.
     pub fn raw_fd(&self) -> RawFd {
         self.context.eventfd().expect("made with one").as_raw_fd()
     }
@@ -42,7 +42,7 @@ impl<T> Direct<T> {
         let (opcode, transfer) = match &request {
             Request::Write(transfer) => (Opcode::Write, transfer),
             Request::Read(transfer) => (Opcode::Read, transfer),
-            other => unreachable!("{} is no transfer", other.name()),
+            other => unreachable!("{} is not a transfer", other.name()),
         };
         self.unsent.push_back(Operation {
             opcode,
@@ -56,7 +56,7 @@ impl<T> Direct<T> {
         });
     }
 
-    /// True if `flush` has something to do, and room for it.
+    /// True if `flush` has something to send and room for it.
     pub fn has_unsent(&self) -> bool {
         !self.unsent.is_empty() && self.context.in_flight() < self.context.capacity()
     }
@@ -69,7 +69,7 @@ impl<T> Direct<T> {
         self.unsent.len() + self.context.in_flight()
     }
 
-    /// Sends what was queued, as far as there is room; what the kernel refuses is completed.
+    /// Sends queued operations as far as there is room. Operations that the kernel refuses complete with its error.
     pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) {
         while self.has_unsent() {
             let room = self.context.capacity() - self.context.in_flight();
@@ -87,7 +87,7 @@ impl<T> Direct<T> {
         }
     }
 
-    /// Hands over what has completed.
+    /// Appends the completions that have arrived.
     pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         self.context.drain_eventfd()?;
         let reaped = self.context.reap(0, usize::MAX, Some(0))?;
@@ -96,7 +96,7 @@ impl<T> Direct<T> {
         Ok(())
     }
 
-    /// Waits for what the kernel has, at most for `limit`; what is left then is never freed (S1).
+    /// Waits up to `limit` for operations in flight. The memory of those that remain is never freed (S1).
     pub fn shut(&mut self, limit: Duration, completions: &mut Vec<Completion<T>>) -> usize {
         let cancelled = || Err(io::Error::from_raw_os_error(libc::ECANCELED));
         let unsent = self.unsent.drain(..);
@@ -118,8 +118,7 @@ fn result_of<T>(completion: operation::Completion<Held<T>>) -> Completion<T> {
     completed(completion.owner, result)
 }
 
-/// Whether kernel AIO works here: polls an eventfd through it. What has worked once in this process is
-/// not tried again.
+/// Checks whether kernel AIO works here by polling an eventfd through it. A success is remembered for the process.
 pub fn trial() -> io::Result<()> {
     static WORKS: AtomicBool = AtomicBool::new(false);
     if WORKS.load(Ordering::Relaxed) {
@@ -147,6 +146,6 @@ pub fn trial() -> io::Result<()> {
             WORKS.store(true, Ordering::Relaxed);
             Ok(())
         }
-        other => Err(io::Error::other(format!("a poll brought {other:?}"))),
+        other => Err(io::Error::other(format!("a trial poll returned {other:?}"))),
     }
 }

@@ -1,7 +1,7 @@
-//! The table of opcodes: a request as an entry of the submission queue.
+//! The opcode table: converts a request to an entry of the submission queue.
 //!
-//! The entry points into the request (paths, vectors) and at its memory: it may be submitted only
-//! while the record that holds the request stays where it is (S1, S3).
+//! The entry points into the request (paths, vectors) and to its memory. It must only be submitted while the record
+//! that holds the request stays at its address (S1, S3).
 
 use super::request::{Place, Request};
 use crate::sys::transfer::Transfer;
@@ -9,10 +9,10 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{Probe, opcode};
 
-/// Longer transfers are done by a thread of the kernel, so that copying does not hold up the loop.
+/// A kernel worker does longer transfers, so that copying does not block the loop.
 const LONG: usize = 512 << 10;
 
-/// The kernel's "at the descriptor's own position".
+/// The kernel's value for "use the descriptor's own position".
 const OWN_POSITION: u64 = u64::MAX;
 
 fn offset(transfer: &Transfer) -> u64 {
@@ -20,11 +20,11 @@ fn offset(transfer: &Transfer) -> u64 {
 }
 
 fn length(len: i64) -> u64 {
-    // Negative ones become what the kernel refuses with EINVAL, as the system call does.
+    // A negative length becomes a value that the kernel refuses with EINVAL, as the system call does.
     len.cast_unsigned()
 }
 
-/// `is_near`: the kernel may try it in the loop's own thread first.
+/// `is_near`: the kernel may try the request on the loop's own thread first.
 pub fn of(request: &Request, is_near: bool) -> Entry {
     let entry = plain(request);
     let waits_for_nobody = matches!(request, Request::Read(t) | Request::Write(t) if !t.waits);
@@ -37,8 +37,8 @@ fn plain(request: &Request) -> Entry {
             .flags(flags | libc::O_CLOEXEC)
             .mode(*mode)
             .build()
-            // Without waiting it was tried before; and the kernel's own try opens FIFOs without
-            // their other end.
+            // A non-blocking open was tried before, and the kernel's inline attempt would open a FIFO without waiting
+            // for its other end.
             .flags(Flags::ASYNC),
         Request::Close { fd } => opcode::Close::new(Fd(*fd)).build(),
         Request::Read(transfer) => shaped(transfer, read(transfer)),
@@ -104,7 +104,7 @@ fn write(transfer: &Transfer) -> Entry {
     opcode::Writev::new(fd, vectors.as_ptr(), vectors.len() as u32).offset(offset).build()
 }
 
-/// Bytes that the kernel copies while it takes the entry, if its cache has them.
+/// The number of bytes that the kernel copies while it takes the entry, if they are in its cache.
 pub fn copied_at_once(request: &Request) -> usize {
     match request {
         Request::Read(transfer) | Request::Write(transfer) if !transfer.direct => {
@@ -120,7 +120,7 @@ fn shaped(transfer: &Transfer, entry: Entry) -> Entry {
     if copies_long { entry.flags(Flags::ASYNC) } else { entry }
 }
 
-/// Whether the kernel has the opcode.
+/// Whether the kernel supports the opcode.
 pub fn is_supported(request: &Request, probe: &Probe) -> bool {
     probe.is_supported(match request {
         Request::Open { .. } => opcode::OpenAt::CODE,

@@ -1,9 +1,10 @@
 //! Opening a FIFO on a thread, so that the wait for its other end can be stopped.
 //!
-//! A thread in a blocking open(2) cannot be called back: cancelled, it would go on to wait as a reader that nobody has,
-//! and take the next writer's data. So the FIFO is opened without blocking, and its other end waited for: by a reader, who
-//! counts as one from now on, until a writer has come; by a writer until the attempt succeeds, for without a reader there
-//! is nothing to hold (fifo(7)). Seldom, and then every 20 ms; io_uring's opens are called back by the kernel.
+//! A thread in a blocking open(2) cannot be interrupted: after a cancellation it would keep waiting as a reader that
+//! nobody uses, and take the next writer's data. So the FIFO is opened without blocking and the thread then waits for
+//! the other end. A reader counts as one from the open on and waits for a writer. A writer retries the open, after
+//! pauses that grow to 20 ms, because without a reader there is nothing to hold open (fifo(7)). This path is rare;
+//! io_uring can cancel its opens.
 
 use super::request::Place;
 use crate::sys::fifo::{Scratch, Seen, watch};
@@ -14,14 +15,14 @@ use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 const FIRST_PAUSE_MS: u16 = 1;
 const LONGEST_PAUSE_MS: u16 = 20;
 
-/// True if the path names a FIFO now.
+/// True if the path currently names a FIFO.
 pub fn is_fifo(at: &Place, flags: libc::c_int) -> bool {
     let look = libc::O_PATH | flags & libc::O_NOFOLLOW;
     let looked = file::open_owned(at.dir_fd, &at.path, look, 0);
     looked.and_then(|fd| statx::asked(fd.as_raw_fd())).is_ok_and(|status| status.is_fifo())
 }
 
-/// As open(2) with these flags. ECANCELED once `stop` is readable.
+/// Opens like open(2) with these flags. ECANCELED once `stop` is readable.
 pub fn open_until(
     at: &Place,
     flags: libc::c_int,
@@ -39,7 +40,7 @@ pub fn open_until(
     };
     let fd = loop {
         match file::open_owned(at.dir_fd, &at.path, flags | libc::O_NONBLOCK, mode) {
-            // Nobody reads.
+            // There is no reader yet.
             Err(e) if e.raw_os_error() == Some(libc::ENXIO) => _ = rest(None)?,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),

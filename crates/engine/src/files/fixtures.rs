@@ -1,4 +1,4 @@
-//! For tests: owners that count when they go, operations on them, a file.
+//! Test fixtures: owners that count their drops, operations that use them, and a file.
 #![allow(unsafe_code)]
 
 use super::Segment;
@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An owner that keeps a buffer and counts when it goes.
+/// An owner that holds a buffer and counts its drop.
 pub struct Owner {
     pub bytes: Box<[u8]>,
     gone: Arc<AtomicUsize>,
@@ -43,7 +43,7 @@ pub fn poll(fd: RawFd, gone: &Arc<AtomicUsize>) -> Operation<Owner> {
     operation(Opcode::Poll { mask }, fd, 0, gone)
 }
 
-/// A file that is gone from its folder, with ten bytes in it.
+/// An unlinked file with ten bytes in it.
 pub fn file() -> io::Result<File> {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let name =

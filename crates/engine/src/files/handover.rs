@@ -1,9 +1,9 @@
-//! The hand-over of short work between the loop's thread and one of a pool.
+//! Hands short work from the loop's thread to a pool thread and back.
 //!
-//! Waking a thread costs several times what most calls cost: 3 us on one processor, 5 to 80 where a sleeping processor, or
-//! a virtual one, is woken first. So a pool's thread whose work comes fast looks for more before it sleeps, for about
-//! as long as waking it takes: at worst that doubles what the wake-up costs, at best there is none. The loop's thread
-//! waits for short work where a thread is looking, and goes on where none is (design 0014).
+//! Waking a thread costs several times as much as most calls: 3 us on one processor, 5 to 80 where a sleeping or
+//! virtual processor has to be woken first. So a pool thread whose work arrives fast spins before it sleeps, for
+//! about as long as a wake-up takes. At worst that doubles the cost of the wake-up; at best there is no wake-up. The
+//! loop's thread waits for short work if a thread is spinning, and otherwise continues without waiting (design 0014).
 
 use super::Outcome;
 use std::hint;
@@ -12,16 +12,16 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// How long the loop's thread looks for the end of short work, before it sleeps until then.
+/// How long the loop's thread spins for the end of short work before it sleeps.
 const LOOK: Duration = Duration::from_micros(10);
 
-/// On one processor both sides cannot run at a time: they sleep at once, and waking is cheap.
+/// On one processor the two sides cannot run at the same time: both sleep immediately, and waking is cheap.
 pub fn is_one_processor() -> bool {
     static ONE: OnceLock<bool> = OnceLock::new();
     *ONE.get_or_init(|| thread::available_parallelism().map_or(true, |count| count.get() < 2))
 }
 
-/// Returns when it is so, at the latest after `longest`.
+/// Spins until the condition holds, at most for `longest`.
 fn look_for(longest: Duration, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() && began.elapsed() < longest {
@@ -29,9 +29,9 @@ fn look_for(longest: Duration, is_so: impl Fn() -> bool) {
     }
 }
 
-/// How a pool's thread spends the time between two pieces of work.
+/// How a pool thread spends the time between two pieces of work.
 pub struct Pace {
-    /// Twice as long as it takes to be woken.
+    /// Twice as long as a wake-up takes.
     moment: Duration,
     taken: Instant,
     idle_since: Instant,
@@ -47,7 +47,7 @@ impl Pace {
         Self { moment: Self::SHORTEST, taken: now, idle_since: now, is_fast: false }
     }
 
-    /// Work that was handed over at this time is taken now.
+    /// Records that work, handed over at time `at`, is taken now.
     pub fn take(&mut self, at: Instant, now: Instant, was_asleep: bool) {
         self.taken = now;
         if was_asleep {
@@ -57,7 +57,8 @@ impl Pace {
         self.is_fast = at.saturating_duration_since(self.idle_since) < self.moment;
     }
 
-    /// The work is done, and there is no more: for how long to look for some. Beside long work, a wake-up counts for little.
+    /// The work is done and the queue is empty. Returns how long to spin for more. After long work a wake-up hardly
+    /// matters.
     pub fn idle(&mut self, now: Instant) -> Option<Duration> {
         self.idle_since = now;
         let was_short = self.idle_since - self.taken < Self::SHORT;
@@ -65,7 +66,8 @@ impl Pace {
     }
 }
 
-/// A wait for a piece of work that is short: whoever comes second, the thread or the end of the wait, knows of the other.
+/// A wait for a short piece of work. The state is atomic: the second side to act, the thread or the end of the wait,
+/// notices the first.
 pub struct Wait {
     state: AtomicU8,
     outcome: Mutex<Option<Outcome>>,
@@ -96,7 +98,7 @@ impl Wait {
         std::mem::replace(&mut *slot, outcome)
     }
 
-    /// By the thread. The outcome comes back if nobody waits for it any more.
+    /// Called by the thread. Returns the outcome if nobody waits for it any more.
     pub fn finish(&self, outcome: Outcome) -> Option<Outcome> {
         self.put(Some(outcome));
         if self.moves(DONE) {
@@ -106,7 +108,7 @@ impl Wait {
         self.put(None)
     }
 
-    /// None: it takes longer, and will be reaped.
+    /// `None`: the work takes longer and will be reaped later.
     pub fn wait(&self, patience: Duration) -> Option<Outcome> {
         if !is_one_processor() {
             look_for(LOOK, || self.state.load(Ordering::Acquire) != WAITED_FOR);
@@ -123,7 +125,7 @@ impl Wait {
     }
 }
 
-/// A pool's thread while it has no work.
+/// A pool thread while it has no work.
 ///
 /// ```text
 /// looking → asleep
@@ -139,17 +141,17 @@ const ASLEEP: u8 = 1;
 const CALLED: u8 = 2;
 
 impl Sleeper {
-    /// Of the thread that calls it.
+    /// Makes one for the calling thread.
     pub fn new() -> Self {
         Self { thread: thread::current(), state: AtomicU8::new(ASLEEP) }
     }
 
-    /// By the thread, before others can find it.
+    /// Called by the thread, before others can find it.
     pub fn begin(&self, looks: bool) {
         self.state.store(if looks { LOOKING } else { ASLEEP }, Ordering::Release);
     }
 
-    /// It has it at once, if it is called now.
+    /// True if the thread is spinning: a call is noticed immediately.
     pub fn is_looking(&self) -> bool {
         self.state.load(Ordering::Acquire) == LOOKING
     }
@@ -164,7 +166,7 @@ impl Sleeper {
         }
     }
 
-    /// Until it is called, at most for `longest`. True if it was asleep.
+    /// Sleeps until it is called, at most for `longest`. Returns true if it was asleep.
     pub fn sleep(&self, look: Option<Duration>, longest: Duration) -> bool {
         if let Some(look) = look {
             look_for(look, || self.is_called());

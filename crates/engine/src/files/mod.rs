@@ -1,18 +1,18 @@
-//! File I/O: one contract, three engines, chosen at run time.
+//! File I/O: one interface, three engines, chosen at run time.
 //!
-//! `Engines` takes requests with their owners and hands both back with the result. Which engine
-//! does a request is decided here and nowhere else:
+//! `Engines` takes requests with their owners and returns both with the result. This file alone decides which engine
+//! executes a request:
 //!
-//! | chosen | what has an opcode | O_DIRECT reads and writes | opening FIFOs | calls |
+//! | chosen | requests with an opcode | O_DIRECT reads and writes | opening FIFOs | calls |
 //! |---|---|---|---|---|
 //! | ring | ring | ring | ring, a few; threads | threads |
 //! | aio | threads | kernel AIO; threads | threads | threads |
 //! | threads | threads | threads | threads | threads |
 //!
-//! What cannot block needs no engine: `cached` does it at once. Nothing here knows Python.
+//! Operations that cannot block need no engine: `cached` does them directly. Nothing here uses Python.
 //!
-//! Memory behind a request belongs to its owner, which an engine keeps until the completion (S1);
-//! what is under way when the engines are shut keeps its owner for ever.
+//! The memory of a request belongs to its owner, which an engine keeps until the completion (S1). Operations still
+//! running when the engines are shut down keep their owners forever.
 
 pub mod aio;
 pub mod beneath;
@@ -46,9 +46,9 @@ use std::time::{Duration, Instant};
 pub use threads::{Brief, Call, Lane};
 use threads::{Pool, Work};
 
-/// unlinkat(2): what is removed is a folder.
+/// unlinkat(2): remove a folder.
 pub const REMOVE_FOLDER: libc::c_int = libc::AT_REMOVEDIR;
-/// linkat(2): of what a symbolic link points to.
+/// linkat(2): link the target of a symbolic link.
 pub const FOLLOW: libc::c_int = libc::AT_SYMLINK_FOLLOW;
 
 /// One way to do file I/O.
@@ -69,7 +69,7 @@ impl Choice {
     }
 }
 
-/// What became of a request; calls have none.
+/// The result of a request. A call has no request.
 #[derive(Debug)]
 pub struct Outcome {
     pub request: Option<Request>,
@@ -83,11 +83,11 @@ pub struct Completion<T> {
     pub outcome: Outcome,
 }
 
-/// An operation under way, for cancelling it.
+/// Identifies a running operation, to cancel it.
 #[derive(Clone, Copy, Debug)]
 pub enum Ticket {
     Ring(Key),
-    /// In kernel AIO, which cancels no disk operation.
+    /// In kernel AIO, which cannot cancel disk operations.
     Direct,
     Threads(Key),
 }
@@ -95,39 +95,39 @@ pub enum Ticket {
 pub struct Engines<T> {
     choice: Choice,
     ring: Option<Ring<T>>,
-    /// Made by the first O_DIRECT transfer: ending a context of kernel AIO takes the kernel some 30 ms.
+    /// Made by the first O_DIRECT transfer, because destroying a kernel AIO context takes about 30 ms.
     direct: Option<Direct<T>>,
     pool: Pool<T>,
     born: u32,
 }
 
-/// A request that could not be taken, with its owner.
+/// The error and the owner of a request that could not be submitted.
 pub type Refused<T> = (io::Error, T);
 
 impl<T> Engines<T> {
-    /// `choice` must have been probed.
+    /// `choice` must have passed `probe::trial`.
     pub fn new(choice: Choice) -> io::Result<Self> {
         let ring = if choice == Choice::Ring { Some(Ring::new()?) } else { None };
         Ok(Self { choice, ring, direct: None, pool: Pool::new()?, born: fork::generation() })
     }
 
-    /// Has an edge whenever the pool has something to reap; never read.
+    /// Signals an edge whenever the pool has completions to reap; never read.
     pub fn pool_fd(&self) -> RawFd {
         self.pool.raw_fd()
     }
 
-    /// Readable when kernel AIO has something to reap.
+    /// Readable when kernel AIO has completions to reap.
     pub fn direct_fd(&self) -> Option<RawFd> {
         self.direct.as_ref().map(Direct::raw_fd)
     }
 
-    /// Has an edge whenever the ring has something to reap.
+    /// Signals an edge whenever the ring has completions to reap.
     pub fn ring_fd(&self) -> Option<RawFd> {
         self.ring.as_ref().map(Ring::raw_fd)
     }
 
-    /// The old ring, replaced, if the loop runs in another thread than before: only that thread
-    /// could reap it.
+    /// If the loop now runs in another thread, makes a new ring and returns the old one, which only its own thread
+    /// could reap.
     pub fn follow_thread(&mut self) -> io::Result<Option<Ring<T>>> {
         match &self.ring {
             Some(ring) if !ring.is_ours() => Ok(self.ring.replace(Ring::new()?)),
@@ -135,7 +135,7 @@ impl<T> Engines<T> {
         }
     }
 
-    /// Queues a request; `flush` sends what has to be sent. `lane`: of the threads, should they do it.
+    /// Queues a request; `flush` sends it. `lane` selects the threads, if they execute it.
     pub fn submit(&mut self, request: Request, lane: Lane, owner: T) -> Result<Ticket, Refused<T>> {
         match (request, &mut self.ring) {
             (request, Some(ring)) if request.suits_ring() && ring.is_supported(&request) => {
@@ -154,7 +154,7 @@ impl<T> Engines<T> {
             Some(direct) => direct,
             slot => match Direct::new() {
                 Ok(direct) => slot.insert(direct),
-                // The machine has no more contexts (fs.aio-max-nr): the threads can do it.
+                // The system limit of contexts is reached (fs.aio-max-nr): a thread does the transfer.
                 Err(_) => return self.hand_to_pool(request, Lane::Near, owner),
             },
         };
@@ -171,8 +171,8 @@ impl<T> Engines<T> {
         self.pool.submit(lane, Work::Request(request), owner).map(Ticket::Threads)
     }
 
-    /// A request that may wait for ever, such as opening a FIFO: a worker of the kernel, which can
-    /// be stopped, or a thread of its own.
+    /// Submits a request that may wait forever, such as opening a FIFO, to a kernel worker that can be stopped or to
+    /// a separate thread.
     pub fn submit_alone(
         &mut self,
         mut request: Request,
@@ -187,18 +187,18 @@ impl<T> Engines<T> {
         self.pool.submit_alone(request, owner).map(Ticket::Threads)
     }
 
-    /// Something to be called on a thread.
+    /// Calls a function on a thread.
     pub fn call(&mut self, call: Call, lane: Lane, owner: T) -> Result<Ticket, Refused<T>> {
         self.pool.submit(lane, Work::Call(call), owner).map(Ticket::Threads)
     }
 
-    /// The same for what is done in any case, also while the engines are shut.
+    /// Like `call`, for work that must be done even while the engines are being shut down.
     pub fn call_due(&mut self, call: Call, lane: Lane, owner: T) -> Result<Ticket, Refused<T>> {
         self.pool.submit_due(lane, Work::Call(call), owner).map(Ticket::Threads)
     }
 
-    /// Something for a thread, and waits for its end, at most for `patience`, if one is there to do it at once. `is_due`: as
-    /// for `call_due`.
+    /// Submits work for a thread and waits for its end, at most for `patience`, if a thread can start it immediately.
+    /// `is_due`: as for `call_due`.
     pub fn work_and_wait(
         &mut self,
         work: Work,
@@ -210,12 +210,12 @@ impl<T> Engines<T> {
         self.pool.submit_and_wait(lane, work, is_due, owner, patience)
     }
 
-    /// The owner of what `work_and_wait` has not seen the end of.
+    /// The owner of work that `work_and_wait` did not see the end of.
     pub fn owner(&mut self, key: Key) -> Option<&mut T> {
         self.pool.owner(key)
     }
 
-    /// Asks that an operation end soon; its completion comes in any case.
+    /// Asks for an operation to end early. Its completion arrives in any case.
     pub fn cancel(&mut self, ticket: Ticket) {
         match (ticket, &mut self.ring) {
             (Ticket::Ring(key), Some(ring)) => ring.cancel(key),
@@ -224,13 +224,13 @@ impl<T> Engines<T> {
         }
     }
 
-    /// True if `flush` has something to do.
+    /// True if `flush` has something to send.
     pub fn has_unsent(&self) -> bool {
         self.ring.as_ref().is_some_and(Ring::has_unsent)
             || self.direct.as_ref().is_some_and(Direct::has_unsent)
     }
 
-    /// Sends what was queued in one system call, and hands over what was done at once.
+    /// Sends queued requests in one system call, and appends those that completed during it.
     pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         if let Some(direct) = &mut self.direct {
             let mut refused = Vec::new();
@@ -240,12 +240,12 @@ impl<T> Engines<T> {
         self.ring.as_mut().map_or(Ok(()), |ring| ring.flush(completions))
     }
 
-    /// Hands over what the ring has completed.
+    /// Appends the ring's completions.
     pub fn reap_ring(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         self.ring.as_mut().map_or(Ok(()), |ring| ring.reap(completions))
     }
 
-    /// Hands over what kernel AIO has completed.
+    /// Appends kernel AIO's completions.
     pub fn reap_direct(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         let Some(direct) = &mut self.direct else { return Ok(()) };
         let mut reaped = Vec::new();
@@ -254,8 +254,8 @@ impl<T> Engines<T> {
         Ok(())
     }
 
-    /// What kernel AIO could not do without blocking, or not on this filesystem, goes on to a thread,
-    /// whose answer counts.
+    /// Passes transfers that kernel AIO could not do without blocking, or not on this filesystem, to a thread, whose
+    /// result counts.
     fn pass_on(&mut self, ended: Vec<Completion<T>>, completions: &mut Vec<Completion<T>>) {
         let is_refusal = |error: &io::Error| {
             matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::EINVAL))
@@ -276,7 +276,7 @@ impl<T> Engines<T> {
         }
     }
 
-    /// Hands over what the pool has done.
+    /// Appends the pool's completions.
     pub fn reap_pool(&mut self, completions: &mut Vec<Completion<T>>) {
         self.pool.reap(completions);
     }
@@ -287,7 +287,7 @@ impl<T> Engines<T> {
             + self.pool.under_way()
     }
 
-    /// O_DIRECT transfers that wait for `flush`.
+    /// O_DIRECT transfers waiting for `flush`.
     pub fn unsent_direct(&self) -> usize {
         self.ring.as_ref().map_or(0, Ring::unsent_direct)
             + self.direct.as_ref().map_or(0, Direct::unsent)
@@ -297,14 +297,14 @@ impl<T> Engines<T> {
         self.pool.threads()
     }
 
-    /// Cancels, waits until `deadline`, reaps; the number of operations that were given up.
+    /// Cancels everything, waits until `deadline` and reaps. Returns the number of operations that were given up.
     pub fn shut(
         mut self,
         deadline: Instant,
         completions: &mut Vec<Completion<T>>,
     ) -> io::Result<usize> {
         if self.born != fork::generation() {
-            // The threads are the parent's, and so is the ring (S6).
+            // The threads and the ring belong to the parent process (S6).
             std::mem::forget(self);
             return Ok(0);
         }

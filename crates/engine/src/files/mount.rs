@@ -1,8 +1,8 @@
-//! Which filesystems answer at once: from memory, or saying that they would have to wait.
+//! Which filesystems answer without blocking: from memory, or by reporting that they would block.
 //!
-//! On all others (NFS, FUSE, what is not known) every call may take a server's time, down to fstat(2) and close(2), and is
-//! an engine's. A verdict is by filesystem type, statfs(2), which may itself wait: threads `learn` it, once a mount; the
-//! loop asks `verdict` alone.
+//! On all others (NFS, FUSE, unknown types) every call may wait for a server, even fstat(2) and close(2), so an
+//! engine has to do it. The verdict depends on the filesystem type. statfs(2), which returns the type, may itself
+//! block, so threads call `learn` once per mount and the loop only calls `verdict`.
 
 use crate::sys::statfs;
 use crate::sys::statx::{Mount, Status};
@@ -13,12 +13,13 @@ use std::sync::{PoisonError, RwLock};
 /// How a filesystem behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nearness {
-    /// Calls take a server's time.
+    /// Calls may wait for a server.
     Far,
-    /// Nothing of what the kernel has in memory waits, but opening for writing may copy the whole file first.
+    /// Reading what the kernel has in memory does not block, but opening for writing may copy the whole file first.
     NearToRead,
     Near,
-    /// The files themselves are memory: reading them waits at most for what was swapped out, but cannot be asked whether.
+    /// The files themselves are in memory. A read can only wait for swapped-out pages, but cannot report that it
+    /// would.
     Memory,
 }
 
@@ -28,12 +29,12 @@ impl Nearness {
     }
 }
 
-/// Verdicts that are kept; with more mounts than that they are learnt again.
+/// The number of verdicts kept. With more mounts than that they are learnt again.
 const KEPT: usize = 128;
 
 static VERDICTS: RwLock<Vec<(Mount, Nearness)>> = RwLock::new(Vec::new());
 
-/// linux/magic.h and the filesystems' own headers.
+/// From linux/magic.h and the filesystems' own headers.
 const NEAR: [u32; 18] = [
     0x0000_ef53, // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -52,7 +53,7 @@ const NEAR: [u32; 18] = [
     0x0000_1cd1, // devpts
     0x5049_5045, // pipes
     0x534f_434b, // sockets
-    0x0904_1934, // eventfd and its kin
+    0x0904_1934, // eventfd and similar
 ];
 const TMPFS: u32 = 0x0102_1994;
 const RAMFS: u32 = 0x8584_58f6;
@@ -67,13 +68,13 @@ fn of_type(magic: u32) -> Nearness {
     }
 }
 
-/// None: not learnt yet. Never waits.
+/// `None`: not learnt yet. Never blocks.
 pub fn verdict(mount: Mount) -> Option<Nearness> {
     let verdicts = VERDICTS.read().unwrap_or_else(PoisonError::into_inner);
     verdicts.iter().find(|(known, _)| *known == mount).map(|(_, verdict)| *verdict)
 }
 
-/// Finds out about the filesystem of an open file. May wait for a server.
+/// Determines the behaviour of an open file's filesystem. May wait for a server.
 pub fn learn(file: RawFd, status: &Status) -> io::Result<Nearness> {
     if let Some(verdict) = verdict(status.mount) {
         return Ok(verdict);

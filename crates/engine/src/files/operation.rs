@@ -1,8 +1,8 @@
-//! `Operation`: what kernel AIO and the polled ring take, and `Completion`: what they give back.
+//! `Operation`: the input of kernel AIO and the polled ring, and `Completion`: their output.
 //!
-//! An operation carries an owner, of any type, which keeps its memory alive: the engine holds it
-//! from the submission to the completion and hands it back then, or leaks it (S1). May not know who
-//! executes it, nor what an owner is.
+//! An operation carries an owner of any type, which keeps its memory alive. The engine holds the owner from the
+//! submission to the completion and then returns it, or leaks it (S1). This file must not depend on who executes an
+//! operation or on what an owner is.
 
 use super::slots::Key;
 pub use crate::sys::transfer::Memory;
@@ -15,37 +15,37 @@ pub enum Opcode {
     Write,
     Fsync,
     Fdsync,
-    /// Waits for the readiness (POLLIN…) in the mask and returns it.
+    /// Waits for the readiness in the mask (POLLIN…) and returns it.
     Poll {
         mask: u16,
     },
 }
 
-/// One operation. Its memory is its owner's.
+/// One operation. Its memory belongs to its owner.
 #[derive(Debug)]
 pub struct Operation<T> {
     pub opcode: Opcode,
     pub fd: RawFd,
     pub offset: i64,
     pub memory: Memory,
-    /// RWF_NOWAIT and its kin, preadv2(2).
+    /// RWF_NOWAIT and similar flags, preadv2(2).
     pub rw_flags: i32,
-    /// Class and value as ioprio_set(2) takes them; 0: none.
+    /// Class and value as in ioprio_set(2); 0: none.
     pub priority: u16,
-    /// An eventfd that the kernel raises at the completion.
+    /// An eventfd that the kernel signals at the completion.
     pub resfd: Option<RawFd>,
     pub owner: T,
 }
 
-/// What became of a submission.
+/// The result of a submission.
 #[derive(Debug)]
 pub struct Submission<T> {
-    /// The keys of what the kernel has, in order.
+    /// The keys of the operations that the kernel accepted, in order.
     pub taken: Vec<Key>,
-    /// The rest, in order.
+    /// The other operations, in order.
     pub refused: Vec<Operation<T>>,
-    /// Why the first of the rest was refused, if it is known: the kernel says so only for the
-    /// first operation of a call. EAGAIN: no room.
+    /// Why the first refused operation was refused, if known: the kernel reports an error only for the first
+    /// operation of a call. EAGAIN: no room.
     pub error: Option<io::Error>,
 }
 
@@ -53,9 +53,9 @@ pub struct Submission<T> {
 #[derive(Debug)]
 pub struct Completion<T> {
     pub key: Key,
-    /// What the system call would have returned, or a negative errno.
+    /// The system call's return value, or a negative errno.
     pub result: i64,
-    /// The kernel's second word, which no operation uses today.
+    /// The kernel's second result, which no operation uses today.
     pub second_result: i64,
     pub owner: T,
 }

@@ -1,11 +1,11 @@
-//! `Polled`: one of the two engines that a program polls itself, behind one set of verbs.
+//! `Polled`: one of the two engines that a program polls itself, with the same methods for both.
 //!
-//! | engine | asynchronous for | wants |
+//! | engine | asynchronous for | needs |
 //! |---|---|---|
 //! | ring | everything | io_uring, Linux 5.11, and a sandbox that allows it |
-//! | aio | files opened with O_DIRECT, and polls; else it blocks in `submit` | Linux kernel AIO |
+//! | aio | files opened with O_DIRECT, and polls; other operations block in `submit` | Linux kernel AIO |
 //!
-//! Waiting is apart from the rest: `Waiter::wait` needs nobody's `&mut`, so that others may submit.
+//! Waiting is separate: `Waiter::wait` needs no `&mut`, so that other threads can submit meanwhile.
 
 use super::aio::{self, AioContext};
 use super::operation::{Completion, Operation, Submission};
@@ -26,13 +26,13 @@ pub enum Waiter {
     Aio(aio::Waiter),
 }
 
-/// What a wait has brought, for `collect`. The ring's completions stay in its queue.
+/// Events from a wait, for `collect`. The ring's completions stay in its queue.
 #[derive(Default)]
 pub struct Events(Vec<RawEvent>);
 
 impl Waiter {
-    /// Waits for at least `min` completions, at most for `timeout_ns`; `max` bounds what `events` gets.
-    /// EINTR is returned.
+    /// Waits for at least `min` completions or until `timeout_ns` has passed. `max` limits how many `events`
+    /// receives. EINTR is returned.
     pub fn wait(
         &self,
         min: usize,
@@ -56,12 +56,12 @@ impl<T> Polled<T> {
         AioContext::new(capacity).map(Self::Aio)
     }
 
-    /// With the order and the room of kernel AIO; see `PolledRing::in_order`.
+    /// A ring with the ordering and capacity of kernel AIO; see `PolledRing::in_order`.
     pub fn ring_in_order(capacity: u32, room: u32) -> io::Result<Self> {
         PolledRing::in_order(capacity, room).map(Self::Ring)
     }
 
-    /// With all of the room that the kernel makes for `capacity` operations, at most `room`.
+    /// Uses all the slots that the kernel allocates for `capacity` operations, up to `room`.
     pub fn aio_with_room(capacity: u32, room: u32) -> io::Result<Self> {
         AioContext::with_room(capacity, room).map(Self::Aio)
     }
@@ -94,8 +94,7 @@ impl<T> Polled<T> {
         }
     }
 
-    /// What is there without waiting: what `events` holds, and of the ring's queue as much as
-    /// makes `max` in all.
+    /// Returns completions without waiting: up to `max` from the ring's queue, or those in `events` for kernel AIO.
     pub fn collect(&mut self, events: &mut Events, max: usize) -> io::Result<Vec<Completion<T>>> {
         match self {
             Self::Ring(ring) => ring.collect(max),
@@ -107,7 +106,7 @@ impl<T> Polled<T> {
         }
     }
 
-    /// Asks for an early end. ENOENT: not in flight. EINVAL: this cannot be cancelled.
+    /// Asks for an operation to end early. ENOENT: not in flight. EINVAL: it cannot be cancelled.
     pub fn cancel(&mut self, key: Key) -> io::Result<()> {
         match self {
             Self::Ring(ring) => ring.cancel(key),
@@ -123,7 +122,7 @@ impl<T> Polled<T> {
         }
     }
 
-    /// Ends it at once. Returns how many operations were still in flight: they are leaked (S1).
+    /// Ends the engine immediately. Returns how many operations were still in flight: they are leaked (S1).
     pub fn abandon(mut self) -> usize {
         match &mut self {
             Self::Ring(ring) => ring.leak(),

@@ -1,19 +1,19 @@
-//! `PolledRing`: an io_uring of its own for a program that polls for completions, from any thread.
+//! `PolledRing`: a separate io_uring for a program that polls for completions, from any thread.
 //!
-//! The loop's ring belongs to one thread and is waited for in the loop's poller. This one is waited
-//! for in the kernel, and one thread may wait while another submits: so it has none of the modes that
-//! bind a ring to its thread. What both engines of `polled` promise is the same as `AioContext`'s:
+//! The loop's ring belongs to one thread, and the loop's poller waits for it. This ring is waited for in the kernel,
+//! and one thread may wait while another submits, so it uses none of the modes that bind a ring to its thread. It
+//! gives the same guarantees as `AioContext`:
 //!
 //! | state | who has the record | leads to |
 //! |---|---|---|
 //! | offered | the caller | refused → given back; taken → in flight |
 //! | in flight | a slot | its completion → completed; dropping the ring → leaked |
 //! | completed | the caller, with the result | |
-//! | leaked | nobody, for ever (S1): closing a ring does not wait for its operations | |
+//! | leaked | nobody, forever (S1): closing a ring does not wait for its operations | |
 //!
-//! S4: keys carry generations. S6: a ring inherited by fork is not used and not unmapped.
+//! S4: keys carry generations. S6: a ring inherited by fork is neither used nor unmapped.
 
-// The rings are one of the engine's rooms for `unsafe`; see SAFETY.md.
+// The rings are one of the engine's places for `unsafe`; see SAFETY.md.
 #![allow(unsafe_code)]
 
 mod entry;
@@ -33,16 +33,16 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long `drop` waits for what is in flight.
+/// How long `drop` waits for operations in flight.
 const LAST_WAIT: Duration = Duration::from_secs(1);
-/// Entries for one system call; more submissions make more calls.
+/// Entries per system call. Longer submissions need several calls.
 const SUBMISSIONS: u32 = 256;
-/// The user data of entries that are no operation: cancellations, and writes to eventfds.
+/// The user data of entries that are not operations: cancellations and writes to eventfds.
 const NOBODY: u64 = u64::MAX;
 
 struct Kernel {
     ring: ManuallyDrop<IoUring>,
-    /// `fork::generation` of the process that made it (S6).
+    /// `fork::generation` of the process that made the ring (S6).
     forks: u32,
 }
 
@@ -51,27 +51,28 @@ impl Kernel {
         if self.forks == fork::generation() {
             return Ok(());
         }
-        Err(io::Error::other("this ring belongs to the parent process (fork)"))
+        Err(io::Error::other(
+            "this ring belongs to the parent process: a forked child must make its own",
+        ))
     }
 }
 
 impl Drop for Kernel {
     fn drop(&mut self) {
         if self.forks == fork::generation() {
-            // SAFETY: dropped once, here. A child of the process that made it has no mapping of
-            // it (`dontfork`), and other memory may stand there.
+            // SAFETY: dropped once, here. In a forked child the ring is not mapped (`dontfork`) and other memory may
+            // be at its address, so it is not dropped there.
             unsafe { ManuallyDrop::drop(&mut self.ring) }
         }
     }
 }
 
-/// Waits for completions without touching the records: for a thread that waits while others submit.
+/// Waits for completions without access to the records, so that one thread can wait while others submit.
 #[derive(Clone)]
 pub struct Waiter(Arc<Kernel>);
 
 impl Waiter {
-    /// Returns when at least `min` completions are to be collected, or `timeout_ns` is over. EINTR is
-    /// returned.
+    /// Returns when at least `min` completions can be collected or `timeout_ns` has passed. EINTR is returned.
     pub fn wait(&self, min: usize, timeout_ns: Option<u64>) -> io::Result<()> {
         self.0.refuse_foreign()?;
         let submitter = self.0.ring.submitter();
@@ -85,7 +86,7 @@ impl Waiter {
         };
         match waited {
             Err(e) if e.raw_os_error() == Some(libc::ETIME) => Ok(()),
-            // Completions are to be collected first.
+            // EBUSY: completions have to be collected first.
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Ok(()),
             other => other.map(|_| ()),
         }
@@ -100,19 +101,19 @@ struct Record<T> {
 pub struct PolledRing<T> {
     records: Slots<Box<Record<T>>>,
     capacity: usize,
-    /// None: operations may overtake each other.
+    /// `None`: operations may overtake each other.
     order: Option<Order>,
     kernel: Arc<Kernel>,
 }
 
 impl<T> PolledRing<T> {
-    /// Room for `capacity` operations at once. ENOSYS, EPERM: no ring here. EOPNOTSUPP: a kernel
-    /// before 5.11, whose rings cannot wait for a bounded time.
+    /// Makes a ring for `capacity` concurrent operations. ENOSYS, EPERM: io_uring is not available. EOPNOTSUPP: the
+    /// kernel is older than 5.11, and its rings cannot wait with a timeout.
     pub fn new(capacity: u32) -> io::Result<Self> {
         let forks = fork::generation();
         let mut builder = IoUring::builder();
         builder.dontfork().setup_clamp();
-        // An operation and the write to its eventfd complete each for itself.
+        // An operation and the write to its eventfd have separate completions.
         builder.setup_cqsize(capacity.max(SUBMISSIONS).saturating_mul(2));
         let ring = builder.build(capacity.clamp(2, SUBMISSIONS))?;
         if !ring.params().is_feature_ext_arg() {
@@ -122,8 +123,7 @@ impl<T> PolledRing<T> {
         Ok(Self { records: Slots::default(), capacity: capacity as usize, order: None, kernel })
     }
 
-    /// Keeps the order of kernel AIO, and has room for `room` operations although `capacity` were
-    /// asked for: see `order`.
+    /// Keeps the order of kernel AIO, and has room for `room` operations instead of `capacity`; see `order`.
     pub fn in_order(capacity: u32, room: u32) -> io::Result<Self> {
         let mut ring = Self::new(capacity)?;
         ring.capacity = room as usize;
@@ -143,9 +143,9 @@ impl<T> PolledRing<T> {
         Waiter(Arc::clone(&self.kernel))
     }
 
-    /// Hands operations to the kernel, in order, as far as there is room and nothing is wrong with
-    /// their descriptors. What is taken keeps its owner until its completion. Blocks only in a ring
-    /// that is `in_order`, while an operation has to wait for an earlier one.
+    /// Submits operations in order, until the ring is full or a descriptor is invalid. An accepted operation keeps
+    /// its owner until its completion. Blocks only in a ring made by `in_order`, while an operation has to wait for
+    /// an earlier one.
     pub fn submit(&mut self, operations: Vec<Operation<T>>) -> Submission<T> {
         let mut rest = operations.into_iter();
         let mut taken = Vec::with_capacity(rest.len().min(self.capacity));
@@ -164,7 +164,7 @@ impl<T> PolledRing<T> {
         }
         refused.extend(rest);
         if !taken.is_empty() {
-            // The next submission gets the same error, if it is still there.
+            // If the cause remains, the next submission returns the same error.
             error = self.enter().err();
         }
         Submission { taken, refused, error }
@@ -195,9 +195,9 @@ impl<T> PolledRing<T> {
         Err((record.operation, full()))
     }
 
-    /// Waits until nothing is in flight that the operation may not overtake. Returns what later ones
-    /// may not overtake in turn. Completions stay in the kernel's queue: another thread may be about
-    /// to wait for them.
+    /// Waits until no operation is in flight that this one must not overtake. Returns this operation's own place in
+    /// the order, for later ones. Leaves completions in the kernel's queue, because another thread may be about to
+    /// wait for them.
     fn wait_for_turn(&mut self, operation: &Operation<T>) -> io::Result<Option<order::Place>> {
         let Some(order) = &self.order else { return Ok(None) };
         let place = order::Place::of(operation)?;
@@ -206,8 +206,8 @@ impl<T> PolledRing<T> {
         };
         while !earlier.is_empty() {
             self.enter()?;
-            // SAFETY: `&mut self`: nobody else takes from this queue. Never dropped: dropping it would
-            // take what was only looked at.
+            // SAFETY: `&mut self`, so nobody else takes from this queue. Never dropped, because dropping it would
+            // consume completions that were only looked at.
             let mut queue = ManuallyDrop::new(unsafe { self.kernel.ring.completion_shared() });
             let (is_full, mut there) = (queue.is_full(), 0);
             for event in queue.by_ref() {
@@ -218,7 +218,7 @@ impl<T> PolledRing<T> {
                 break;
             }
             if is_full {
-                // Its completion may be held back: the program has to collect some first.
+                // The kernel may hold back its completion: the program has to collect some first.
                 return Err(io::Error::from_raw_os_error(libc::EAGAIN));
             }
             match self.waiter().wait(there + 1, None) {
@@ -229,7 +229,7 @@ impl<T> PolledRing<T> {
         Ok(place.filter(|place| !place.is_direct))
     }
 
-    /// False: the queue is full, and the kernel takes nothing at this moment.
+    /// False: the queue is full and the kernel accepts no entries at the moment.
     fn push(&mut self, key: Key, resfd: Option<RawFd>) -> bool {
         let Some(record) = self.records.get_mut(key) else { return false };
         let entry = entry::of(&record.operation).user_data(key.as_u64());
@@ -240,10 +240,10 @@ impl<T> PolledRing<T> {
 
     fn push_all(&mut self, entries: &[Entry]) -> bool {
         for may_retry in [true, false] {
-            // SAFETY: `&mut self`: nobody else has the queue; a `Waiter` only lets the kernel read it.
+            // SAFETY: `&mut self`, so nobody else has the queue; a `Waiter` only lets the kernel read it.
             let mut queue = unsafe { self.kernel.ring.submission_shared() };
-            // SAFETY: S1: the record, and with it the owner of the memory (`Memory::new`), stays in
-            // its slot until `complete` has seen the completion.
+            // SAFETY: S1: the record, and with it the owner of the memory (`Memory::new`), stays in its slot until
+            // `complete` has seen the completion.
             if unsafe { queue.push_multiple(entries) }.is_ok() {
                 return true;
             }
@@ -255,8 +255,8 @@ impl<T> PolledRing<T> {
         false
     }
 
-    /// Lets the kernel take what is queued. What it has no memory for stays queued, for the next
-    /// call that enters.
+    /// Submits the queued entries to the kernel. Entries for which the kernel has no memory stay queued for the next
+    /// call.
     fn enter(&self) -> io::Result<()> {
         loop {
             match self.kernel.ring.submit() {
@@ -270,12 +270,12 @@ impl<T> PolledRing<T> {
         }
     }
 
-    /// The completions that are there, at most `max`.
+    /// Returns the completions that have arrived, at most `max`.
     pub fn collect(&mut self, max: usize) -> io::Result<Vec<Completion<T>>> {
         self.kernel.refuse_foreign()?;
         let mut completions = Vec::new();
         while completions.len() < max {
-            // SAFETY: `&mut self`: nobody else takes from this queue.
+            // SAFETY: `&mut self`, so nobody else takes from this queue.
             let event = unsafe { self.kernel.ring.completion_shared() }.next();
             if let Some(event) = event {
                 completions.extend(self.complete(event.user_data(), event.result()));
@@ -288,7 +288,7 @@ impl<T> PolledRing<T> {
             if !overflown && !unsent {
                 break;
             }
-            // The kernel holds completions back, or has not taken all submissions.
+            // The kernel holds completions back or has not accepted all submissions.
             self.enter()?;
             if !overflown {
                 break;
@@ -297,12 +297,12 @@ impl<T> PolledRing<T> {
         Ok(completions)
     }
 
-    /// A completion of an operation that is not in flight is dropped (S4).
+    /// Drops the completion of an operation that is not in flight (S4).
     fn complete(&mut self, data: u64, result: i32) -> Option<Completion<T>> {
         let key = Key::from_u64(data);
         let record = self.records.get_mut(key)?;
-        // A signal ended it before it did anything. The write to its eventfd was linked to this
-        // attempt, and has happened: one too many is allowed.
+        // A signal interrupted it before it did anything. The write to its eventfd was linked to this attempt and has
+        // happened; one signal too many is allowed.
         let resfd = record.operation.resfd;
         if result == -libc::EINTR && !record.is_cancelled && self.push(key, resfd) {
             return None;
@@ -314,8 +314,7 @@ impl<T> PolledRing<T> {
         Some(Completion { key, result: i64::from(result), second_result: 0, owner })
     }
 
-    /// Asks the kernel to end an operation early; its completion tells how it ended. ENOENT: it is
-    /// not in flight.
+    /// Asks the kernel to end an operation early. Its completion says how it ended. ENOENT: it is not in flight.
     pub fn cancel(&mut self, key: Key) -> io::Result<()> {
         self.kernel.refuse_foreign()?;
         let Some(record) = self.records.get_mut(key) else {
@@ -329,8 +328,8 @@ impl<T> PolledRing<T> {
         Err(io::Error::from_raw_os_error(libc::EAGAIN))
     }
 
-    /// Cancels what only waits, lets the rest end, at most for `limit`, and cancels it then. Returns
-    /// the completions; what is in flight after that is left to `drop`.
+    /// Cancels reads and polls, waits up to `limit` for the other operations and then cancels those too. Returns the
+    /// completions. Operations still in flight after that are left to `drop`.
     pub fn drain(&mut self, limit: Duration) -> Vec<Completion<T>> {
         if self.kernel.refuse_foreign().is_err() {
             return self.disown();
@@ -349,7 +348,7 @@ impl<T> PolledRing<T> {
         for key in keys {
             let record = self.records.get_mut(key);
             if record.is_some_and(|record| wanted(record.operation.opcode)) {
-                // What cannot be cancelled ends by itself, or is leaked.
+                // An operation that cannot be cancelled ends on its own or is leaked.
                 let _unsent = self.cancel(key);
             }
         }
@@ -374,7 +373,7 @@ impl<T> PolledRing<T> {
         completions
     }
 
-    /// In the child of a fork: the kernel does nothing to this memory.
+    /// In the child of a fork the kernel does not touch this memory: completes all operations with ECANCELED.
     fn disown(&mut self) -> Vec<Completion<T>> {
         let keys: Vec<Key> = self.records.keys().collect();
         let result = -i64::from(libc::ECANCELED);
@@ -388,7 +387,7 @@ impl<T> PolledRing<T> {
         records.map(completion).collect()
     }
 
-    /// Leaves what is in flight in memory for ever (S1), and says how much that is.
+    /// Leaks the operations in flight (S1) and returns their number.
     pub(super) fn leak(&mut self) -> usize {
         self.records.leak()
     }
@@ -403,13 +402,13 @@ impl<T> Drop for PolledRing<T> {
     }
 }
 
-/// Whether a ring works here: reads from an eventfd through one.
+/// Checks whether a ring works here by reading from an eventfd through one.
 pub fn trial() -> io::Result<()> {
     let mut ring = PolledRing::<Box<[u8; 8]>>::new(1)?;
     let source = eventfd::create()?;
     eventfd::signal(std::os::fd::AsFd::as_fd(&source))?;
     let mut target = Box::new([0; 8]);
-    // SAFETY: the box is the owner; its content does not move with it.
+    // SAFETY: the box is the owner, and moving it does not move its content.
     let segment = unsafe { Segment::new(target.as_mut_ptr(), target.len()) };
     let read = Operation {
         opcode: Opcode::Read,

@@ -1,4 +1,4 @@
-//! Which engine works here: found out by doing, not by reading feature lists.
+//! Finds out which engine works here, by a trial instead of feature lists.
 
 use super::{Choice, direct, ring};
 use std::io;
@@ -12,7 +12,7 @@ pub fn trial(choice: Choice) -> io::Result<()> {
     }
 }
 
-/// The best engine that works, and why better ones do not.
+/// The best engine that works, and why better ones do not work.
 pub fn best() -> (Choice, Vec<(Choice, io::Error)>) {
     let mut refused = Vec::new();
     for choice in [Choice::Ring, Choice::Aio] {

@@ -1,13 +1,12 @@
 //! `Request`: one file operation as data, the same for every engine.
 //!
-//! Owns its paths; of memory it has only the addresses (see `Transfer`). May not know who executes
-//! it.
+//! Owns its paths, but has only the addresses of its memory (see `Transfer`). Must not depend on who executes it.
 
 use crate::sys::transfer::Transfer;
 use std::ffi::CString;
 use std::os::fd::RawFd;
 
-/// A name in a folder (AT_FDCWD for the current one).
+/// A name in a folder (AT_FDCWD for the current folder).
 #[derive(Clone, Debug)]
 pub struct Place {
     pub dir_fd: RawFd,
@@ -16,7 +15,7 @@ pub struct Place {
 
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// O_CLOEXEC goes without saying. The result is the descriptor.
+    /// O_CLOEXEC is always added. The result is the descriptor.
     Open {
         at: Place,
         flags: libc::c_int,
@@ -66,7 +65,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The open file that it works on, save for closing it.
+    /// The open file that the request uses, except for a close.
     pub fn fd(&self) -> Option<RawFd> {
         match self {
             Self::Read(transfer) | Self::Write(transfer) => Some(transfer.fd),
@@ -77,13 +76,13 @@ impl Request {
         }
     }
 
-    /// Transfers of pipes and terminals, whose other end may take its time.
+    /// Transfers on pipes and terminals, where the other end may never act.
     pub fn may_wait_for_ever(&self) -> bool {
         matches!(self, Self::Read(transfer) | Self::Write(transfer) if transfer.waits)
     }
 
-    /// Whether the ring does it better than a thread. What is written into the page cache, it hands to a worker of the
-    /// kernel, which costs four times what one of our threads does (design 0014).
+    /// Whether the ring is faster than a thread. The ring gives buffered writes to a kernel worker, which costs four
+    /// times as much as one of our threads (design 0014).
     pub fn suits_ring(&self) -> bool {
         match self {
             Self::Write(transfer) => transfer.direct || transfer.waits,
@@ -92,7 +91,7 @@ impl Request {
         }
     }
 
-    /// Bytes that are moved.
+    /// The number of bytes transferred.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Read(transfer) | Self::Write(transfer) => transfer.memory.len(),
@@ -100,7 +99,7 @@ impl Request {
         }
     }
 
-    /// A transfer of a file that was opened with O_DIRECT.
+    /// A transfer on a file opened with O_DIRECT.
     pub fn is_direct(&self) -> bool {
         matches!(self, Self::Read(transfer) | Self::Write(transfer) if transfer.direct)
     }

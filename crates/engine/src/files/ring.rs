@@ -1,4 +1,4 @@
-//! `Ring`: an io_uring that does the requests of one loop.
+//! `Ring`: an io_uring that executes the requests of one loop.
 //!
 //! The life of an operation:
 //!
@@ -6,13 +6,13 @@
 //! |---|---|
 //! | unsent: waits for `flush`, or for room | its record |
 //! | sent: the kernel has the entry | its record, on behalf of the kernel (S1) |
-//! | completed: `reap` hands record and result back | the caller |
+//! | completed: `reap` returns record and result | the caller |
 //!
-//! Cancelling asks the kernel to hurry; the record stays until its completion. Not more operations
-//! are sent than the completion queue holds, so that it cannot overflow. Upholds S1, S3 (records
-//! are boxed), S4 (keys with generations), S6 (an inherited ring is never used, nor unmapped).
+//! Cancelling asks the kernel to end an operation; the record stays until the completion. Never more operations are
+//! sent than the completion queue holds, so that it cannot overflow. Upholds S1, S3 (records are boxed), S4 (keys
+//! with generations), S6 (an inherited ring is neither used nor unmapped).
 
-// The ring is one of the engine's rooms for `unsafe`; see SAFETY.md.
+// The ring is one of the engine's places for `unsafe`; see SAFETY.md.
 #![allow(unsafe_code)]
 
 use super::entry;
@@ -30,17 +30,17 @@ use std::time::{Duration, Instant};
 
 const SUBMISSIONS: u32 = 256;
 const COMPLETIONS: u32 = 1024;
-/// Kernel threads for what it cannot do without waiting; the kernel's own bound is four per CPU.
+/// Kernel threads (bounded, unbounded) for operations that would block; the kernel's own limit is four per CPU.
 const WORKERS: [u32; 2] = [16, 8];
-/// Of these, so many may wait for what may never come.
+/// The number of these workers that may be blocked in operations that might never end.
 const OCCUPIED_WORKERS: usize = 8;
-/// Bytes that one call may have the kernel copy in the loop's own thread: some 200 microseconds.
+/// Bytes that the kernel may copy on the loop's thread in one call: about 200 microseconds.
 const COPIED_AT_ONCE: usize = 2 << 20;
-/// The user_data of requests to cancel, whose own completions interest nobody.
+/// The user_data of cancellation requests, whose own completions are ignored.
 const CANCELLATION: u64 = u64::MAX;
 /// How long the trial waits.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// io_uring_enter(2): run what was put off for us, without waiting.
+/// io_uring_enter(2): run deferred work without waiting.
 const ENTER_GETEVENTS: u32 = 1;
 
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
@@ -55,25 +55,25 @@ struct Record<T> {
 
 pub struct Ring<T> {
     uring: ManuallyDrop<IoUring>,
-    /// Rung by the kernel for every completion, and for what it puts off until this thread comes by
-    /// (DEFER_TASKRUN): that the ring's own descriptor does not tell a poll. Never read: an edge
-    /// is all that it is for.
+    /// The kernel signals this eventfd for every completion, and for work it defers until this thread enters the ring
+    /// (DEFER_TASKRUN), which a poll of the ring's own descriptor does not report. Never read: only its edges are
+    /// used.
     bell: OwnedFd,
     probe: Probe,
     records: Slots<Box<Record<T>>>,
     unsent: VecDeque<Key>,
     unsent_direct: usize,
     cancellations: Vec<Key>,
-    /// Entries in the submission queue that the kernel has not taken: it had no memory for them.
+    /// Entries in the submission queue that the kernel has not accepted because it had no memory.
     untaken: u32,
-    /// Entries that are not completed, cancellations included.
+    /// Entries without a completion yet, including cancellations.
     in_flight: usize,
     /// Only the thread that made the ring may enter it (IORING_SETUP_SINGLE_ISSUER).
     thread: ThreadId,
     born: u32,
 }
 
-/// EINVAL says that the kernel does not know one of the flags: the newest are left out first.
+/// EINVAL means that the kernel does not know a flag: leave out the newest flags first.
 fn build() -> io::Result<IoUring> {
     let refused = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
     let mut builder = IoUring::builder();
@@ -99,7 +99,7 @@ impl<T> Ring<T> {
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         match ring.submitter().register_iowq_max_workers(&mut WORKERS.clone()) {
-            // Linux before 5.15: its own bound holds.
+            // Linux before 5.15: the kernel's own limit applies.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
             result => result?,
         }
@@ -120,7 +120,7 @@ impl<T> Ring<T> {
         })
     }
 
-    /// Has an edge whenever there is something to reap.
+    /// Signals an edge whenever there are completions to reap.
     pub fn raw_fd(&self) -> RawFd {
         self.bell.as_raw_fd()
     }
@@ -129,7 +129,7 @@ impl<T> Ring<T> {
         entry::is_supported(request, &self.probe)
     }
 
-    /// Whether this thread may use it. A loop may run in one thread after the other.
+    /// Whether this thread may use the ring. A loop may run in one thread after another.
     pub fn is_ours(&self) -> bool {
         self.thread == thread::current().id() && self.born == fork::generation()
     }
@@ -143,19 +143,19 @@ impl<T> Ring<T> {
         self.records.len()
     }
 
-    /// What is under way, and whoever waits for it.
+    /// The running operations with their owners.
     pub fn operations(&self) -> impl Iterator<Item = (&Request, &T)> {
         self.records.iter().map(|record| (&record.request, &record.owner))
     }
 
-    /// Queues a request; `flush` sends it. What is not `near`, such as a file of another machine, the kernel does not even
-    /// try in the loop's own thread: only a worker of its own may wait there.
+    /// Queues a request; `flush` sends it. If it is not `is_near`, for example on a network filesystem, the kernel
+    /// does not try it on the loop's thread: a kernel worker executes it.
     pub fn submit(&mut self, request: Request, is_near: bool, owner: T) -> Key {
         self.insert(request, owner, is_near, false)
     }
 
-    /// The same for what occupies a worker of the kernel until somebody else comes, or it is
-    /// cancelled: opening a FIFO. Both come back if enough workers are occupied.
+    /// Like `submit`, for a request that blocks a kernel worker until another process acts or the request is
+    /// cancelled: opening a FIFO. If enough workers are occupied, request and owner are returned.
     pub fn submit_alone(&mut self, request: Request, owner: T) -> Result<Key, (Request, T)> {
         let occupied = self.records.iter().filter(|record| record.may_wait_for_ever).count();
         if occupied >= OCCUPIED_WORKERS {
@@ -179,7 +179,7 @@ impl<T> Ring<T> {
         key
     }
 
-    /// Asks that an operation end soon: its completion says ECANCELED, unless it was quicker.
+    /// Asks for an operation to end early. Its completion says ECANCELED unless it finished first.
     pub fn cancel(&mut self, key: Key) {
         let Some(record) = self.records.get_mut(key) else { return };
         record.is_cancelled = true;
@@ -188,15 +188,14 @@ impl<T> Ring<T> {
         }
     }
 
-    /// True if `flush` has something to do, and room for it.
+    /// True if `flush` has something to send and room for it.
     pub fn has_unsent(&self) -> bool {
         let waits = !self.unsent.is_empty() || !self.cancellations.is_empty();
         self.untaken > 0 || (waits && self.in_flight < COMPLETIONS as usize)
     }
 
-    /// Sends what was queued, as far as there is room, in one system call, in which the kernel
-    /// does what needs no waiting. More than a queue full is left for the next call, so that no
-    /// tick becomes too long.
+    /// Sends queued requests in one system call, as far as there is room. The kernel does what needs no waiting in
+    /// that call. More than one full queue is left for the next call, so that no tick becomes too long.
     pub fn flush(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         self.push_some(completions);
         if self.untaken > 0 {
@@ -228,25 +227,24 @@ impl<T> Ring<T> {
             copied += entry::copied_at_once(&record.request);
             let is_direct = record.request.is_direct();
             let entry = entry::of(&record.request, record.is_near).user_data(key.as_u64());
-            // SAFETY: request and memory stay until the completion: the record is boxed and
-            // removed only by `complete` (S1, S3).
+            // SAFETY: request and memory stay until the completion: the record is boxed, and only `complete` removes
+            // it (S1, S3).
             unsafe { self.push(&entry) };
             self.unsent_direct -= usize::from(is_direct);
         }
     }
 
     /// # Safety
-    /// What the entry points to lives until its completion.
+    /// The memory that the entry points to must live until the entry's completion.
     unsafe fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: as this function demands.
+        // SAFETY: the caller's promise.
         let pushed = unsafe { self.uring.submission().push(entry) };
         pushed.expect("no more than SUBMISSIONS entries are untaken");
         self.untaken += 1;
         self.in_flight += 1;
     }
 
-    /// Lets the kernel take entries and do what it has put off until this thread comes by
-    /// (DEFER_TASKRUN).
+    /// Submits entries to the kernel and runs the work it has deferred until this thread enters (DEFER_TASKRUN).
     fn enter(&mut self) -> io::Result<()> {
         loop {
             // SAFETY: no argument structure is passed.
@@ -261,7 +259,7 @@ impl<T> Ring<T> {
                 }
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    // No memory at this moment, or completions to be reaped first.
+                    // No memory at the moment, or completions have to be reaped first.
                     Some(libc::EAGAIN | libc::EBUSY) => return Ok(()),
                     _ => return Err(e),
                 },
@@ -269,7 +267,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Hands over what has completed. Costs no system call if that was handed over before.
+    /// Appends completions. Costs no system call if they are already in the queue.
     pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) -> io::Result<()> {
         self.push_some(completions);
         let submission = self.uring.submission();
@@ -308,8 +306,8 @@ impl<T> Ring<T> {
         completions.push(Completion { owner, outcome: Outcome { request: Some(request), result } });
     }
 
-    /// Cancels everything, waits until `deadline` and reaps. What the kernel still holds then
-    /// keeps its record for ever (S1): closing a ring does not wait for its operations.
+    /// Cancels everything, waits until `deadline` and reaps. Operations that the kernel still holds keep their
+    /// records forever (S1): closing a ring does not wait for them.
     pub fn shut(
         &mut self,
         deadline: Instant,
@@ -331,23 +329,23 @@ impl<T> Ring<T> {
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        // Memory of operations that the kernel has outlives the ring.
+        // Memory of operations that the kernel still holds must outlive the ring.
         self.records.leak();
         if self.born == fork::generation() {
-            // SAFETY: dropped once, here. In a child of the process that made it, it is left
-            // alone: its memory was never mapped there (S6).
+            // SAFETY: dropped once, here. In a forked child the ring is left alone, because it was never mapped there
+            // (S6).
             unsafe { ManuallyDrop::drop(&mut self.uring) }
         }
     }
 }
 
-/// Whether a ring works here: reads an eventfd through one, which needs no worker of the kernel.
+/// Checks whether a ring works here by reading an eventfd through one, which needs no kernel worker.
 pub fn trial() -> io::Result<()> {
     let mut ring = Ring::<Box<[u8; 8]>>::new()?;
     let source = eventfd::create()?;
     eventfd::signal(source.as_fd())?;
     let mut target = Box::new([0; 8]);
-    // SAFETY: the ring keeps the box, whose content does not move, until the completion (S1).
+    // SAFETY: the ring keeps the box until the completion (S1), and moving a box does not move its content.
     let segment = unsafe { Segment::new(target.as_mut_ptr(), target.len()) };
     let transfer = Transfer::new(source.as_raw_fd(), -1, false, &[segment]);
     ring.submit(Request::Read(transfer), true, target);
@@ -356,7 +354,7 @@ pub fn trial() -> io::Result<()> {
     ring.flush(&mut completions)?;
     while completions.is_empty() {
         if Instant::now() > deadline {
-            return Err(io::Error::other("a read of an eventfd did not complete"));
+            return Err(io::Error::other("a trial read of an eventfd did not complete"));
         }
         thread::sleep(Duration::from_micros(50));
         ring.reap(&mut completions)?;
@@ -364,7 +362,9 @@ pub fn trial() -> io::Result<()> {
     let done = completions.pop().expect("not empty, as the loop has seen");
     match done.outcome.result? {
         8 if *done.owner == 1u64.to_ne_bytes() => Ok(()),
-        n => Err(io::Error::other(format!("a read of 8 bytes brought {n}, or wrong ones"))),
+        n => Err(io::Error::other(format!(
+            "a trial read of 8 bytes returned {n} bytes or wrong data"
+        ))),
     }
 }
 

@@ -1,6 +1,6 @@
-//! `Opened`: a regular file that is open to be sent, with what it is.
+//! `Opened`: a regular file, opened to be sent, with its status.
 //!
-//! What is no regular file is never opened: a FIFO would wait for its other end, and its writer would see a reader.
+//! Other file types are never opened: opening a FIFO would wait for its other end, and its writer would see a reader.
 
 use super::cached::{self, AtOnce};
 use super::mount::{self, Nearness};
@@ -15,11 +15,11 @@ use std::path::PathBuf;
 pub struct Opened {
     pub fd: OwnedFd,
     pub status: Status,
-    /// Its filesystem answers at once.
+    /// Its filesystem answers without blocking.
     pub is_near: bool,
 }
 
-/// The file at a path, if the kernel has that in its cache.
+/// Opens the file at a path if the kernel has the path in its cache.
 pub fn open_cached(path: &CStr) -> io::Result<AtOnce<Opened>> {
     match cached::open(libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_NONBLOCK)? {
         AtOnce::Done(fd) => {
@@ -35,7 +35,7 @@ pub fn open_cached(path: &CStr) -> io::Result<AtOnce<Opened>> {
     }
 }
 
-/// The same for threads, which may wait. EISDIR for a folder, EINVAL for what is no file at all.
+/// Like `open_cached`, but may block, so only for threads. EISDIR for a folder, EINVAL for other types.
 pub fn open(path: &CStr) -> io::Result<Opened> {
     let looked = file::open_owned(libc::AT_FDCWD, path, libc::O_PATH, 0)?;
     let status = statx::asked(looked.as_raw_fd())?;
@@ -52,7 +52,7 @@ fn check(status: &Status) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(errno))
 }
 
-/// Opens the file that was looked at, whatever lies at its path by now: proc(5).
+/// Opens the file behind an O_PATH descriptor, whatever its path names by now: proc(5).
 pub fn reopen(looked: &OwnedFd, is_near: bool) -> io::Result<Opened> {
     let place = CString::new(proc_path(looked).into_os_string().as_encoded_bytes())?;
     let fd = file::open_owned(libc::AT_FDCWD, &place, libc::O_RDONLY | libc::O_NOCTTY, 0)?;

@@ -1,8 +1,8 @@
-//! `Slots`: the operations under way, each under a key of slot and generation (S4).
+//! `Slots`: the running operations, each under a key of slot and generation (S4).
 //!
-//! A key that has served is never valid again, so that a late or doubled completion finds nothing.
+//! A used key never becomes valid again, so that a late or duplicate completion finds nothing.
 
-/// Slot in the low half, generation in the high half: what the kernel hands back as user_data.
+/// Slot in the low half, generation in the high half. The kernel returns it as user_data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(u64);
 
@@ -61,7 +61,7 @@ impl<R> Slots<R> {
         if slot.generation == key.generation() { slot.record.as_mut() } else { None }
     }
 
-    /// The record, once: the key is stale from here on.
+    /// Removes and returns the record. The key is stale afterwards.
     pub fn remove(&mut self, key: Key) -> Option<R> {
         let slot = self.slots.get_mut(key.slot())?;
         if slot.generation != key.generation() {
@@ -77,8 +77,7 @@ impl<R> Slots<R> {
         self.slots.len() - self.free.len()
     }
 
-    /// Leaves what is under way in memory for ever (S1), and says how much that is. With nothing under way nothing is
-    /// left behind.
+    /// Leaks the records of running operations (S1) and returns their number. If there are none, nothing is leaked.
     pub fn leak(&mut self) -> usize {
         let left = self.len();
         let slots = std::mem::take(self);
@@ -96,7 +95,7 @@ impl<R> Slots<R> {
         self.slots.iter().filter_map(|slot| slot.record.as_ref())
     }
 
-    /// Of all operations under way.
+    /// The keys of all running operations.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         let live = self.slots.iter().enumerate().filter(|(_, slot)| slot.record.is_some());
         live.map(|(index, slot)| Key::new(index as u32, slot.generation))

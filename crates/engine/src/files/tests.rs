@@ -55,7 +55,7 @@ fn run(engines: &mut Engines<u32>, request: Request) -> io::Result<usize> {
     completion.outcome.result
 }
 
-/// Every request does on every engine what the system call of its name does.
+/// On every engine, every request does the same as the system call of its name.
 #[test]
 fn every_request_on_every_engine() -> io::Result<()> {
     for (choice, mut engines) in engines() {
@@ -115,7 +115,7 @@ fn calls_run_on_threads_and_end_with_the_pool() -> io::Result<()> {
     Ok(())
 }
 
-/// Nobody waits for a FIFO's other end in a thread that others need.
+/// Waiting for a FIFO's other end does not block a thread that others need.
 #[test]
 fn a_fifo_starves_nobody() -> io::Result<()> {
     let folder = Folder::new("fifo")?;
@@ -133,7 +133,7 @@ fn a_fifo_starves_nobody() -> io::Result<()> {
     }
     let file = folder.place("file");
     run(&mut engines, Request::Mkdir { at: file, mode: 0o700 })?;
-    // They open, since the other end comes.
+    // The opens complete once the other end arrives.
     let writer = std::fs::OpenOptions::new().write(true).open(folder.0.join("pipe"))?;
     let mut done = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -148,7 +148,7 @@ fn a_fifo_starves_nobody() -> io::Result<()> {
     Ok(())
 }
 
-/// Whoever gave up opening a FIFO is nobody that the other end could meet.
+/// After a cancelled open of a FIFO, no reader or writer is left for the other end to meet.
 #[test]
 fn a_cancelled_opening_leaves_nobody() -> io::Result<()> {
     let folder = Folder::new("fifo-cancelled")?;
@@ -172,7 +172,7 @@ fn a_cancelled_opening_leaves_nobody() -> io::Result<()> {
     Ok(())
 }
 
-/// A reader is let in by a writer that says nothing yet, or that has come and gone.
+/// A reader's open succeeds for a writer that has written nothing yet, or that has come and gone.
 #[test]
 fn a_fifo_opens_when_its_other_end_has_come() -> io::Result<()> {
     let folder = Folder::new("fifo-met")?;
@@ -198,7 +198,7 @@ fn a_fifo_opens_when_its_other_end_has_come() -> io::Result<()> {
     Ok(())
 }
 
-/// A read from a pipe that was cancelled takes nothing out of it.
+/// A cancelled read from a pipe consumes nothing.
 #[test]
 fn a_cancelled_read_takes_nothing() -> io::Result<()> {
     use std::io::{Read, Write};
@@ -246,18 +246,18 @@ fn what_is_cached_is_opened_at_once_without_leaving_traces() -> io::Result<()> {
     let missing = cached::open(at.dir_fd, &folder.place("none").path, libc::O_RDONLY);
     match missing {
         Err(e) => assert_eq!(e.raw_os_error(), Some(libc::ENOENT)),
-        // Where something is renamed meanwhile, the kernel does not say.
+        // During a concurrent rename the kernel cannot answer.
         Ok(attempt) => assert!(matches!(attempt, AtOnce::WouldBlock | AtOnce::Unknown)),
     }
     Ok(())
 }
 
-/// What kernel AIO refuses (a buffer out of line, a file that it cannot read) a thread answers.
+/// A thread answers what kernel AIO refuses (an unaligned buffer, a file that it cannot read).
 #[test]
 fn what_kernel_aio_refuses_is_answered_by_a_thread() -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let Ok(mut engines) = Engines::new(Choice::Aio) else { return Ok(()) };
-    // procfs knows neither kernel AIO nor RWF_NOWAIT; read(2) knows it.
+    // procfs supports neither kernel AIO nor RWF_NOWAIT; read(2) works.
     let file = std::fs::File::open("/proc/self/stat")?;
     let mut memory = crate::sys::memory::Aligned::new(16).expect("there is memory");
     let transfer = Transfer::new(file.as_raw_fd(), 0, true, &[memory.segment(16)]);
@@ -275,7 +275,7 @@ fn in_shared_memory() -> io::Result<File> {
     Ok(file)
 }
 
-/// Memory cannot be asked whether it would wait.
+/// Memory filesystems cannot report whether a read would block.
 #[test]
 fn memory_is_read_at_once() -> io::Result<()> {
     let Ok(mut file) = in_shared_memory() else {
@@ -310,7 +310,7 @@ fn what_takes_long_to_close() -> io::Result<()> {
     Ok(())
 }
 
-/// Due work that is waited for is done also while the engines are shut.
+/// Due work that is being waited for is done even while the engines are shut down.
 #[test]
 fn due_work_is_done_while_the_pool_is_shut() -> io::Result<()> {
     let mut engines = Engines::new(Choice::Threads)?;

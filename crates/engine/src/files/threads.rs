@@ -1,11 +1,12 @@
-//! `Pool`: a few threads for what has no opcode, and for everything where nothing else is allowed.
+//! `Pool`: a few threads for operations without an opcode, and for all operations where the other engines are
+//! forbidden.
 //!
-//! Threads are made when work waits and none is idle, and end after a while without work. Work goes in lanes, each with
-//! threads of its own, so that what is short never stands behind what is long. What may
-//! wait for ever (opening a FIFO) gets a thread for itself, so that it starves nobody. Requests go
-//! to the threads; their owners stay here, on the loop's thread, until the completion (S1).
+//! Threads are started when work waits and none is idle, and end after some idle time. Work is split into lanes with
+//! separate threads, so that short work never queues behind long work. A request that may wait forever (opening a
+//! FIFO) gets its own thread, so that it blocks no others. Requests go to the threads; their owners stay here, on the
+//! loop's thread, until the completion (S1).
 //!
-//! submitted → taken by a thread → done → reaped; `cancel` works on what no thread has taken yet.
+//! submitted → taken by a thread → done → reaped; `cancel` only affects work that no thread has taken yet.
 
 use super::blocking;
 use super::handover::{Pace, Sleeper, Wait, is_one_processor};
@@ -20,16 +21,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// Threads for what may wait for ever; more wait in the queue of the others.
+/// Threads for requests that may wait forever. Further ones use the queue of the other threads.
 const LONERS: usize = 64;
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Whose threads do some work.
+/// Selects the group of threads that does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Calls on filesystems of this machine.
+    /// Calls on local filesystems.
     Near,
-    /// What may take another machine's time, and what programs want called.
+    /// Calls that may wait for another machine, and functions that programs want to run.
     Far,
     /// Transfers of megabytes.
     Bulk,
@@ -40,7 +41,7 @@ pub enum Lane {
 impl Lane {
     const ALL: [Self; 4] = [Self::Near, Self::Far, Self::Bulk, Self::Long];
 
-    /// At most so many threads of one loop.
+    /// The maximum number of threads per loop.
     fn width(self) -> usize {
         match self {
             Self::Near | Self::Bulk | Self::Long => 4,
@@ -49,17 +50,16 @@ impl Lane {
     }
 }
 
-/// Something that the caller wants done; it must not panic.
+/// A function to call on a thread. It must not panic.
 pub type Call = Box<dyn FnOnce() -> io::Result<usize> + Send>;
 
-/// What a thread does.
+/// Work for a thread.
 pub enum Work {
     Request(Request),
     Call(Call),
 }
 
 impl Work {
-    /// Does it.
     fn done(self) -> Outcome {
         match self {
             Self::Request(request) => {
@@ -70,7 +70,7 @@ impl Work {
         }
     }
 
-    /// The outcome of what nobody has begun.
+    /// The outcome of work that was never started.
     fn cancelled(self) -> Outcome {
         let request = match self {
             Self::Request(request) => Some(request),
@@ -85,7 +85,7 @@ struct Job {
     at: Instant,
     work: Work,
     wait: Option<Arc<Wait>>,
-    /// It is done even if nobody waits any more: a file is being closed.
+    /// It must be done even if nobody waits any more: a file is being closed.
     is_due: bool,
 }
 
@@ -94,7 +94,7 @@ struct Job {
 struct Row {
     queue: VecDeque<Job>,
     threads: usize,
-    /// Those without work; the one that had some last is the first to get some again.
+    /// Idle threads. The one that worked last gets the next work.
     idle: Vec<Arc<Sleeper>>,
 }
 
@@ -103,9 +103,9 @@ struct State {
     rows: [Row; Lane::ALL.len()],
     done: Vec<(Key, Outcome)>,
     loners: usize,
-    /// Somebody waits for work to end.
+    /// A thread waits for work to end.
     is_awaited: bool,
-    /// Rung when there is something to reap. None once nobody will reap any more.
+    /// Signalled when there are completions to reap. `None` once nobody will reap any more.
     bell: Option<Arc<OwnedFd>>,
 }
 
@@ -134,7 +134,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves an outcome to be reaped. True if that is the first one.
+    /// Stores an outcome for reaping. Returns true if it is the first one.
     fn finish(state: &mut State, key: Key, outcome: Outcome) -> bool {
         if state.bell.is_none() {
             close_late(&outcome);
@@ -144,7 +144,7 @@ impl Shared {
         state.done.len() == 1
     }
 
-    /// Lets go of the state first: whoever is woken wants it.
+    /// Releases the lock first, because the thread that is woken needs it.
     fn tell(&self, state: MutexGuard<'_, State>, rings: bool) {
         let is_awaited = state.is_awaited;
         let bell = if rings { state.bell.clone() } else { None };
@@ -157,8 +157,8 @@ impl Shared {
         }
     }
 
-    /// A thread's life. It counts as idle before it tells that it has done something, so that what comes at once in
-    /// answer is its own to do.
+    /// The main function of a thread. It is listed as idle before it announces a result, so that it can take the work
+    /// that the announcement triggers.
     fn work(&self, lane: Lane) {
         let me = Arc::new(Sleeper::new());
         let mut pace = Pace::new(Instant::now());
@@ -188,7 +188,7 @@ impl Shared {
             }
             state = self.lock();
             let row = state.row(lane);
-            // Whoever has work takes the thread off the list, and wakes it.
+            // A thread that hands over work removes this thread from the list and wakes it.
             let listed = row.idle.iter().position(|idle| Arc::ptr_eq(idle, &me));
             if let Some(index) = listed {
                 row.idle.remove(index);
@@ -200,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// To whoever waits for it, or to be reaped.
+    /// Gives the outcome to the thread that waits for it, or stores it for reaping.
     fn hand_over(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -225,12 +225,12 @@ impl Shared {
 }
 
 fn ring(bell: &OwnedFd) {
-    // Only a full counter fails, and that rings already.
+    // It fails only if the counter is full, and then the reader is already signalled.
     let rung = eventfd::signal(bell.as_fd());
     debug_assert!(rung.is_ok(), "eventfd: {rung:?}");
 }
 
-/// A descriptor that was opened for nobody.
+/// Closes a descriptor that was opened for a request nobody waits for.
 fn close_late(outcome: &Outcome) {
     if let (Some(Request::Open { .. }), Ok(fd)) = (&outcome.request, &outcome.result) {
         let closed = file::close(*fd as RawFd);
@@ -238,12 +238,12 @@ fn close_late(outcome: &Outcome) {
     }
 }
 
-/// What a short wait has brought.
+/// The result of a short wait.
 pub enum Brief<T> {
     Done(Completion<T>),
-    /// Nobody does it at once: it will be reaped.
+    /// No thread is free immediately: it will be reaped later.
     Later(Key),
-    /// The same, after a wait in vain.
+    /// The wait timed out: it will be reaped later.
     Late(Key),
 }
 
@@ -251,12 +251,12 @@ pub struct Pool<T> {
     shared: Arc<Shared>,
     bell_fd: RawFd,
     owners: Slots<T>,
-    /// Written to stop an operation with a thread of its own.
+    /// Eventfds to stop operations that have their own thread.
     stops: HashMap<Key, Arc<OwnedFd>>,
 }
 
 impl<T> Pool<T> {
-    /// No thread yet.
+    /// Makes a pool without threads.
     pub fn new() -> io::Result<Self> {
         let bell = Arc::new(eventfd::create()?);
         let bell_fd = bell.as_raw_fd();
@@ -268,22 +268,22 @@ impl<T> Pool<T> {
         Ok(Self { shared, bell_fd, owners, stops: HashMap::new() })
     }
 
-    /// Has an edge whenever there is something to reap; never read.
+    /// Signals an edge whenever there are completions to reap; never read.
     pub fn raw_fd(&self) -> RawFd {
         self.bell_fd
     }
 
-    /// Gives work to a thread. On an error (no thread can be made) the owner comes back.
+    /// Queues work for a thread. If no thread can be started, returns the error and the owner.
     pub fn submit(&mut self, lane: Lane, work: Work, owner: T) -> Result<Key, (io::Error, T)> {
         self.enqueue(lane, work, None, false, owner)
     }
 
-    /// The same for what is done in any case, also while the pool is shut: writing the last of a file, closing it.
+    /// Like `submit`, for work that is done even while the pool is shut down: the last write to a file, closing it.
     pub fn submit_due(&mut self, lane: Lane, work: Work, owner: T) -> Result<Key, (io::Error, T)> {
         self.enqueue(lane, work, None, true, owner)
     }
 
-    /// The same, and waits for the work's end, at most for `patience`, if a thread is there that does it at once.
+    /// Like `submit`, but if a thread can start the work immediately, waits for its end, at most for `patience`.
     pub fn submit_and_wait(
         &mut self,
         lane: Lane,
@@ -325,7 +325,7 @@ impl<T> Pool<T> {
             let name = "oneloop-files".into();
             match Builder::new().name(name).spawn(move || shared.work(lane)) {
                 Ok(_) => row.threads += 1,
-                // The threads that there are will come to it.
+                // The existing threads will take it.
                 Err(_) if row.threads > 0 => {}
                 Err(e) => {
                     drop(state);
@@ -342,7 +342,7 @@ impl<T> Pool<T> {
         Ok(key)
     }
 
-    /// Gives a request that may wait for ever to a thread of its own.
+    /// Gives a request that may wait forever its own thread.
     pub fn submit_alone(&mut self, request: Request, owner: T) -> Result<Key, (io::Error, T)> {
         if self.shared.lock().loners >= LONERS {
             return self.submit(Lane::Far, Work::Request(request), owner);
@@ -362,7 +362,7 @@ impl<T> Pool<T> {
             let outcome = Outcome { request: Some(request), result };
             let rings = Shared::finish(&mut state, key, outcome);
             shared.tell(state, rings);
-            // Last: whoever shuts the pool waits for this, and the bell must be let go of by then.
+            // Last: `shut` waits for this, and the bell must be released by then.
             let mut state = shared.lock();
             state.loners -= 1;
             shared.tell(state, false);
@@ -378,8 +378,8 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Asks that an operation, none that is due, end soon: what no thread has begun, and what waits for a pipe's other
-    /// end. Its completion says ECANCELED then.
+    /// Asks for an operation that is not due to end early. Affects work that no thread has started and requests that
+    /// wait for a pipe's other end; these complete with ECANCELED.
     pub fn cancel(&mut self, key: Key) {
         if let Some(stop) = self.stops.get(&key) {
             ring(stop);
@@ -406,7 +406,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Hands over what is done.
+    /// Appends finished work.
     pub fn reap(&mut self, completions: &mut Vec<Completion<T>>) {
         self.take_done(completions);
     }
@@ -419,8 +419,8 @@ impl<T> Pool<T> {
         self.shared.lock().threads()
     }
 
-    /// Drops what no thread has taken and need not be done, waits for the rest until `deadline`, and reaps. What is
-    /// still under way then keeps its owner for ever (S1).
+    /// Drops work that no thread has taken and that is not due, waits for the rest until `deadline`, and reaps. Work
+    /// that is still running then keeps its owner forever (S1).
     pub fn shut(&mut self, deadline: Instant, completions: &mut Vec<Completion<T>>) -> usize {
         let mut state = self.shared.lock();
         state.is_awaited = true;
@@ -461,7 +461,7 @@ impl<T> Pool<T> {
         left
     }
 
-    /// Threads without work end at once; so that none is seen after the loop's end.
+    /// Idle threads end immediately. Waits for them, so that none is left after the loop has ended.
     fn wait_for_idle_threads(&self, deadline: Instant) {
         let mut state = self.shared.lock();
         let is_quiet = self.owners.is_empty();

@@ -36,7 +36,7 @@ fn a_reused_number_never_gets_the_old_owners_event() -> io::Result<()> {
     let old = poller.register(7, Interest::READ)?;
     script.will_report(7, Interest::READ);
     poller.wait(None)?;
-    // Between the wait and the dispatch the number changes hands.
+    // The number gets a new owner between the wait and the dispatch.
     poller.deregister(old)?;
     let new = poller.register(7, Interest::READ)?;
     assert_eq!(drain(&mut poller), []);
@@ -58,7 +58,7 @@ fn a_registration_that_outlives_its_descriptor_cannot_spin() -> io::Result<()> {
     let live = poller.register(live_reader.as_raw_fd(), Interest::READ)?;
     drop(reader);
     assert!(poller.vacate(token));
-    drop(writer); // a level-triggered hang-up on an open file that no number names
+    drop(writer); // a level-triggered hang-up on an open file that has no number
     for _ in 0..=REBUILD_AFTER {
         poller.wait(Some(0))?;
         assert_eq!(drain(&mut poller), []);

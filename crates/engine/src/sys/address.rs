@@ -1,20 +1,20 @@
-//! Socket addresses as the kernel writes them: a sockaddr_storage and its length.
+//! Socket addresses in the kernel's format: a sockaddr_storage and its length.
 //!
-//! A value, so that it may be stored with a datagram or a connection and turned into a Python
-//! address only when somebody asks.
+//! A plain value, so that it can be stored with a datagram or a connection and converted to a Python address only on
+//! request.
 
 use std::ffi::CStr;
 use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a sockaddr; unix addresses are the longest of those that we decode (110).
+/// Bytes of a sockaddr. Unix addresses are the longest that we decode (110).
 #[derive(Clone, Copy)]
 pub struct Address {
     pub(super) storage: libc::sockaddr_storage,
     pub(super) len: libc::socklen_t,
 }
 
-/// An address taken apart. Unix paths are bytes; abstract names keep their leading NUL.
+/// A decoded address. Unix paths are bytes; abstract names keep their leading NUL.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     V4 {
@@ -28,7 +28,7 @@ pub enum Decoded<'a> {
         scope: u32,
     },
     Unix(&'a [u8]),
-    /// No address, as recvfrom gives it for connected stream sockets.
+    /// No address, as recvfrom returns it for connected stream sockets.
     Empty,
     /// A family that only the `socket` module decodes.
     Other(i32),
@@ -47,7 +47,7 @@ impl PartialEq for Address {
 }
 
 impl Address {
-    /// Room for the kernel to write an address into.
+    /// Space for the kernel to write an address into.
     pub fn room() -> Self {
         // SAFETY: sockaddr_storage is plain data, for which all zeros (AF_UNSPEC) is a value.
         let storage = unsafe { mem::zeroed() };
@@ -57,7 +57,7 @@ impl Address {
     fn of<T>(raw: &T, len: usize) -> Self {
         let mut address = Self::room();
         debug_assert!(size_of::<T>() <= size_of::<libc::sockaddr_storage>());
-        // SAFETY: T is one of the kernel's sockaddr types, plain data no longer than the storage.
+        // SAFETY: T is one of the kernel's sockaddr types, plain data not longer than the storage.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 std::ptr::from_ref(raw).cast::<u8>(),
@@ -90,7 +90,7 @@ impl Address {
         Self::of(&raw, size_of_val(&raw))
     }
 
-    /// A path or, with a leading NUL, an abstract name; `None` when it is too long.
+    /// A path or, with a leading NUL, an abstract name; `None` if it is too long.
     pub fn unix(path: &[u8]) -> Option<Self> {
         let mut raw = libc::sockaddr_un {
             sun_family: libc::AF_UNIX as libc::sa_family_t,
@@ -107,11 +107,11 @@ impl Address {
         Some(Self::of(&raw, offset + path.len() + usize::from(!is_abstract && !path.is_empty())))
     }
 
-    /// The inverse of `as_bytes`; what does not fit is cut.
+    /// The inverse of `as_bytes`. Longer input is truncated.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut address = Self::room();
         let len = bytes.len().min(size_of::<libc::sockaddr_storage>());
-        // SAFETY: source and target are live, apart, and at least `len` bytes long.
+        // SAFETY: source and target are live, do not overlap, and are at least `len` bytes long.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -127,7 +127,7 @@ impl Address {
         i32::from(self.storage.ss_family)
     }
 
-    /// An internet address that stands for all of the machine's.
+    /// An internet address that stands for all addresses of the machine.
     pub fn is_wildcard(&self) -> bool {
         match self.family() {
             libc::AF_INET => self.view::<libc::sockaddr_in>().sin_addr.s_addr == 0,
@@ -138,8 +138,8 @@ impl Address {
 
     pub fn as_bytes(&self) -> &[u8] {
         let len = (self.len as usize).min(size_of::<libc::sockaddr_storage>());
-        // SAFETY: the storage was zeroed in full and `len` is capped by its size, so that the
-        // bytes are initialised and inside it.
+        // SAFETY: the whole storage was zeroed and `len` is capped by its size, so that the bytes are initialised and
+        // inside it.
         unsafe { std::slice::from_raw_parts((&raw const self.storage).cast::<u8>(), len) }
     }
 
@@ -181,12 +181,12 @@ impl Address {
         if path.first() == Some(&0) {
             return path;
         }
-        // Linux counts the terminating NUL of a path or not, as it was bound (unix(7)).
+        // Depending on how it was bound, Linux includes the path's terminating NUL or not (unix(7)).
         path.split(|byte| *byte == 0).next().unwrap_or(&[])
     }
 }
 
-/// Room for the longest IPv6 text and its NUL (netinet/in.h).
+/// Space for the longest IPv6 text and its NUL (netinet/in.h).
 const INET6_ADDRSTRLEN: usize = 46;
 
 unsafe extern "C" {
@@ -199,10 +199,10 @@ unsafe extern "C" {
     ) -> *const libc::c_char;
 }
 
-/// inet_ntop(3), whose spelling of mapped and compatible addresses Python programs know.
+/// inet_ntop(3), which spells mapped and compatible addresses as Python programs expect.
 fn v6_text(ip: &libc::in6_addr) -> String {
     let mut text = [0 as libc::c_char; INET6_ADDRSTRLEN];
-    // SAFETY: both pointers are to live objects of the sizes that AF_INET6 asks for.
+    // SAFETY: both pointers are to live objects of the sizes that AF_INET6 requires.
     let result = unsafe {
         inet_ntop(
             libc::AF_INET6,

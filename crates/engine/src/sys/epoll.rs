@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub type RawEvent = libc::epoll_event;
 
-/// Set when the kernel (before 5.11) or a sandbox does not know epoll_pwait2.
+/// Set when the kernel (before 5.11) or a sandbox does not support epoll_pwait2.
 static NO_PWAIT2: AtomicBool = AtomicBool::new(false);
 
 pub fn create() -> io::Result<OwnedFd> {
@@ -20,8 +20,8 @@ pub fn create() -> io::Result<OwnedFd> {
 
 fn control(epoll: BorrowedFd<'_>, op: i32, fd: RawFd, mask: u32, data: u64) -> io::Result<()> {
     let mut event = RawEvent { events: mask, u64: data };
-    // SAFETY: `event` lives through the call, and the kernel copies it. A wrong `fd` is an error
-    // of the kernel's (EBADF, ENOENT), not of memory.
+    // SAFETY: `event` lives through the call, and the kernel copies it. An invalid `fd` is an error from the kernel
+    // (EBADF, ENOENT), not a memory error.
     checked(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), op, fd, &raw mut event) })?;
     Ok(())
 }
@@ -38,7 +38,7 @@ pub fn delete(epoll: BorrowedFd<'_>, fd: RawFd) -> io::Result<()> {
     control(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0)
 }
 
-/// Waits for events; `None` waits for ever. EINTR is returned, for the caller owns signals.
+/// Waits for events; `None` waits forever. EINTR is returned, because the caller handles signals.
 pub fn wait(
     epoll: BorrowedFd<'_>,
     buffer: &mut Vec<RawEvent>,
@@ -59,7 +59,7 @@ pub fn wait(
             other => other?,
         },
     };
-    // SAFETY: the kernel has written `count` events, at most the spare capacity it was given.
+    // SAFETY: the kernel has written `count` events, at most the spare capacity.
     unsafe { buffer.set_len(count) };
     Ok(())
 }
@@ -90,8 +90,8 @@ fn wait_ns(
         tv_sec: (ns / 1_000_000_000).cast_signed(),
         tv_nsec: (ns % 1_000_000_000).cast_signed(),
     };
-    // The system call itself, since glibc has the wrapper only from 2.35 on.
-    // SAFETY: `target` has room for `capacity` events and `timeout` lives through the call.
+    // The raw system call, because glibc has the wrapper only since 2.35. SAFETY: `target` has room for `capacity`
+    // events and `timeout` lives through the call.
     let count = unsafe {
         libc::syscall(
             libc::SYS_epoll_pwait2,

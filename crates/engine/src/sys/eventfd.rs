@@ -18,7 +18,7 @@ pub fn signal(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the count back to zero; EAGAIN (nothing to take) is no error here.
+/// Resets the counter; EAGAIN (it is already zero) is not an error here.
 pub fn drain(fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut count = 0u64;
     // SAFETY: eight bytes of a live integer are written during the call.

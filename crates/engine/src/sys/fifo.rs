@@ -1,22 +1,22 @@
-//! What a FIFO's reading end tells without taking anything out of it.
+//! Checks a FIFO's reading end without consuming anything from it.
 
 use super::{checked, checked_len};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// What poll(2) saw within some time.
+/// What poll(2) reported within the timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
     Nothing,
-    /// Something to read, or that all writers have gone: somebody has been there.
+    /// There is data, or all writers have gone: a writer has been there.
     Traffic,
     Stop,
 }
 
-/// Looks at `fd`, if there is one, and at `stop`, for at most `wait_ms`: poll(2).
+/// Checks `fd`, if given, and `stop`, for at most `wait_ms`: poll(2).
 pub fn watch(fd: Option<RawFd>, stop: RawFd, wait_ms: u16) -> io::Result<Seen> {
     let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // poll(2) passes over negative numbers.
+    // poll(2) ignores negative numbers.
     let mut fds = [wanted(stop), wanted(fd.unwrap_or(-1))];
     // SAFETY: two live structures are read and written during the call.
     match checked(unsafe { libc::poll(fds.as_mut_ptr(), 2, i32::from(wait_ms)) }) {
@@ -28,7 +28,7 @@ pub fn watch(fd: Option<RawFd>, stop: RawFd, wait_ms: u16) -> io::Result<Seen> {
     }
 }
 
-/// A pipe for `has_writer` to copy a byte to.
+/// A pipe into which `has_writer` copies a byte.
 pub struct Scratch {
     _reading: OwnedFd,
     writing: OwnedFd,
@@ -44,8 +44,8 @@ impl Scratch {
         Ok(Self { _reading: reading, writing })
     }
 
-    /// True if somebody has the FIFO open for writing, or has written to it. tee(2) copies without taking, and says
-    /// EAGAIN where a read would wait for a writer that is there.
+    /// True if a process has the FIFO open for writing or has written to it. tee(2) copies without consuming, and
+    /// returns EAGAIN where a read would wait for a connected writer.
     pub fn has_writer(&self, fifo: RawFd) -> io::Result<bool> {
         // SAFETY: no pointers are passed.
         let copied =

@@ -1,6 +1,7 @@
-//! The calls on files and on a folder's entries; reads and writes are in `transfer`.
+//! System calls on files and folder entries; reads and writes are in `transfer`.
 //!
-//! `open_cached`, and `open_beneath` where it is to be cached, do not block; the others may, and are for the threads of the file engine. Paths are C strings, descriptors of folders may be AT_FDCWD.
+//! `open_cached`, and `open_beneath` with `is_cached`, do not block. The others may block and are for the file
+//! engine's threads. Paths are C strings; folder descriptors may be AT_FDCWD.
 
 use super::checked;
 use std::ffi::CStr;
@@ -12,8 +13,8 @@ pub fn open_cached(dir_fd: RawFd, path: &CStr, flags: libc::c_int) -> io::Result
     open_resolved(dir_fd, path, flags, libc::RESOLVE_CACHED)
 }
 
-/// openat2(2) of what lies below a folder (Linux 5.6): EXDEV if the path, or a symbolic link on it, leads out of it or is
-/// absolute; EAGAIN also where somebody renames folders meanwhile. `is_cached` as in `open_cached`.
+/// openat2(2) restricted to a folder (Linux 5.6). EXDEV if the path, or a symbolic link on it, is absolute or leaves
+/// the folder; EAGAIN also while folders are being renamed. `is_cached` works as in `open_cached`.
 pub fn open_beneath(
     dir_fd: RawFd,
     path: &CStr,
@@ -35,7 +36,7 @@ fn open_resolved(
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
     how.resolve = resolve;
-    // SAFETY: path and structure are live through the call, the length is the structure's.
+    // SAFETY: path and structure are live through the call; the length is the structure's size.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_openat2,
@@ -50,7 +51,7 @@ fn open_resolved(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// openat(2), always with O_CLOEXEC; the number, which the caller owns.
+/// openat(2), always with O_CLOEXEC. Returns the number, which the caller owns.
 pub fn open(
     dir_fd: RawFd,
     path: &CStr,
@@ -61,7 +62,7 @@ pub fn open(
     checked(unsafe { libc::openat(dir_fd, path.as_ptr(), flags | libc::O_CLOEXEC, mode) })
 }
 
-/// The same, with an owner.
+/// Like `open`, but returns an owned descriptor.
 pub fn open_owned(
     dir_fd: RawFd,
     path: &CStr,
@@ -75,35 +76,34 @@ pub fn open_owned(
 
 /// geteuid(2)
 pub fn effective_user() -> u32 {
-    // SAFETY: it takes nothing and cannot fail.
+    // SAFETY: it takes no arguments and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Takes O_NONBLOCK off an open file: fcntl(2), F_SETFL.
+/// Removes O_NONBLOCK from an open file: fcntl(2), F_SETFL.
 pub fn make_blocking(fd: &OwnedFd, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: no pointers are passed.
     checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) })?;
     Ok(())
 }
 
-/// close(2). EINTR counts as closed: Linux has given the number back by then.
+/// close(2). EINTR counts as closed, because Linux has released the number by then.
 pub fn close(fd: RawFd) -> io::Result<()> {
-    // SAFETY: no pointers are passed; who calls owns the descriptor, or the program closes a
-    // number that it has given us.
+    // SAFETY: no pointers are passed. The caller owns the descriptor, or the program asked to close its own number.
     match checked(unsafe { libc::close(fd) }) {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
         _ => Ok(()),
     }
 }
 
-/// Where the descriptor's own position is: lseek(2), which asks nobody for that.
+/// The descriptor's own position: lseek(2), which does not contact a server for that.
 pub fn position(fd: RawFd) -> io::Result<i64> {
     // SAFETY: no pointers are passed.
     let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
     if position < 0 { Err(io::Error::last_os_error()) } else { Ok(position) }
 }
 
-/// Moves the descriptor's own position: lseek(2), which asks nobody for that.
+/// Sets the descriptor's own position: lseek(2), which does not contact a server for that.
 pub fn move_position(fd: RawFd, position: i64) -> io::Result<()> {
     // SAFETY: no pointers are passed.
     let moved = unsafe { libc::lseek(fd, position, libc::SEEK_SET) };
@@ -137,7 +137,7 @@ pub fn allocate(fd: RawFd, mode: libc::c_int, offset: i64, len: i64) -> io::Resu
 /// A name in a folder.
 pub type Entry<'a> = (RawFd, &'a CStr);
 
-/// renameat2(2), or renameat(2) where no flags are asked for.
+/// renameat2(2), or renameat(2) if there are no flags.
 pub fn rename(from: Entry<'_>, to: Entry<'_>, flags: libc::c_uint) -> io::Result<()> {
     let result = if flags == 0 {
         // SAFETY: both paths are live through the call.
@@ -173,8 +173,8 @@ pub fn symlink(target: &CStr, at: Entry<'_>) -> io::Result<()> {
     checked(unsafe { libc::symlinkat(target.as_ptr(), at.0, at.1.as_ptr()) }).map(drop)
 }
 
-/// Waits until `fd` is ready for reading (or writing), or `stop` is readable: poll(2). False: it
-/// was stopped.
+/// Waits until `fd` is ready for reading (or writing) or `stop` is readable: poll(2). Returns false if it was
+/// stopped.
 pub fn wait_ready(fd: RawFd, writes: bool, stop: RawFd) -> io::Result<bool> {
     let events = if writes { libc::POLLOUT } else { libc::POLLIN };
     let wanted = |fd, events| libc::pollfd { fd, events, revents: 0 };

@@ -1,7 +1,7 @@
 //! Detects that this process is the child of a fork (S6).
 //!
-//! A counter that `pthread_atfork` raises in the child costs one load to check, where getpid(2)
-//! would cost a system call on each use.
+//! `pthread_atfork` increments a counter in the child. Checking it costs one load, while getpid(2) would cost a
+//! system call on each use.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,14 +13,14 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many forks lie between the first caller's process and this one. Compare with the value
-/// read when an epoll instance or ring was made: different means that it is the parent's.
+/// The number of forks between the first caller's process and this one. If it differs from the value read when an
+/// epoll instance or ring was made, that instance belongs to the parent.
 #[inline]
 pub fn generation() -> u32 {
     if !INSTALL.is_completed() {
         INSTALL.call_once(|| {
-            // SAFETY: `in_child` is a plain function that lives as long as the library, and
-            // raises one atomic: async-signal-safe, as a fork handler must be.
+            // SAFETY: `in_child` is a plain function that lives as long as the library and increments one atomic, so
+            // it is async-signal-safe, as a fork handler must be.
             let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             assert_eq!(result, 0, "pthread_atfork fails only when out of memory");
         });

@@ -1,11 +1,11 @@
-//! inotify(7): which changes of a directory or a file the kernel reports, on one descriptor.
+//! inotify(7): the kernel reports changes of a directory or a file on one descriptor.
 
 use super::checked;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// A queue of events, read without blocking. EMFILE: `max_user_instances` is used up.
+/// An event queue that is read without blocking. EMFILE: `max_user_instances` is reached.
 pub fn create() -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed.
     let fd = checked(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
@@ -13,17 +13,17 @@ pub fn create() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Watches a path, or changes the mask of an inode that is watched already; returns its watch
-/// descriptor. ENOSPC: `max_user_watches` is used up.
+/// Watches a path, or changes the mask of an inode that is already watched. Returns the watch descriptor. ENOSPC:
+/// `max_user_watches` is reached.
 pub fn add(queue: RawFd, path: &CStr, mask: u32) -> io::Result<i32> {
-    // SAFETY: `path` ends with a NUL and lives through the call. A wrong `queue` is an error of the
-    // kernel's (EBADF, EINVAL), not of memory.
+    // SAFETY: `path` ends with a NUL and lives through the call. An invalid `queue` is an error from the kernel
+    // (EBADF, EINVAL), not a memory error.
     checked(unsafe { libc::inotify_add_watch(queue, path.as_ptr(), mask) })
 }
 
-/// Ends a watch; the kernel queues IN_IGNORED for it. EINVAL: there is none.
+/// Ends a watch; the kernel queues IN_IGNORED for it. EINVAL: there is no such watch.
 pub fn remove(queue: RawFd, watch: i32) -> io::Result<()> {
-    // SAFETY: no pointers are passed; a wrong `queue` is the kernel's error.
+    // SAFETY: no pointers are passed; the kernel rejects an invalid `queue`.
     checked(unsafe { libc::inotify_rm_watch(queue, watch) })?;
     Ok(())
 }

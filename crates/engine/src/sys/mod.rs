@@ -1,10 +1,9 @@
-//! Checked system calls: the only room of the engine (with the file engines) that may be unsafe.
+//! Checked system calls: besides the file engines, the only part of the engine where `unsafe` is allowed.
 //!
-//! Each function is one system call, takes borrowed descriptors and slices, and turns `-1` into
-//! `io::Error` with its errno. No policy lives here: no retries but EINTR where a retry is always
-//! right, no state.
+//! Each function is one system call, takes borrowed descriptors and slices, and turns `-1` into `io::Error` with its
+//! errno. No policy and no state: the only retries are after EINTR where that is always right.
 
-// `unsafe` is allowed in this room only; see SAFETY.md.
+// `unsafe` is allowed in this directory; see SAFETY.md.
 #![allow(unsafe_code)]
 
 pub mod address;

@@ -1,7 +1,7 @@
 //! The socket calls of the data path: receive, send, accept, shut down.
 //!
-//! Everything is non-blocking by flag (MSG_DONTWAIT), whatever the descriptor's own mode, so that
-//! no call from the loop can block. SIGPIPE is off (MSG_NOSIGNAL): EPIPE is returned.
+//! Every call is non-blocking by flag (MSG_DONTWAIT), whatever the descriptor's own mode, so that no call from the
+//! loop can block. SIGPIPE is suppressed (MSG_NOSIGNAL): EPIPE is returned instead.
 
 use super::address::Address;
 use super::{checked, checked_len};
@@ -11,20 +11,20 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 const RECV: libc::c_int = libc::MSG_DONTWAIT;
 const SEND: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-/// More segments than this go out with the next call (IOV_MAX of every Linux).
+/// Segments beyond this number wait for the next call (IOV_MAX on every Linux).
 pub const MAX_SEGMENTS: usize = 1024;
 
-/// Bytes that a receive may write.
+/// Buffer space that a receive may write to.
 pub type Room = [MaybeUninit<u8>];
 
-/// recv(2). The bytes written are the first `n` of `buffer`.
+/// recv(2). Returns `n`; the first `n` bytes of `buffer` were written.
 #[inline]
 pub fn recv(fd: RawFd, buffer: &mut Room) -> io::Result<usize> {
     // SAFETY: the kernel writes at most `buffer.len()` bytes into live memory during the call.
     checked_len(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), RECV) })
 }
 
-/// As `recv`, into `rest` when `first` is full: recvmsg(2).
+/// Like `recv`, but continues into `rest` when `first` is full: recvmsg(2).
 pub fn recv_both(fd: RawFd, first: &mut Room, rest: &mut Room) -> io::Result<usize> {
     if rest.is_empty() {
         return recv(fd, first);
@@ -34,7 +34,7 @@ pub fn recv_both(fd: RawFd, first: &mut Room, rest: &mut Room) -> io::Result<usi
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = rooms.as_mut_ptr();
     message.msg_iovlen = rooms.len() as _;
-    // SAFETY: the header and the rooms are live through the call, with their true sizes.
+    // SAFETY: the header and the buffers are live through the call, with their true sizes.
     checked_len(unsafe { libc::recvmsg(fd, &raw mut message, RECV) })
 }
 
@@ -92,30 +92,30 @@ pub fn send_vectored(fd: RawFd, segments: &[IoSlice<'_>]) -> io::Result<usize> {
     checked_len(unsafe { libc::sendmsg(fd, &raw const message, SEND) })
 }
 
-/// read(2), for descriptors that are no sockets; these must be non-blocking themselves.
+/// read(2), for descriptors other than sockets; they must be non-blocking.
 pub fn read(fd: RawFd, buffer: &mut Room) -> io::Result<usize> {
     // SAFETY: the kernel writes at most `buffer.len()` bytes into live memory during the call.
     checked_len(unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) })
 }
 
-/// As `read`, into `rest` when `first` is full: readv(2).
+/// Like `read`, but continues into `rest` when `first` is full: readv(2).
 pub fn read_both(fd: RawFd, first: &mut Room, rest: &mut Room) -> io::Result<usize> {
     if rest.is_empty() {
         return read(fd, first);
     }
     let rooms = [room_of(first), room_of(rest)];
-    // SAFETY: the rooms are live through the call, with their true sizes.
+    // SAFETY: the buffers are live through the call, with their true sizes.
     checked_len(unsafe { libc::readv(fd, rooms.as_ptr(), rooms.len() as _) })
 }
 
-/// writev(2), for descriptors that are no sockets; these must be non-blocking themselves.
+/// writev(2), for descriptors other than sockets; they must be non-blocking.
 pub fn write_vectored(fd: RawFd, segments: &[IoSlice<'_>]) -> io::Result<usize> {
     let count = segments.len().min(MAX_SEGMENTS) as libc::c_int;
     // SAFETY: IoSlice has iovec's layout; the segments borrow live bytes through the call.
     checked_len(unsafe { libc::writev(fd, segments.as_ptr().cast(), count) })
 }
 
-/// accept4(2), non-blocking and close-on-exec; with the peer's address.
+/// accept4(2), non-blocking and close-on-exec. Also returns the peer's address.
 pub fn accept(fd: RawFd) -> io::Result<(OwnedFd, Address)> {
     let mut from = Address::room();
     // SAFETY: address and length are live through the call, with their true sizes.
@@ -137,7 +137,7 @@ pub fn shutdown_write(fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes that were sent and that the peer has not taken: SIOCOUTQ of tcp(7) and unix(7).
+/// The number of sent bytes that the peer has not taken: SIOCOUTQ of tcp(7) and unix(7).
 pub fn untaken_bytes(fd: RawFd) -> io::Result<usize> {
     let mut len: libc::c_int = 0;
     // SAFETY: the length is live through the call, with its true size.
@@ -163,15 +163,14 @@ fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::
     Ok(value)
 }
 
-/// Whether it is a stream of bytes: a read that gives less than was asked for has left nothing. False if that cannot be
-/// told.
+/// Whether it is a byte stream, where a short read has emptied the receive queue. False if that cannot be determined.
 pub fn is_stream(fd: RawFd) -> bool {
     kind(fd).is_ok_and(|(family, kind, _)| {
         kind == libc::SOCK_STREAM && [libc::AF_INET, libc::AF_INET6].contains(&family)
     })
 }
 
-/// Family, type and protocol of a socket, as `socket.socket(fileno=…)` wants them.
+/// Family, type and protocol of a socket, as `socket.socket(fileno=…)` needs them.
 pub fn kind(fd: RawFd) -> io::Result<(i32, i32, i32)> {
     Ok((
         option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?,

@@ -1,22 +1,22 @@
-//! statx(2): what an open file is, without asking a server; what direct I/O on it must be aligned to.
+//! statx(2): an open file's status without contacting a server, and its alignment for direct I/O.
 
 use super::checked;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// What O_DIRECT asks of a file, in bytes; both are zero where it is not supported.
+/// The alignment that O_DIRECT requires for a file, in bytes; both are zero where it is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectAlignment {
     pub memory_bytes: u32,
     pub offset_bytes: u32,
 }
 
-/// `None`: the kernel (before 6.1) or the filesystem does not tell.
+/// `None`: the kernel (before 6.1) or the filesystem does not report it.
 pub fn direct_alignment(file: RawFd) -> io::Result<Option<DirectAlignment>> {
     let mut told = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the empty path is a literal, and `told` has room for the structure through the call. A
-    // wrong `file` is an error of the kernel's (EBADF), not of memory.
+    // SAFETY: the empty path is a literal, and `told` is live through the call. An invalid `file` is an error from
+    // the kernel (EBADF), not a memory error.
     checked(unsafe {
         libc::statx(
             file,
@@ -26,7 +26,7 @@ pub fn direct_alignment(file: RawFd) -> io::Result<Option<DirectAlignment>> {
             told.as_mut_ptr(),
         )
     })?;
-    // SAFETY: plain integers, all zero before the kernel filled them.
+    // SAFETY: plain integers that were zeroed before the kernel filled them.
     let told = unsafe { told.assume_init() };
     Ok((told.stx_mask & libc::STATX_DIOALIGN != 0).then_some(DirectAlignment {
         memory_bytes: told.stx_dio_mem_align,
@@ -34,23 +34,23 @@ pub fn direct_alignment(file: RawFd) -> io::Result<Option<DirectAlignment>> {
     }))
 }
 
-/// Which mount a file is on. Kernels before 6.8 give a number again once its mount has gone.
+/// The mount of a file. Kernels before 6.8 reuse the number of a mount that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount {
     pub device: u64,
     pub id: u64,
 }
 
-/// What the kernel tells of an open file.
+/// What the kernel reports about an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     pub mode: u32,
-    /// In bytes; of a file of another machine it may be out of date.
+    /// In bytes; may be out of date for a file on another machine.
     pub len: u64,
-    /// What is written and read best, in bytes.
+    /// The preferred I/O size in bytes.
     pub block_bytes: u32,
     pub links: u32,
-    /// Room on the disk, in bytes.
+    /// Allocated disk space in bytes.
     pub allocated_bytes: u64,
     pub uid: u32,
     /// When the content last changed: seconds since 1970, and nanoseconds of that second.
@@ -67,7 +67,7 @@ impl Status {
         self.is(libc::S_IFIFO)
     }
 
-    /// Opening it may wait for somebody: for the other end of a FIFO, for a modem's carrier.
+    /// Opening it may wait: for the other end of a FIFO or for a modem's carrier.
     pub fn may_wait_for_ever(&self) -> bool {
         self.is_fifo() || self.is(libc::S_IFCHR)
     }
@@ -93,16 +93,16 @@ impl Status {
     }
 }
 
-/// linux/stat.h, since 6.8: a mount's number that is never given again. Not in the C library's header yet.
+/// linux/stat.h, since 6.8: a mount's number that is never reused. Not in the C library's header yet.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 
-/// What the kernel has in its memory of an open file (AT_STATX_DONT_SYNC): it asks no server for it, so that this never
-/// waits.
+/// Returns what the kernel has cached about an open file (AT_STATX_DONT_SYNC). It contacts no server and so never
+/// blocks.
 pub fn at_hand(file: RawFd) -> io::Result<Status> {
     status(file, libc::AT_STATX_DONT_SYNC)
 }
 
-/// The truth, for which a server may have to be asked.
+/// Returns the current status, which may need a request to a server.
 pub fn asked(file: RawFd) -> io::Result<Status> {
     status(file, libc::AT_STATX_SYNC_AS_STAT)
 }
@@ -119,7 +119,7 @@ fn status(file: RawFd, sync: libc::c_int) -> io::Result<Status> {
             told.as_mut_ptr(),
         )
     })?;
-    // SAFETY: plain integers, all zero before the kernel filled them.
+    // SAFETY: plain integers that were zeroed before the kernel filled them.
     let told = unsafe { told.assume_init() };
     Ok(Status {
         mode: told.stx_mode.into(),

@@ -1,8 +1,8 @@
-//! Which thread this is.
+//! Identifies the calling thread.
 
-/// The calling thread's identity, `threading.get_ident()` in Python: one load, no system call.
+/// The calling thread's identity, equal to Python's `threading.get_ident()`: one load, no system call.
 #[inline]
 pub fn ident() -> u64 {
-    // SAFETY: takes no arguments and cannot fail (pthread_self(3)).
+    // SAFETY: it takes no arguments and cannot fail (pthread_self(3)).
     unsafe { libc::pthread_self() }
 }

@@ -1,7 +1,7 @@
 //! Reads and writes of memory whose owner has promised to keep it (S1).
 //!
-//! Owns the vector of segments; the memory behind them belongs to whoever made them, and stays
-//! until the operation's completion has come back.
+//! Owns the vector of segments. The memory behind them belongs to the code that made them, and stays allocated until
+//! the operation's completion has been returned.
 
 use super::checked_len;
 use std::io;
@@ -15,29 +15,29 @@ pub type IoVec = libc::iovec;
 #[derive(Clone, Copy, Debug)]
 pub struct Segment(IoVec);
 
-// SAFETY: a pointer and a length; `new` makes the caller answer for what lies behind them, on
-// whatever thread the operation runs.
+// SAFETY: a pointer and a length. The caller of `new` guarantees the memory behind them, on any thread that runs the
+// operation.
 unsafe impl Send for Segment {}
 
 impl Segment {
     /// # Safety
-    /// The memory stays where it is until the completion of the operation has been handed back,
-    /// and nobody else writes it meanwhile (nor reads it, if the operation is a read).
+    /// The memory must stay at its address until the completion of the operation has been returned. Until then nobody
+    /// else may write it, or read it if the operation is a read.
     pub unsafe fn new(pointer: *mut u8, len: usize) -> Self {
         Self(IoVec { iov_base: pointer.cast(), iov_len: len })
     }
 
-    /// The first `len` bytes of it, if it is longer.
+    /// The first `len` bytes, if it is longer.
     #[must_use]
     pub fn cut(self, len: usize) -> Self {
         Self(IoVec { iov_len: self.0.iov_len.min(len), ..self.0 })
     }
 
-    /// What lies behind its first `len` bytes.
+    /// Everything after the first `len` bytes.
     #[must_use]
     pub fn skip(self, len: usize) -> Self {
         let len = len.min(self.0.iov_len);
-        // SAFETY: inside of the same memory, or one behind its end.
+        // SAFETY: inside the same memory, or one past its end.
         let start = unsafe { self.0.iov_base.byte_add(len) };
         Self(IoVec { iov_base: start, iov_len: self.0.iov_len - len })
     }
@@ -51,12 +51,12 @@ impl Segment {
     }
 }
 
-/// Segments of memory, as the vectored calls take them. Boxed, so that the kernel may keep a pointer
-/// to the vector.
+/// Segments of memory, in the format of the vectored calls. Boxed, so that the kernel can keep a pointer to the
+/// vector.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Box<[IoVec]>);
 
-// SAFETY: as for `Segment`, of which it is made.
+// SAFETY: as for `Segment`, of which it consists.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -68,7 +68,7 @@ impl Memory {
         &self.0
     }
 
-    /// Bytes in all.
+    /// The total number of bytes.
     pub fn len(&self) -> usize {
         self.0.iter().map(|segment| segment.iov_len).sum()
     }
@@ -78,7 +78,7 @@ impl Memory {
     }
 }
 
-/// How an operation on the content of a file goes.
+/// Describes a read or write of a file's content.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     pub fd: RawFd,
@@ -86,7 +86,7 @@ pub struct Transfer {
     pub offset: i64,
     /// The file was opened with O_DIRECT.
     pub direct: bool,
-    /// For somebody, perhaps for ever: a pipe's other end, a key.
+    /// It waits, perhaps forever, for a pipe's other end or a key press.
     pub waits: bool,
     pub memory: Memory,
 }
@@ -96,7 +96,7 @@ impl Transfer {
         Self { fd, offset, direct, waits: offset < 0, memory: Memory::new(segments) }
     }
 
-    /// Of a file that has an end, where a transfer at the descriptor's own position waits for nobody.
+    /// For a regular file, where a transfer at the descriptor's own position does not wait for a peer.
     #[must_use]
     pub fn of_file(self) -> Self {
         Self { waits: false, ..self }
@@ -114,7 +114,7 @@ impl Transfer {
         checked_len(unsafe { libc::preadv2(self.fd, pointer, count, self.offset, 0) })
     }
 
-    /// The same with RWF_NOWAIT: EAGAIN if it would have to wait, EOPNOTSUPP if the file cannot say.
+    /// Like `write`, with RWF_NOWAIT: EAGAIN if it would block, EOPNOTSUPP if the file cannot tell.
     pub fn write_at_once(&self) -> io::Result<usize> {
         let (pointer, count) = self.pointer_and_count();
         let flags = libc::RWF_NOWAIT;
@@ -130,35 +130,36 @@ impl Transfer {
     }
 }
 
-/// pwritev2(2) of one slice, at an offset or (-1) at the descriptor's own position.
+/// pwritev2(2) with one slice, at an offset or (-1) at the descriptor's own position.
 pub fn write_slice(fd: RawFd, data: &[u8], offset: i64) -> io::Result<usize> {
     write_flagged(fd, data, offset, 0)
 }
 
-/// The same with RWF_NOWAIT: EAGAIN if it would have to wait, EOPNOTSUPP if the file cannot say.
+/// Like `write_slice`, with RWF_NOWAIT: EAGAIN if it would block, EOPNOTSUPP if the file cannot tell.
 pub fn write_slice_at_once(fd: RawFd, data: &[u8], offset: i64) -> io::Result<usize> {
     write_flagged(fd, data, offset, libc::RWF_NOWAIT)
 }
 
 fn write_flagged(fd: RawFd, data: &[u8], offset: i64, flags: libc::c_int) -> io::Result<usize> {
     let vector = IoVec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
-    // SAFETY: the kernel reads that many bytes of live memory during the call.
+    // SAFETY: the kernel reads `data.len()` bytes of live memory during the call.
     checked_len(unsafe { libc::pwritev2(fd, &raw const vector, 1, offset, flags) })
 }
 
-/// preadv2(2) with RWF_NOWAIT at an offset: EAGAIN if the page cache has not even the first byte.
-/// The bytes written are the first `n` of `room`.
+/// preadv2(2) with RWF_NOWAIT at an offset: EAGAIN if not even the first byte is in the page cache. Returns `n`; the
+/// first `n` bytes of `room` were written.
 #[inline]
 pub fn read_cached(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<usize> {
     read_flagged(fd, room, offset, libc::RWF_NOWAIT)
 }
 
-/// The same, which may wait.
+/// Like `read_cached`, but may block.
 pub fn read_slice(fd: RawFd, room: &mut [MaybeUninit<u8>], offset: i64) -> io::Result<usize> {
     read_flagged(fd, room, offset, 0)
 }
 
-/// Appends up to `len` bytes of a file to a vector; how many. With `is_cached` as `read_cached`, else as `read_slice`.
+/// Appends up to `len` bytes of a file to a vector and returns the number. Reads with `read_cached` if `is_cached`,
+/// else with `read_slice`.
 pub fn read_onto(
     fd: RawFd,
     to: &mut Vec<u8>,
@@ -171,7 +172,7 @@ pub fn read_onto(
     let flags = if is_cached { libc::RWF_NOWAIT } else { 0 };
     let read = read_flagged(fd, room, offset, flags)?;
     let end = to.len() + read;
-    // SAFETY: the kernel has written so many bytes of the room, which lies behind the vector's end.
+    // SAFETY: the kernel has written `read` bytes of the spare capacity that starts at the vector's end.
     unsafe { to.set_len(end) };
     Ok(read)
 }

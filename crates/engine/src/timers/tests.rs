@@ -92,7 +92,7 @@ fn a_timer_that_is_due_at_once_leaves_the_heap_alone() {
     assert_eq!(timers.pop_due(1000), Some(0));
 }
 
-/// The plain twin: a sorted vector.
+/// Compares with a sorted vector.
 #[test]
 fn agrees_with_a_sorted_vector() {
     let mut timers = Timers::default();

@@ -1,4 +1,4 @@
-//! Every rule of bodies, each case whole, byte by byte, and with bytes after it.
+//! Every rule of bodies; each case whole, byte by byte, and with bytes after it.
 
 use super::{BodyReader, Event, Piece};
 use crate::cuts::Random;
@@ -8,7 +8,7 @@ use crate::trailers::TrailerField;
 
 const LIMITS: Limits = Limits { line_bytes: 100, head_bytes: 60, headers: 3, body_bytes: 100 };
 
-/// What came of a body: its bytes, how far the input was used, its trailers, and how it stands.
+/// The result for a body: its bytes, how much input was used, its trailers, and its final state.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     data: Vec<u8>,
@@ -18,7 +18,7 @@ struct Outcome {
     refused: Option<u16>,
 }
 
-/// Feeds `input` in pieces of the given lengths, the last of them for the rest.
+/// Feeds `input` in pieces of the given lengths; the last piece is the rest.
 fn feed(framing: Framing, input: &[u8], lens: impl Iterator<Item = usize>) -> Outcome {
     let mut outcome = Outcome::default();
     let mut reader = match BodyReader::new(framing, &LIMITS) {
@@ -105,7 +105,7 @@ fn until_the_connection_ends() {
     assert_eq!(reader.read(&[b'a'; 101], &LIMITS).map_err(|refusal| refusal.status), Err(413));
 }
 
-/// What the server decides by whether it drops a body, or the connection with it.
+/// The server uses this to decide whether to drop a body, or the connection.
 #[test]
 fn what_is_left() {
     let mut reader = BodyReader::new(Framing::Length(5), &LIMITS).expect("short");
@@ -152,7 +152,7 @@ fn chunks() {
     }
 }
 
-/// The data, their framing and the end come in one piece where they are there.
+/// Data, framing and end are returned in one piece if all are available.
 #[test]
 fn a_short_body_is_one_piece() {
     let mut reader = BodyReader::new(Framing::Chunked, &LIMITS).expect("chunked");
@@ -233,7 +233,7 @@ fn chunk_extensions() {
     assert_eq!(chunked(&long.replacen("aa", "", 1)).refused, None);
 }
 
-/// 413 as soon as a chunk's size says that the body grows above the limit.
+/// 413 as soon as a chunk's size shows that the body exceeds the limit.
 #[test]
 fn long_chunked_bodies() {
     let first = format!("60\r\n{}\r\n", "a".repeat(0x60));
@@ -302,7 +302,7 @@ fn steps() {
     }
 }
 
-/// Mutated bodies in random pieces: the same outcome as whole.
+/// Mutated bodies in random pieces have the same outcome as in one piece.
 #[test]
 fn random_mutations_and_cuts() {
     const CORPUS: [&str; 4] = [

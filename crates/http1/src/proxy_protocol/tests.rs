@@ -1,4 +1,4 @@
-//! The PROXY protocol: whole headers, every cut of them, and what is refused.
+//! The PROXY protocol: whole headers, every prefix of them, and invalid ones.
 
 use super::{Header, LONGEST_BLOCK, SIGNATURE, parse};
 
@@ -7,7 +7,7 @@ fn proxied(source: &str, destination: &str) -> Header {
     Header::Proxied { source: address(source), destination: address(destination) }
 }
 
-/// A header of version 2: version and command, family, and what follows.
+/// A header of version 2: version and command, family, and the rest.
 fn block(version_command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
     let len = u16::try_from(rest.len()).expect("a short header");
     let mut made = SIGNATURE.to_vec();
@@ -118,7 +118,7 @@ fn wrong_blocks_are_refused() {
     ] {
         assert!(parse(&bytes).is_err(), "{bytes:?}");
     }
-    // As soon as it can be known.
+    // As soon as it can be detected.
     assert!(parse(&block(0x11, 0x11, &IPV4)[..13]).is_err());
     assert!(parse(&block(0x21, 0x11, &[0; LONGEST_BLOCK + 1])[..16]).is_err());
     assert!(parse(b"\r\n\r\n\0\r\nQUIX").is_err());
@@ -126,7 +126,7 @@ fn wrong_blocks_are_refused() {
 
 #[test]
 fn no_bytes_make_it_panic() {
-    // A linear congruential generator: the same bytes at every run.
+    // A linear congruential generator: the same bytes in every run.
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     for (bytes, _) in good() {
         for _ in 0..2000 {

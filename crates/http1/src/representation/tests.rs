@@ -1,4 +1,4 @@
-//! Conditions, ranges and codings, by the rules of RFC 9110.
+//! Conditions, ranges and codings, according to RFC 9110.
 
 use super::{Decision, Preferences, Validators};
 use crate::head::Header;

@@ -1,4 +1,4 @@
-//! Every rule of a request's head, each case whole, cut at every byte, and with bytes after it.
+//! Every rule of a request's head; each case whole, split at every byte, and with bytes after it.
 
 mod incomplete;
 
@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 use crate::target::Target;
 use std::mem::MaybeUninit;
 
-/// What is compared: the request's parts as text, or the refusal's status.
+/// The values to compare: the request's parts as text, or the refusal's status.
 type Answer = Result<String, u16>;
 
 fn read(input: &[u8], limits: &Limits) -> Option<Answer> {
@@ -44,7 +44,7 @@ fn with_request<T>(
         .map(|answer| answer.map(|request| look(&request)))
 }
 
-/// The answer, which must not depend on cuts, nor on what comes after the head.
+/// The answer, which must not depend on how the input is split or on the bytes after the head.
 fn answer_to(input: &[u8], limits: &Limits) -> Option<Answer> {
     let answer = outcome_of_prefixes(input, |prefix| read(prefix, limits));
     if answer.is_some() {
@@ -68,7 +68,7 @@ fn check<T: PartialEq + std::fmt::Debug>(input: &str, look: impl Fn(&Request) ->
     assert_eq!(seen.expect("complete").expect("accepted"), wanted, "{input:?}");
 }
 
-/// A head around fields that are given with their line ends.
+/// A head with these fields, which include their line ends.
 fn with_fields(fields: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
 }
@@ -92,7 +92,7 @@ fn a_usual_request() {
     check(&format!("\r\n\r\n{input}"), |request| request.len, input.len() + 4);
 }
 
-/// RFC 9112 section 2.2: a recipient may take a bare LF for a line end; not this one. A bare CR is never one.
+/// RFC 9112 section 2.2: a recipient may accept a bare LF as a line end; this one does not. A bare CR is never one.
 #[test]
 fn line_ends() {
     let good = "GET / HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n";
@@ -163,7 +163,7 @@ fn field_lines() {
     }
 }
 
-/// Every byte at every place of the vectors that httparse works with.
+/// Every byte at every position of the vectors that httparse uses.
 #[test]
 fn every_byte_at_many_places() {
     for byte in 0..=255_u8 {
@@ -349,7 +349,7 @@ fn versions_and_methods() {
     let method = "M".repeat(32);
     assert_eq!(status_of(&format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")), Some(200));
     assert_eq!(status_of(&format!("{method}M / HTTP/1.1\r\nHost: a\r\n\r\n")), Some(501));
-    // What speaks TLS, SSH or SMTP is told apart at once.
+    // TLS, SSH or SMTP are recognised immediately.
     for foreign in [&b"\x16\x03\x01"[..], b"\0", b"SSH-2.0-x\r\n", b"EHLO a\r\nx"] {
         let answer = outcome_of_prefixes(foreign, |prefix| read(prefix, &Limits::default()));
         assert!(matches!(answer, Some(Err(400 | 505))), "{}", foreign.escape_ascii());

@@ -1,11 +1,11 @@
-//! Dates as HTTP writes them, IMF-fixdate, and as it reads them: also the two older forms (RFC 9110 section 5.6.7).
+//! HTTP dates: written as IMF-fixdate; the two older forms are also read (RFC 9110 section 5.6.7).
 
 const WEEKDAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
 const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` of seconds since 1970, up to the year 9999.
+/// Formats seconds since 1970 as `Sun, 06 Nov 1994 08:49:37 GMT`, up to the year 9999.
 pub fn http_date(unix_s: u64) -> [u8; 29] {
     const LAST_S: u64 = 253_402_300_799;
     let unix_s = unix_s.min(LAST_S);
@@ -23,7 +23,8 @@ pub fn http_date(unix_s: u64) -> [u8; 29] {
     date
 }
 
-/// Seconds since 1970 of a date in one of HTTP's three forms; None for anything else, and for what was before 1970.
+/// Parses a date in one of HTTP's three forms to seconds since 1970; `None` for anything else and for dates before
+/// 1970.
 pub fn parse_date(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
@@ -40,7 +41,7 @@ pub fn parse_date(text: &[u8]) -> Option<u64> {
                 return None;
             }
             let year: u64 = year.parse().ok()?;
-            // What would be far ahead lies behind; files have dates since 1970.
+            // A two-digit year far in the future is in the past; files have dates since 1970.
             (day, month, if year < 70 { 2000 + year } else { 1900 + year }, *time)
         }
         // Sun Nov  6 08:49:37 1994
@@ -59,12 +60,12 @@ pub fn parse_date(text: &[u8]) -> Option<u64> {
         return None;
     }
     let days = days_since_1970(year, month, day);
-    // Not the last days of a shorter month.
+    // Rejects days that a shorter month does not have.
     (civil_date(days) == (year, month, day))
         .then(|| days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// The other direction of `civil_date`.
+/// The inverse of `civil_date`.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year / 400, year % 400);
@@ -79,9 +80,9 @@ fn write_two(place: &mut [u8], number: u64) {
     place[1] = b'0' + (number % 10) as u8;
 }
 
-/// Year, month and day of a day since 1970: years are counted from March on, so that a leap day is a year's last.
+/// Year, month and day of a day since 1970. Years are counted from March on, so that a leap day is a year's last.
 fn civil_date(days: u64) -> (u64, u64, u64) {
-    // Days from the first of March of the year 0; 400 years have 146,097 days.
+    // Days since the first of March of the year 0; 400 years have 146,097 days.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era =

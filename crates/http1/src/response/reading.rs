@@ -7,7 +7,7 @@ use crate::request::read_fields;
 use crate::request_line::{are_empty_lines, is_above, line_start};
 use std::mem::MaybeUninit;
 
-/// What the response answers: it decides whether a body follows (RFC 9112 section 6.3).
+/// The method of the request: it decides whether a body follows (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
     Head,
@@ -24,19 +24,19 @@ pub struct Response<'a, 'h> {
     pub reason: &'a str,
     pub headers: &'h [Header<'a>],
     pub framing: Framing,
-    /// Whether the connection may serve another request after this one. Not if the body ends with it.
+    /// Whether the connection may carry another response after this one. False if the body ends with the connection.
     pub keeps_alive: bool,
-    /// What follows the head is no HTTP: after 101, and after a 2xx to CONNECT.
+    /// The data after the head is not HTTP: after 101, and after a 2xx to CONNECT.
     pub is_tunnel: bool,
-    /// `Connection: upgrade` and an `Upgrade` field; its value.
+    /// The value of the `Upgrade` field, if `Connection: upgrade` is present.
     pub upgrade: Option<&'a [u8]>,
-    /// Bytes of the head.
+    /// The length of the head in bytes.
     pub len: usize,
 }
 
-/// Reads the head of a response from the start of `input`; `None` while it is not complete.
+/// Parses the head of a response at the start of `input`; `None` while it is incomplete.
 ///
-/// `fields` is room for the header fields. A refusal's status is that of an answer to a request; there is none to give.
+/// `fields` is space for the header fields. A refusal has the status for a request; there is none to send here.
 pub fn parse_response<'a, 'h>(
     input: &'a [u8],
     fields: &'h mut [MaybeUninit<Header<'a>>],
@@ -100,7 +100,7 @@ fn read_head<'a, 'h>(
     let is_tunnel = status == 101 || (asked == Asked::Connect && (200..300).contains(&status));
     // RFC 9112 section 6.3, rules 1 and 2.
     let has_no_body = is_tunnel || asked == Asked::Head || matches!(status, 100..=199 | 204 | 304);
-    // The fields are read all the same: what contradicts itself is refused in every case.
+    // The framing fields are checked in any case, to refuse contradictory ones.
     let announced = fields.response_framing(version)?;
     let framing = if has_no_body { Framing::None } else { announced };
     Ok(Response {

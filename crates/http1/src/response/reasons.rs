@@ -1,6 +1,6 @@
-//! Reason phrases: the words beside a status (RFC 9110 section 15, and the IANA registry of status codes).
+//! Reason phrases: the text after a status code (RFC 9110 section 15, and the IANA registry of status codes).
 
-/// The usual words for a status; empty if it has none.
+/// The usual phrase for a status; empty if it has none.
 #[inline]
 pub fn reason_phrase(status: u16) -> &'static str {
     let class: &[&str] = match status / 100 {

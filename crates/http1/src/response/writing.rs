@@ -1,30 +1,30 @@
-//! Writing responses: heads whose fields are checked, and the framing of chunks.
+//! Writing responses: checked heads, and the framing of chunks.
 
 use crate::characters::is_token;
 use crate::head::Version;
 use crate::response::reasons::reason_phrase;
 
-/// Which part of a head cannot be sent.
+/// The part of a head that cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The status is not of three digits.
+    /// The status does not have three digits.
     Status,
-    /// The reason has a character that would end the line, or another control character.
+    /// The reason contains a line end or another control character.
     Reason,
-    /// The field's name is no token (RFC 9110 section 5.1).
+    /// The field's name is not a token (RFC 9110 section 5.1).
     Name,
-    /// The field's value has CR, LF or NUL (RFC 9110 section 5.5).
+    /// The field's value contains CR, LF or NUL (RFC 9110 section 5.5).
     Value,
 }
 
-/// A head that cannot be sent: what is wrong, and the name of the field, as it was given.
+/// A head that cannot be sent: the invalid part, and the name of the field as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritable {
     pub blame: Blame,
     pub field: Vec<u8>,
 }
 
-/// Appends a whole head: status line, fields, the empty line. `reason`: none for the usual words.
+/// Appends a whole head: status line, fields, the empty line. `reason`: `None` for the usual phrase.
 ///
 /// Nothing is appended if it fails.
 pub fn write_head<N: AsRef<[u8]>, V: AsRef<[u8]>>(
@@ -47,7 +47,7 @@ pub fn write_head<N: AsRef<[u8]>, V: AsRef<[u8]>>(
     written
 }
 
-/// Appends the status line. A client looks at the version alone for what it may send next (RFC 9110 section 2.5).
+/// Appends the status line. A client only uses the version to decide what it may send next (RFC 9110 section 2.5).
 #[inline]
 pub fn write_status_line(
     out: &mut Vec<u8>,
@@ -95,7 +95,7 @@ fn unwritable(blame: Blame, name: &[u8]) -> Unwritable {
     Unwritable { blame, field: name.to_vec() }
 }
 
-/// Appends the line before a chunk. Its bytes and a CRLF follow. `len` is not 0: that would end the body.
+/// Appends the line before a chunk; its bytes and a CRLF must follow. `len` must not be 0, which would end the body.
 pub fn write_chunk_head(out: &mut Vec<u8>, len: usize) {
     debug_assert!(len > 0, "an empty chunk ends the body");
     let mut line = [0; 18];
@@ -144,7 +144,7 @@ mod tests {
         write_head(&mut out, Version::Http10, 799, Some(b"Own"), NONE).expect("a good head");
         assert_eq!(out, b"HTTP/1.0 799 Own\r\n\r\n");
         out.clear();
-        // The space stays where there is no reason (RFC 9112 section 4).
+        // The space stays if there is no reason (RFC 9112 section 4).
         write_head(&mut out, Version::Http11, 799, None, NONE).expect("a good head");
         assert_eq!(out, b"HTTP/1.1 799 \r\n\r\n");
     }

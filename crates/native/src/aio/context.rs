@@ -1,8 +1,8 @@
 //! `Context`: requests go in, events come out; any thread may use it.
 //!
-//! What is Python's: arguments, exceptions, the life of the object. The state is in `shared`. Closing is
-//! refused while another thread waits, because the kernel's context would go away under it; in the
-//! child of a fork everything but `close()` is refused (S6).
+//! This file handles arguments, exceptions and the object's lifetime; the state is in `shared`. Closing is refused
+//! while another thread waits, because the kernel's context would be destroyed under it. In a forked child only
+//! `close()` is allowed (S6).
 
 use super::engine::{self, Room};
 use super::event::Event;
@@ -18,24 +18,23 @@ use pyo3::types::PyTuple;
 use std::ffi::CString;
 use std::time::Duration;
 
-/// How long `close()` waits for what is in flight.
+/// How long `close()` waits for requests in flight.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
-/// The same for a context that nobody has closed.
+/// Like `CLOSE_LIMIT`, for a context that was not closed.
 const FREE_LIMIT: Duration = Duration::from_secs(1);
 
-/// A context for file operations that a program polls for itself.
+/// A context for file operations that a program polls itself.
 ///
-/// Any thread may use it, also while another one waits in `get_events()`.
+/// Any thread may use it, even while another one waits in `get_events()`.
 ///
 /// Args:
-///     max_jobs: how many requests may be in flight at once.
-///     engine: "ring" (io_uring), "aio" (Linux kernel AIO), or None for the best that works. Kernel
-///         AIO is asynchronous for files that are opened with O_DIRECT, and for polls; with others
-///         `submit()` blocks.
+///     max_jobs: the maximum number of requests in flight.
+///     engine: "ring" (io_uring), "aio" (Linux kernel AIO), or None for the best that works. Kernel AIO is
+///         asynchronous for files that are opened with O_DIRECT, and for polls; with others `submit()` blocks.
 ///
 /// Raises:
 ///     OSError: the kernel, or its sandbox, refuses the engine; the text says what to do.
-///     ValueError: no such engine, or `max_jobs` is not positive.
+///     ValueError: an unknown engine, or `max_jobs` is not positive.
 #[pyclass(frozen, weakref, module = "oneloop.aio")]
 pub struct Context {
     shared: Shared,
@@ -48,34 +47,34 @@ impl Context {
     #[pyo3(signature = (max_jobs, engine=None))]
     fn new(max_jobs: i64, engine: Option<&str>) -> PyResult<Self> {
         let max_jobs = u32::try_from(max_jobs).ok().filter(|jobs| *jobs > 0).ok_or_else(|| {
-            PyValueError::new_err(format!("a context for {max_jobs} jobs cannot be had"))
+            PyValueError::new_err(format!("max_jobs must be from 1 to 4294967295, got {max_jobs}"))
         })?;
         let (polled, engine) = engine::open(Room::Exact(max_jobs), engine)?;
         Ok(Self { shared: Shared::new(polled, engine), max_jobs })
     }
 
-    /// A context that behaves as one of kernel AIO on both engines, for programs that were made for
-    /// that: io_setup(2) is told `max_jobs`, `room` requests are taken, and buffered files are read and
-    /// written in order, which may block `submit()`.
+    /// Make a context that behaves like one of kernel AIO on both engines, for programs written for it: io_setup(2)
+    /// is called with `max_jobs`, up to `room` requests are accepted, and buffered files are read and written in
+    /// order, which may block `submit()`.
     #[staticmethod]
     fn _as_kernel_aio(max_jobs: u32, room: u32, engine: Option<&str>) -> PyResult<Self> {
         let (polled, engine) = engine::open(Room::Kernel(max_jobs, room), engine)?;
         Ok(Self { shared: Shared::new(polled, engine), max_jobs })
     }
 
-    /// Hand requests to the kernel, in order.
+    /// Submit requests to the kernel, in order.
     ///
-    /// Their buffers stay pinned, and they themselves alive, until `get_events()` has returned their
-    /// events, whatever the program drops.
+    /// The requests stay alive and their buffers pinned until `get_events()` has returned their events, even if the
+    /// program drops them.
     ///
     /// Returns:
-    ///     How many were taken: fewer than given if there is no room for more, or the next one is
-    ///     wrong. The rest may be submitted again.
+    ///     How many were accepted: fewer than given if there is no room for more, or the next one is invalid. The rest
+    ///     may be submitted again.
     ///
     /// Raises:
-    ///     OSError: the kernel took none, and this is what it said of the first. BlockingIOError
-    ///         (EAGAIN): `max_jobs` are in flight.
-    ///     ValueError: a request is in flight already, or the context is closed.
+    ///     OSError: the kernel accepted none; this is its error for the first. BlockingIOError (EAGAIN): `max_jobs`
+    ///         are in flight.
+    ///     ValueError: a request is already in flight, or the context is closed.
     #[pyo3(signature = (*requests))]
     fn submit(&self, requests: &Bound<'_, PyTuple>) -> PyResult<usize> {
         let py = requests.py();
@@ -107,13 +106,13 @@ impl Context {
     /// Return the events of requests that have ended, in the order in which they ended.
     ///
     /// Args:
-    ///     min_jobs: wait until there are that many; 0 does not wait.
-    ///     max_jobs: return at most that many.
-    ///     timeout: seconds after which to return what there is; 0 does not wait, None waits for ever.
+    ///     min_jobs: wait until there are this many; 0 does not wait.
+    ///     max_jobs: return at most this many.
+    ///     timeout: seconds after which to return the events available; 0 does not wait, None waits forever.
     ///
     /// Raises:
-    ///     ValueError: the numbers do not fit, or the context is closed.
-    ///     KeyboardInterrupt, or what else a signal handler raises; no event is lost.
+    ///     ValueError: the arguments are invalid, or the context is closed.
+    ///     KeyboardInterrupt, or another exception of a signal handler; no event is lost.
     #[pyo3(signature = (min_jobs, max_jobs, timeout=None))]
     fn get_events<'py>(
         &self,
@@ -126,7 +125,7 @@ impl Context {
         let deadline = Deadline::after(timeout)?;
         let mut got = Vec::new();
         if let Err(e) = self.shared.wait(py, wanted, deadline, &mut got) {
-            // What was collected before is for the next call.
+            // Events that were already collected are for the next call.
             self.shared.with(py, |state| {
                 for completion in got.into_iter().rev() {
                     state.collected.push_front(completion);
@@ -143,9 +142,8 @@ impl Context {
         PyTuple::new(py, events)
     }
 
-    /// Ask the kernel to end a request early. Its event comes in any case, and tells what has become
-    /// of it: -ECANCELED, or the result if it was too late. Disk operations cannot be cancelled once
-    /// they have begun.
+    /// Ask the kernel to end a request early. Its event still arrives, and has -ECANCELED, or the result if it was
+    /// too late. Disk operations cannot be cancelled once they have begun.
     ///
     /// Raises:
     ///     ValueError: the request is not in flight in this context, or the context is closed.
@@ -157,7 +155,7 @@ impl Context {
         let asked =
             self.shared.with(py, |state| state.polled.as_mut().map(|polled| polled.cancel(key)))?;
         match asked.ok_or_else(closed)? {
-            // It cannot be cancelled (EINVAL), or has ended and only its event is missing (ENOENT).
+            // It cannot be cancelled (EINVAL), or has ended and only its event is outstanding (ENOENT).
             Err(e) if !matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => {
                 Err(errors::os_error("cancel", &e))
             }
@@ -165,8 +163,8 @@ impl Context {
         }
     }
 
-    /// End the context: cancel what waits, let writes finish, at most for 10 seconds, and drop the
-    /// events that nobody has asked for. A second call does nothing.
+    /// Close the context: cancel waiting requests, let writes finish for up to 10 seconds, and drop events that were
+    /// not fetched. A second call does nothing.
     ///
     /// Raises:
     ///     RuntimeError: another thread is waiting in `get_events()`.
@@ -180,19 +178,19 @@ impl Context {
         self.shared.is_closed(py)
     }
 
-    /// The engine that does the work: "ring" or "aio".
+    /// The engine: "ring" or "aio".
     #[getter]
     fn engine(&self) -> &'static str {
         self.shared.engine()
     }
 
-    /// How many requests may be in flight at once.
+    /// The maximum number of requests in flight.
     #[getter]
     fn max_jobs(&self) -> u32 {
         self.max_jobs
     }
 
-    /// How many requests the kernel has.
+    /// The number of requests in flight.
     #[getter]
     fn in_flight(&self, py: Python<'_>) -> PyResult<usize> {
         self.shared.with(py, |state| state.polled.as_ref().map_or(0, Polled::in_flight))
@@ -228,7 +226,7 @@ impl Context {
     }
 }
 
-/// By the interpreter's own function, which also works when it is going down.
+/// Uses the interpreter's own function, which also works during shutdown.
 fn warn(py: Python<'_>, text: String) -> PyResult<()> {
     let text = CString::new(text)?;
     PyErr::warn(py, &py.get_type::<PyResourceWarning>(), &text, 1)
@@ -240,13 +238,13 @@ impl Drop for Context {
             return;
         }
         Python::attach(|py| {
-            // Freeing may happen while an exception is on its way: keep it.
+            // Freeing may happen while an exception is propagating: keep it.
             let pending = PyErr::take(py);
             let text = format!("unclosed oneloop.aio.Context for {} jobs", self.max_jobs);
             let warned = if self.shared.is_foreign() { Ok(()) } else { warn(py, text) };
             for outcome in [warned, self.end(py, FREE_LIMIT)] {
                 if let Err(error) = outcome {
-                    // Warnings turned into errors cannot be raised from here, as in __del__.
+                    // If warnings are errors, they cannot be raised from here, as in __del__.
                     error.write_unraisable(py, None);
                 }
             }

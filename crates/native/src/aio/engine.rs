@@ -1,4 +1,4 @@
-//! Which engine a context gets, and what to do when there is none.
+//! Selects a context's engine, with advice if there is none.
 
 use crate::errors;
 use oneloop_engine::files::polled::Polled;
@@ -8,20 +8,20 @@ use pyo3::prelude::*;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A ring has worked in this process.
+/// A ring has already worked in this process.
 static RING_WORKS: AtomicBool = AtomicBool::new(false);
 
-/// How much a context takes.
+/// The capacity of a context.
 #[derive(Clone, Copy)]
 pub enum Room {
-    /// So many operations at once.
+    /// This many concurrent operations.
     Exact(u32),
-    /// As io_setup(2) makes it for so many: room for as many as the second says. Buffered files are read
-    /// and written in order, as by io_submit(2).
+    /// As with io_setup(2) for the first number; up to the second number of operations are accepted. Buffered files
+    /// are read and written in order, as with io_submit(2).
     Kernel(u32, u32),
 }
 
-/// The named engine, or the best that works. OSError: the kernel or its sandbox refuses it.
+/// Opens the named engine, or the best that works. OSError: the kernel or its sandbox refuses it.
 pub fn open<T>(room: Room, name: Option<&str>) -> PyResult<(Polled<T>, &'static str)> {
     match name {
         Some("ring") => ring(room).map_err(|e| refusal("io_uring", &e, RING_ADVICE)),
@@ -33,7 +33,7 @@ pub fn open<T>(room: Room, name: Option<&str>) -> PyResult<(Polled<T>, &'static 
             opened => opened.map_err(|e| refusal("io_uring", &e, RING_ADVICE)),
         },
         Some(other) => {
-            Err(PyValueError::new_err(format!("no engine {other:?}: it is \"ring\" or \"aio\"")))
+            Err(PyValueError::new_err(format!("unknown engine {other:?}: use \"ring\" or \"aio\"")))
         }
     }
 }
@@ -58,7 +58,7 @@ fn aio<T>(room: Room) -> io::Result<(Polled<T>, &'static str)> {
     Ok((context?, "aio"))
 }
 
-/// Whether this says that there is no ring here, rather than that something has run out.
+/// Whether the error means that io_uring is not available, and not that a resource has run out.
 fn is_missing(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
@@ -70,14 +70,14 @@ const RING_ADVICE: Advice = &[
         libc::EPERM,
         "a seccomp filter (the default of Docker, Podman and containerd) or the sysctl \
          kernel.io_uring_disabled forbids it; allow io_uring_setup, io_uring_enter and \
-         io_uring_register there, or leave engine= away to get what works",
+         io_uring_register there, or omit engine= to use an engine that works",
     ),
     (
         libc::ENOSYS,
-        "this kernel has no io_uring, or its sandbox hides it; leave engine= away to get what works",
+        "the kernel or a sandbox does not provide io_uring; omit engine= to use an engine that works",
     ),
-    (libc::EOPNOTSUPP, "Linux 5.11 or later is needed; leave engine= away to get what works"),
-    (libc::ENOMEM, "raise the limit of locked memory (ulimit -l), or take a smaller max_jobs"),
+    (libc::EOPNOTSUPP, "Linux 5.11 or later is required; omit engine= to use an engine that works"),
+    (libc::ENOMEM, "raise the limit of locked memory (ulimit -l), or use a smaller max_jobs"),
 ];
 
 const AIO_ADVICE: Advice = &[
@@ -86,11 +86,11 @@ const AIO_ADVICE: Advice = &[
         "a seccomp filter forbids it; allow io_setup, io_submit, io_getevents, io_cancel and \
          io_destroy there",
     ),
-    (libc::ENOSYS, "this kernel is built without it (CONFIG_AIO), or its sandbox hides it"),
+    (libc::ENOSYS, "the kernel was built without it (CONFIG_AIO), or a sandbox forbids it"),
     (
         libc::EAGAIN,
-        "the machine's contexts together may have fs.aio-max-nr operations: raise that sysctl, or \
-         take a smaller max_jobs",
+        "all contexts of the machine together may have fs.aio-max-nr operations: raise that \
+         sysctl, or use a smaller max_jobs",
     ),
 ];
 

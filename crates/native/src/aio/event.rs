@@ -1,4 +1,4 @@
-//! `Event`: how one request ended.
+//! `Event`: the result of one request.
 
 use super::request::Request;
 use crate::errors;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 
-/// How a request ended. Made by `Context.get_events()`.
+/// The result of a request. Made by `Context.get_events()`.
 #[pyclass(frozen, module = "oneloop.aio")]
 pub struct Event {
     request: Py<Request>,
@@ -28,22 +28,22 @@ impl Event {
         self.request.clone_ref(py)
     }
 
-    /// What the system call would have returned (bytes, a poll mask, 0), or a negative errno.
+    /// The system call's return value (bytes, a poll mask, 0), or a negative errno.
     #[getter]
     fn response(&self) -> i64 {
         self.response
     }
 
-    /// The kernel's second word; 0 for every operation that there is.
+    /// The kernel's second result; 0 for every existing operation.
     #[getter]
     fn response2(&self) -> i64 {
         self.second_response
     }
 
-    /// The response of a request that has succeeded.
+    /// Return the response of a successful request.
     ///
     /// Raises:
-    ///     OSError: it has failed; of the subclass that the errno has.
+    ///     OSError: it has failed; of the subclass for the errno.
     fn result(&self, py: Python<'_>) -> PyResult<i64> {
         if self.response >= 0 {
             return Ok(self.response);

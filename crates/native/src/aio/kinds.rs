@@ -1,27 +1,27 @@
-//! The seven kinds of request: which arguments each takes, and which of them it shows.
+//! The seven kinds of request: their arguments and attributes.
 
 use super::request::{Buffers, Options, Request, poll_mask};
 use oneloop_engine::files::operation::Opcode;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// Any file, as the arguments of a request have it.
+/// A Python object passed as an argument.
 type Argument<'py> = Bound<'py, PyAny>;
 
 /// Reads from a file into a writable buffer.
 ///
 /// Args:
-///     file: a descriptor's number, or an object with `fileno()`.
+///     file: a descriptor number, or an object with `fileno()`.
 ///     buffer: a writable, contiguous, bytes-like object; pinned while the request is in flight.
-///     offset: where in the file to begin, in bytes.
+///     offset: the position in the file, in bytes.
 ///     length: how many bytes of the buffer to fill; None for all.
-///     rw_flags: RWF_NOWAIT and its kin, as preadv2(2) takes them.
-///     priority_class, priority_value: the I/O priority, as ioprio_set(2) takes it.
-///     res_fd: an eventfd that the kernel raises when the request completes.
+///     rw_flags: RWF_NOWAIT and similar flags, as in preadv2(2).
+///     priority_class, priority_value: the I/O priority, as in ioprio_set(2).
+///     res_fd: an eventfd that the kernel signals when the request completes.
 ///
 /// Raises:
 ///     TypeError, BufferError: the buffer is not bytes-like, not contiguous or not writable.
-///     ValueError: a negative offset, or a length above the buffer's.
+///     ValueError: a negative offset, or a length larger than the buffer.
 #[pyclass(frozen, extends = Request, module = "oneloop.aio")]
 pub struct Read;
 
@@ -29,8 +29,7 @@ pub struct Read;
 #[pyclass(frozen, extends = Request, module = "oneloop.aio")]
 pub struct Write;
 
-/// Reads into several writable buffers, one after the other. Arguments as for `Read`, without a
-/// length.
+/// Reads into several writable buffers, one after the other. Arguments as for `Read`, without a length.
 #[pyclass(frozen, extends = Request, module = "oneloop.aio")]
 pub struct ReadV;
 
@@ -38,17 +37,17 @@ pub struct ReadV;
 #[pyclass(frozen, extends = Request, module = "oneloop.aio")]
 pub struct WriteV;
 
-/// Waits until what has been written to a file, and its metadata, are on the disk: fsync(2). Covers
-/// writes whose events have been returned, not those in flight.
+/// Waits until data written to a file, and its metadata, are on the disk: fsync(2). Covers writes whose events were
+/// returned, not those in flight.
 #[pyclass(frozen, extends = Request, module = "oneloop.aio")]
 pub struct Fsync;
 
-/// As `Fsync`, without metadata that reading does not need: fdatasync(2).
+/// Like `Fsync`, without metadata that reading does not need: fdatasync(2).
 #[pyclass(frozen, extends = Request, module = "oneloop.aio")]
 pub struct Fdsync;
 
-/// Waits until a descriptor is ready for one of the events, once: select.POLLIN and its kin. The
-/// response is the mask of those it is ready for.
+/// Waits once until a descriptor is ready for one of the events (select.POLLIN and similar). The response is the mask
+/// of the events that are ready.
 #[pyclass(frozen, extends = Request, module = "oneloop.aio")]
 pub struct Poll;
 
@@ -80,7 +79,7 @@ impl Read {
         buffer_of(slf.as_super())
     }
 
-    /// How many bytes it asks for.
+    /// The number of bytes requested.
     #[getter]
     fn length(slf: &Bound<'_, Self>) -> PyResult<usize> {
         slf.as_super().get().length(slf.py())
@@ -115,7 +114,7 @@ impl Write {
         buffer_of(slf.as_super())
     }
 
-    /// How many bytes of it are written.
+    /// The number of bytes to write.
     #[getter]
     fn length(slf: &Bound<'_, Self>) -> PyResult<usize> {
         slf.as_super().get().length(slf.py())
@@ -225,7 +224,7 @@ impl Poll {
         Ok(PyClassInitializer::from(request).add_subclass(Self))
     }
 
-    /// The mask of events that it waits for.
+    /// The requested poll mask.
     #[getter]
     fn events(slf: &Bound<'_, Self>) -> u16 {
         slf.as_super().get().poll_mask()
@@ -237,7 +236,7 @@ fn all_of(buffers: &Argument<'_>) -> PyResult<Buffers> {
     Ok(Buffers::Many(PyTuple::new(buffers.py(), all)?.unbind()))
 }
 
-/// The buffer, or the tuple of buffers, as the program gave it.
+/// The buffer, or the tuple of buffers, as passed by the program.
 pub fn buffer_of<'py>(request: &Bound<'py, Request>) -> Option<Argument<'py>> {
     let py = request.py();
     match &request.get().buffers {

@@ -1,7 +1,7 @@
-//! `oneloop.aio`: file operations that a program submits and polls for itself, without a loop.
+//! `oneloop.aio`: file operations that a program submits and polls itself, without a loop.
 //!
-//! Stands on the engine's `Polled` alone and knows no event loop. The classes are added to the
-//! extension module under names that begin with `Aio`; `python/oneloop/aio.py` gives them theirs.
+//! Uses only the engine's `Polled`, no event loop. The classes are added to the extension module with the prefix
+//! `Aio`; `python/oneloop/aio.py` exports them under their public names.
 
 mod context;
 mod engine;

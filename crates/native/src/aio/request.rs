@@ -1,13 +1,13 @@
-//! `Request`: one operation as a program describes it, and where it stands.
+//! `Request`: one operation as described by a program, and its state.
 //!
 //! | flight | leads to |
 //! |---|---|
 //! | none | offered to a context → offered |
-//! | offered | refused → none; taken → in flight |
+//! | offered | refused → none; accepted → in flight |
 //! | in flight, with its key (S4) | its completion was collected → none |
 //!
-//! A request does not change and may be submitted again after its completion. Buffers are checked
-//! when it is made and pinned when it is submitted, so that between the two they may be resized.
+//! A request does not change and may be submitted again after its completion. Buffers are checked when it is made and
+//! pinned when it is submitted, so they may be resized in between.
 
 use crate::ffi::LoopCell;
 use crate::ffi::buffer::View;
@@ -20,10 +20,10 @@ use pyo3::types::{PyInt, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 use std::os::fd::RawFd;
 
-/// Bits of a priority that are its value; the class stands above them (linux/ioprio.h).
+/// The number of value bits in a priority; the class is above them (linux/ioprio.h).
 const CLASS_SHIFT: u16 = 13;
 
-/// Which context has a request; no two have the same in one process.
+/// Identifies the context of a request; unique in a process.
 pub type ContextId = u64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,8 +33,8 @@ enum Flight {
     In(ContextId, Key),
 }
 
-/// An int, or an object with `fileno()`, which is asked on every use: the object may be closed and
-/// its number be another file's (S4).
+/// An int, or an object with `fileno()`, which is called on every use: the object may have been closed and its number
+/// reused for another file (S4).
 pub struct Source(Py<PyAny>);
 
 impl Source {
@@ -58,10 +58,10 @@ pub enum Buffers {
     Many(Py<PyTuple>),
 }
 
-/// What every kind of request may be given.
+/// The optional arguments of every kind of request.
 pub struct Options {
     pub rw_flags: i32,
-    /// Class and value, as ioprio_set(2) takes them.
+    /// Class and value, as in ioprio_set(2).
     pub priority: u16,
     pub res_fd: Option<Source>,
 }
@@ -76,7 +76,7 @@ impl Options {
         let highest = (1 << CLASS_SHIFT) - 1;
         if priority_class > u16::MAX >> CLASS_SHIFT || priority_value > highest {
             return Err(PyValueError::new_err(format!(
-                "no such priority: class {priority_class}, value {priority_value}"
+                "invalid I/O priority: class {priority_class}, value {priority_value}"
             )));
         }
         let priority = priority_class << CLASS_SHIFT | priority_value;
@@ -84,14 +84,14 @@ impl Options {
     }
 }
 
-/// What all requests have. Made through its subclasses.
+/// Base class of all requests. Use its subclasses.
 #[pyclass(frozen, subclass, module = "oneloop.aio")]
 pub struct Request {
     opcode: Opcode,
     file: Source,
     pub buffers: Buffers,
     offset: i64,
-    /// Of one buffer: how much of it. None: all.
+    /// For a single buffer: the number of bytes to use. `None`: all.
     limit: Option<usize>,
     options: Options,
     flight: LoopCell<Flight>,
@@ -117,7 +117,7 @@ impl Request {
         Ok(made)
     }
 
-    /// Pins the buffers. TypeError or BufferError for what has no memory, or none to read into.
+    /// Pins the buffers. TypeError or BufferError for objects without a buffer, or with a read-only one for a read.
     fn views(&self, py: Python<'_>) -> PyResult<Vec<View>> {
         let view = |buffer: &Bound<'_, PyAny>| match self.opcode {
             Opcode::Read => View::writable(buffer),
@@ -134,14 +134,14 @@ impl Request {
             && limit > only.len()
         {
             return Err(PyValueError::new_err(format!(
-                "the length is {limit}, the buffer has {} bytes",
+                "the length is {limit}, but the buffer has {} bytes",
                 only.len()
             )));
         }
         Ok(views)
     }
 
-    /// The engine's operation, which keeps the request and its buffers.
+    /// The engine's operation, which keeps the request and its buffers alive.
     pub fn operation(slf: &Bound<'_, Self>) -> PyResult<Operation<Pinned<Py<Self>>>> {
         let (py, this) = (slf.py(), slf.get());
         let frame = Frame {
@@ -156,7 +156,7 @@ impl Request {
         Ok(pinned::operation(frame, this.views(py)?, limit, slf.clone().unbind()))
     }
 
-    /// Marks it as being submitted. ValueError: it is already, or in flight.
+    /// Marks it as being submitted. ValueError: it already is, or is in flight.
     pub fn offer(&self, py: Python<'_>, context: ContextId) -> PyResult<()> {
         let is_free = self.flight.with(py, |flight| {
             let is_free = *flight == Flight::None;
@@ -169,12 +169,12 @@ impl Request {
             return Ok(());
         }
         Err(PyValueError::new_err(
-            "the request is in flight already: it can be submitted again \
-             when get_events() has returned its event",
+            "the request is already in flight: it can be submitted again \
+             after get_events() has returned its event",
         ))
     }
 
-    /// The kernel has it. Its completion may have been collected meanwhile, by another thread.
+    /// The kernel has accepted it. Another thread may already have collected its completion.
     pub fn take_off(&self, py: Python<'_>, context: ContextId, key: Key) {
         self.flight.with(py, |flight| {
             if *flight == Flight::Offered(context) {
@@ -183,7 +183,7 @@ impl Request {
         });
     }
 
-    /// Refused, or completed.
+    /// Refused or completed.
     pub fn land(&self, py: Python<'_>) {
         self.flight.set(py, Flight::None);
     }
@@ -210,7 +210,7 @@ impl Request {
         if let Opcode::Poll { mask } = self.opcode { mask } else { 0 }
     }
 
-    /// Bytes of its one buffer that it is about.
+    /// The number of bytes of its single buffer to use.
     pub fn length(&self, py: Python<'_>) -> PyResult<usize> {
         let whole = || self.views(py).map(|views| views.iter().map(View::len).sum());
         self.limit.map_or_else(whole, Ok)
@@ -219,19 +219,19 @@ impl Request {
 
 #[pymethods]
 impl Request {
-    /// What it was made with: a descriptor's number or an object with `fileno()`.
+    /// The `file` argument: a descriptor number or an object with `fileno()`.
     #[getter]
     fn file<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.file.0.bind(py).clone()
     }
 
-    /// Where in the file it begins, in bytes.
+    /// The position in the file, in bytes.
     #[getter]
     fn offset(&self) -> i64 {
         self.offset
     }
 
-    /// RWF_NOWAIT and its kin, as preadv2(2) takes them.
+    /// RWF_NOWAIT and similar flags, as in preadv2(2).
     #[getter]
     fn rw_flags(&self) -> i32 {
         self.options.rw_flags
@@ -249,7 +249,7 @@ impl Request {
         self.options.priority & ((1 << CLASS_SHIFT) - 1)
     }
 
-    /// The eventfd that the kernel raises when it completes, or None.
+    /// The eventfd that the kernel signals when it completes, or None.
     #[getter]
     fn res_fd<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.options.res_fd.as_ref().map(|fd| fd.0.bind(py).clone())
@@ -282,8 +282,8 @@ impl Request {
     }
 }
 
-/// A mask of poll(2); ValueError for what has more than its 16 bits.
+/// A mask for poll(2); OverflowError if it has more than 16 bits.
 pub fn poll_mask(events: i64) -> PyResult<u16> {
     u16::try_from(events)
-        .map_err(|_| PyOverflowError::new_err(format!("no mask of poll events: {events:#x}")))
+        .map_err(|_| PyOverflowError::new_err(format!("invalid mask of poll events: {events:#x}")))
 }

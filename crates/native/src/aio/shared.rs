@@ -1,9 +1,9 @@
-//! `Shared`: what the threads that use a context share, behind one mutex.
+//! `Shared`: the state that a context's threads share, behind one mutex.
 //!
-//! The mutex is held for a system call at most, by a thread that has let go of the interpreter
-//! whenever it has to wait, and never across a call into Python (S2): Python objects leave the
-//! closures alive, and are dropped outside. Waiting for events needs no mutex. In the child of a fork
-//! the mutex is not touched: another thread may have held it (S6).
+//! The mutex is held for at most one system call. A thread releases the GIL before it waits for the mutex, and never
+//! holds the mutex during a call into Python (S2): Python objects are moved out of the closures and dropped outside.
+//! Waiting for events needs no mutex. In a forked child the mutex is not used, because another thread may have held
+//! it (S6).
 
 use super::request::{ContextId, Request};
 use super::wait::{Deadline, Wanted};
@@ -22,17 +22,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-/// Room for events of one wait.
+/// The maximum number of events of one wait.
 const EVENTS_PER_WAIT: usize = 1024;
 
 pub type Owner = Pinned<Py<Request>>;
 
 pub struct State {
-    /// None once closed.
+    /// `None` once closed.
     pub polled: Option<Polled<Owner>>,
-    /// Collected, but not yet returned: a signal came in between.
+    /// Collected but not yet returned, because a signal came in between.
     pub collected: VecDeque<Completion<Owner>>,
-    /// Threads inside of a wait.
+    /// The number of threads in a wait.
     pub waiting: usize,
 }
 
@@ -67,12 +67,12 @@ impl Shared {
         self.with(py, |state| state.polled.is_none())
     }
 
-    /// The same for the last who refers to it.
+    /// Like `is_closed`, for an exclusive owner.
     pub fn is_ended(&mut self) -> bool {
         self.state.get_mut().unwrap_or_else(PoisonError::into_inner).polled.is_none()
     }
 
-    /// Its name in requests.
+    /// Its identity in requests.
     pub fn id(&self) -> ContextId {
         self.id
     }
@@ -81,7 +81,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `f` on the state. It must not run Python code nor drop Python objects.
+    /// Runs `f` on the state. `f` must not run Python code or drop Python objects.
     pub fn with<R: Send>(
         &self,
         py: Python<'_>,
@@ -89,7 +89,7 @@ impl Shared {
     ) -> PyResult<R> {
         if self.is_foreign() {
             return Err(PyRuntimeError::new_err(
-                "this context belongs to the parent process: a child of a fork needs its own",
+                "this context belongs to the parent process: a forked child must make its own",
             ));
         }
         if let Ok(mut state) = self.state.try_lock() {
@@ -98,7 +98,7 @@ impl Shared {
         Ok(detached(py, || f(&mut self.lock())))
     }
 
-    /// Hands operations to the kernel, which may block, without the interpreter.
+    /// Submits operations to the kernel without the GIL, because that may block.
     pub fn enter(
         &self,
         py: Python<'_>,
@@ -107,7 +107,7 @@ impl Shared {
     ) -> PyResult<usize> {
         let submission = detached(py, || match &mut self.lock().polled {
             Some(polled) => Ok(polled.submit(operations)),
-            // To be dropped outside.
+            // Dropped outside of the closure.
             None => Err(operations),
         });
         let submission = match submission {
@@ -125,12 +125,12 @@ impl Shared {
             Some(e) if submission.taken.is_empty() => {
                 Err(errors::os_error(&format!("submit to {}", self.engine), &e))
             }
-            // The kernel's error comes again with the next submission.
+            // The kernel's error recurs with the next submission.
             _ => Ok(submission.taken.len()),
         }
     }
 
-    /// Moves what is there to `got`, and names who can wait for more.
+    /// Moves available events to `got`, and returns the object to wait on for more.
     fn collect(
         &self,
         py: Python<'_>,
@@ -155,7 +155,7 @@ impl Shared {
     ) -> PyResult<()> {
         let mut events = Events::default();
         let mut waiter = self.collect(py, got, &mut events, wanted.max)?;
-        // Kernel AIO is asked once in any case; the ring's queue has been looked at.
+        // Kernel AIO is asked at least once; the ring's queue was already checked.
         let mut is_asked = self.engine == "ring";
         while got.len() < wanted.max {
             let min = wanted.min.saturating_sub(got.len());
@@ -175,7 +175,7 @@ impl Shared {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => {
                     return Err(errors::os_error("get_events", &e));
                 }
-                // A signal that comes when there are some events, but too few, shows as no error.
+                // If a signal arrives after some events, but not enough, the wait returns no error.
                 _ if got.len() < wanted.min => py.check_signals()?,
                 _ => {}
             }
@@ -204,8 +204,8 @@ impl Shared {
         Ok(waited)
     }
 
-    /// Takes the engine out, and ends it outside of the mutex. Returns how many requests did not end
-    /// in time. RuntimeError: somebody is waiting.
+    /// Takes out the engine and ends it outside of the mutex. Returns how many requests did not end in time.
+    /// RuntimeError: another thread is waiting.
     pub fn end(&self, py: Python<'_>, limit: Duration) -> PyResult<usize> {
         let taken = if self.is_foreign() {
             // Another thread of the parent may have held the mutex: then it stays locked here.
@@ -225,7 +225,7 @@ impl Shared {
         if let Some(mut polled) = polled {
             let (rest, polled) = detached(py, || (polled.drain(limit), polled));
             completions.extend(rest);
-            // What the kernel still has is leaked, with its buffers (S1).
+            // Requests that the kernel still has are leaked with their buffers (S1).
             leaked = polled.abandon();
         }
         for completion in completions {
@@ -235,7 +235,7 @@ impl Shared {
     }
 }
 
-/// What was there, and who waits for more; the error comes after what was there.
+/// The available events and the object to wait on; an error is reported after the events.
 type Collected = (Vec<Completion<Owner>>, io::Result<Waiter>);
 
 impl State {
@@ -243,7 +243,7 @@ impl State {
         (self.polled.take(), std::mem::take(&mut self.collected))
     }
 
-    /// None: closed.
+    /// `None`: closed.
     fn collect(&mut self, events: &mut Events, room: usize) -> Option<Collected> {
         let polled = self.polled.as_mut()?;
         let earlier = self.collected.len().min(room);
@@ -252,7 +252,7 @@ impl State {
             found.extend(more);
             polled.waiter()
         });
-        // Kernel AIO hands over everything that it has brought.
+        // Kernel AIO returns all the events of its wait.
         self.collected.extend(found.drain(room.min(found.len())..));
         Some((found, collected))
     }

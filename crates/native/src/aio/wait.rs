@@ -1,4 +1,4 @@
-//! How long `get_events()` waits, and what it has got so far.
+//! The timeout of `get_events()`, and the number of events it wants.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,11 +12,11 @@ pub enum Deadline {
 }
 
 impl Deadline {
-    /// From seconds; None is for ever, and so is what no clock will reach.
+    /// From seconds. `None`, and times beyond the clock's range, mean forever.
     pub fn after(timeout_s: Option<f64>) -> PyResult<Self> {
         let Some(timeout_s) = timeout_s else { return Ok(Self::Never) };
         if timeout_s.is_nan() || timeout_s < 0.0 {
-            return Err(PyValueError::new_err(format!("no timeout: {timeout_s} seconds")));
+            return Err(PyValueError::new_err(format!("invalid timeout: {timeout_s} seconds")));
         }
         let end = Duration::try_from_secs_f64(timeout_s)
             .ok()
@@ -24,7 +24,7 @@ impl Deadline {
         Ok(end.map_or(Self::Never, Self::At))
     }
 
-    /// Nanoseconds from now on; None: for ever.
+    /// The remaining nanoseconds; `None`: forever.
     pub fn left_ns(self) -> Option<u64> {
         let Self::At(end) = self else { return None };
         let left = end.saturating_duration_since(Instant::now());
@@ -32,7 +32,7 @@ impl Deadline {
     }
 }
 
-/// How many events a call wants.
+/// The number of events that a call wants.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     pub min: usize,
@@ -44,7 +44,7 @@ impl Wanted {
         match (usize::try_from(min), usize::try_from(max)) {
             (Ok(min), Ok(max)) if min <= max => Ok(Self { min, max }),
             _ => Err(PyValueError::new_err(format!(
-                "from {min} to {max} events cannot be had: 0 <= min_jobs <= max_jobs"
+                "invalid numbers of events: min_jobs={min}, max_jobs={max}; use 0 <= min_jobs <= max_jobs"
             ))),
         }
     }

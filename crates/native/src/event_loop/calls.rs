@@ -1,5 +1,5 @@
-//! `call_soon`, `call_soon_threadsafe`, `call_later`, `call_at`: the methods that every callback
-//! of a program passes through.
+//! `call_soon`, `call_soon_threadsafe`, `call_later`, `call_at`: every callback of a program passes through one of
+//! these methods.
 
 use super::LoopCore;
 use super::handle::{Cancel, Handle};
@@ -18,15 +18,15 @@ use pyo3::type_object::PyTypeInfo;
 use pyo3::types::{PyDict, PyTuple};
 use std::ffi::CStr;
 
-/// The argument `context`, unless it is None; TypeError for any other keyword argument.
+/// Returns the argument `context`, or `None` if it is None. TypeError for any other keyword argument.
 #[inline]
 fn given_context<'a, 'py>(
     py: Python<'py>,
     function: &str,
     arguments: &Arguments<'a, 'py>,
 ) -> PyResult<Option<Borrowed<'a, 'py, PyAny>>> {
-    /// C code has one tuple of names for all its calls, as every future and task does. Its strings
-    /// are not interned, and comparing them would cost as much as all the rest of `call_soon`.
+    /// C code such as futures and tasks uses one tuple of names for all its calls. The names are not interned, and
+    /// comparing them would cost as much as the rest of `call_soon`.
     static FROM_C: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     let Some((names, values)) = arguments.named() else { return Ok(None) };
     let given = if FROM_C.get(py).is_some_and(|known| known.is(names)) {
@@ -63,7 +63,7 @@ fn work(
     Ok(Work::new(Call { callback: Object::new((*callback).to_owned()), args }, context))
 }
 
-/// A call that names some of the arguments before `*args`, with these in their places; None for any other call.
+/// Reorders a call that passes some of the arguments before `*args` by keyword. `None` if it passes none by keyword.
 #[cold]
 fn by_position<'py>(
     this: Borrowed<'_, 'py, LoopCore>,
@@ -84,13 +84,13 @@ fn by_position<'py>(
         named.del_item(name)?;
         given.push(value);
     }
-    // Not by way of `this`: a subclass may have a method of that name which has called us.
+    // Not looked up on `this`: a subclass may have overridden the method and called us from there.
     given.insert(0, this.to_owned().into_any());
     let method = LoopCore::type_object(py).getattr(method)?;
     method.call(PyTuple::new(py, given)?, Some(&named)).map(Some)
 }
 
-/// Debug mode makes the standard library's handles, which know where they were made.
+/// In debug mode, makes the standard library's handles, which record where they were created.
 fn debug<'py>(
     this: Borrowed<'_, 'py, LoopCore>,
     method: &str,
@@ -143,7 +143,7 @@ impl FastMethod for CallSoon {
             recycled::track(py, &queued);
         }
         this.get().ready.with(py, |ready| ready.push_back(Ready::Handle(queued)));
-        // A call from the wrong thread is not left lying until something else wakes the loop.
+        // After a call from the wrong thread, the callback must not wait until something else wakes the loop.
         this.get().wake()?;
         Ok(handle.into_any())
     }
@@ -183,13 +183,14 @@ impl FastMethod for CallSoonThreadsafe {
     }
 }
 
-/// The first nanosecond at which `loop.time()` says `when_s` or more, so that nothing is early: `ns / 1e9 >= when_s`
-/// holds for the result, in floating point too. Infinity is never; what lies in the past is due.
+/// The first nanosecond at which `loop.time()` returns `when_s` or more, so that nothing runs early: `ns / 1e9 >=
+/// when_s` holds for the result, in floating point too. Infinity never becomes due; a time in the past is due
+/// immediately.
 fn deadline_ns(when_s: f64) -> u64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    // `as` saturates: exactly what both ends want.
+    // `as` saturates, which is the right result at both ends.
     let mut ns = (when_s * 1e9).ceil() as u64;
-    // After 104 days of uptime a float no longer tells each nanosecond from the next: both roundings may fall short.
+    // After 104 days of uptime a float cannot represent every nanosecond, and both roundings may be too low.
     let mut step = 1;
     while (ns as f64) / 1e9 < when_s && ns < u64::MAX {
         ns = ns.saturating_add(step);
@@ -278,7 +279,6 @@ impl FastMethod for CallAt {
     }
 }
 
-/// Adds the methods to their classes.
 pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<CallSoon>(py)?;
     method::add::<CallSoonThreadsafe>(py)?;
@@ -289,7 +289,7 @@ pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
 }
 
 impl LoopCore {
-    /// Any thread: what was pushed is looked at, even if the loop is asleep.
+    /// From any thread: makes the loop process its queue, even if it is asleep.
     pub(super) fn wake(&self) -> PyResult<()> {
         self.waker.wake().map_err(|e| errors::os_error("eventfd write", &e))
     }
@@ -297,18 +297,18 @@ impl LoopCore {
 
 #[pymethods]
 impl LoopCore {
-    /// Debug mode: queue an asyncio.Handle.
+    /// Debug mode: queues an asyncio.Handle.
     fn _push_ready(&self, py: Python<'_>, handle: Py<PyAny>) {
         self.ready.with(py, |ready| ready.push_back(Ready::Stock(handle)));
     }
 
-    /// Debug mode: queue an asyncio.Handle from any thread.
+    /// Debug mode: queues an asyncio.Handle from any thread.
     fn _push_threadsafe(&self, py: Python<'_>, handle: Py<PyAny>) -> PyResult<()> {
         self._push_ready(py, handle);
         self.wake()
     }
 
-    /// Debug mode: queue an asyncio.TimerHandle.
+    /// Debug mode: queues an asyncio.TimerHandle.
     fn _push_timer(&self, py: Python<'_>, when: f64, handle: Py<PyAny>) -> PyResult<()> {
         self.push_timer(py, deadline_ns(when), Timer::Stock(handle))
     }

@@ -1,7 +1,7 @@
-//! `LoopCore`: the native base class of `oneloop.Loop`, and the one owner of a loop's state.
+//! `LoopCore`: the native base class of `oneloop.Loop`, and the only owner of a loop's state.
 //!
-//! Each field is one noun behind its own cell, so that no two can deadlock or alias (S2). Fields
-//! marked "any thread" are atomics or locks; the rest belongs to the loop's thread (S5).
+//! Each field has its own cell, so that no two can deadlock or alias (S2). Fields marked "any thread" are atomics or
+//! locks; the others belong to the loop's thread (S5).
 
 use super::meter::Meter;
 use super::ready::{Ready, Timer};
@@ -19,28 +19,28 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-/// Native base class of `oneloop.Loop`: not to be used by itself.
+/// Native base class of `oneloop.Loop`. Do not use it directly.
 #[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
 pub struct LoopCore {
     /// Any thread pushes (the cell serialises them); only the tick pops.
     pub(super) ready: LoopCell<VecDeque<Ready>>,
-    /// So many of them are this tick's.
+    /// How many of them belong to this tick.
     pub(super) turns: LoopCell<usize>,
     pub(super) timers: LoopCell<Timers<Timer>>,
     /// Addresses of cancelled stock handles that are in the heap.
     pub(super) cancelled_stock: LoopCell<HashSet<usize>>,
     /// Popped from the heap at the last poll, and about to run.
     pub(super) due: LoopCell<VecDeque<Timer>>,
-    /// None once the loop is closed. While the loop's thread waits, only the events are with it.
+    /// `None` once the loop is closed. While the loop's thread waits, it holds only the events.
     poller: LoopCell<Option<Box<Poller>>>,
     pub(super) clock: LoopCell<Clock>,
     pub(super) sources: LoopCell<Vec<Option<Source>>>,
-    /// What waits for the end of the callback: further writes of transports.
+    /// Writes of transports that wait for the end of the callback.
     pub(super) gathered: LoopCell<VecDeque<(Object, Flush)>>,
-    /// What waits for the end of the tick: file operations.
+    /// File operations that wait for the end of the tick.
     pub(super) dirty: LoopCell<VecDeque<(Object, Flush)>>,
     pub meter: LoopCell<Meter>,
-    /// What small reads of all transports share; made at the first read.
+    /// Shared by the small reads of all transports; allocated at the first read.
     pub read_buffer: LoopCell<Vec<MaybeUninit<u8>>>,
     /// `{"loop": loop}`: see `futures.rs`.
     pub(super) only_loop: LoopCell<Option<Py<PyDict>>>,
@@ -51,28 +51,28 @@ pub struct LoopCore {
     /// Any thread.
     closed: AtomicBool,
     debug: AtomicBool,
-    /// Any thread: ident of the thread that runs the loop, 0 when none does.
+    /// Any thread: ident of the thread that runs the loop, 0 if it does not run.
     pub(super) thread: AtomicU64,
-    /// Any thread: the interpreter is going down; the loop's thread stops at the next tick.
+    /// Any thread: the interpreter is shutting down, and the loop's thread stops at the next tick.
     pub(super) halting: AtomicBool,
-    /// The loop's thread has stopped for good.
+    /// The loop's thread has stopped permanently.
     pub(super) halted: AtomicBool,
-    /// The number of the callback that is running, or of the next one. Only the loop's thread changes it.
+    /// The number of the running callback, or of the next one. Only the loop's thread changes it.
     callback: AtomicU64,
     /// See the method of this name.
     pub(super) event_tick: AtomicU64,
     /// Something was sent since the last poll.
     pub(super) has_sent: AtomicBool,
-    /// The loop's thread is in a wait that may sleep. Any thread may ask.
+    /// The loop's thread is in a wait that may sleep. Any thread may read it.
     pub(super) asleep: AtomicBool,
-    /// Nobody but green threads uses the loop: where nothing is left that could wake them, it does not sleep for ever.
+    /// Only green threads use the loop. If nothing is left that could wake them, the loop does not sleep forever.
     pub(super) has_only_green: AtomicBool,
-    /// What signals arrive through; -1 before its first use.
+    /// The descriptor that signals arrive through; -1 before its first use.
     pub(super) signal_fd: AtomicI32,
 }
 
 impl LoopCore {
-    /// The poller, also while the loop's thread waits; an error once the loop is closed.
+    /// Accesses the poller, even while the loop's thread waits. Returns an error once the loop is closed.
     pub fn with_poller<R>(
         &self,
         py: Python<'_>,
@@ -84,7 +84,7 @@ impl LoopCore {
         })
     }
 
-    /// The number of the callback that the calling thread is in, if that is the loop's thread and the loop runs.
+    /// The number of the callback that the calling thread runs, if it is the thread of the running loop.
     #[inline]
     pub fn current_callback(&self) -> Option<u64> {
         let ours = self.thread.load(Ordering::Relaxed) == thread::ident();
@@ -101,7 +101,7 @@ impl LoopCore {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// RuntimeError on a closed loop, as `BaseEventLoop._check_closed`.
+    /// RuntimeError on a closed loop, like `BaseEventLoop._check_closed`.
     #[inline]
     pub fn check_closed(&self) -> PyResult<()> {
         if self.is_closed_now() {
@@ -110,18 +110,19 @@ impl LoopCore {
         Ok(())
     }
 
-    /// The number of the tick that is running; an event that it serves was polled before its callbacks ran.
+    /// The number of the running tick. The events it serves were polled before its callbacks ran.
     pub fn tick_number(&self, py: Python<'_>) -> u64 {
         self.meter.with(py, |meter| meter.ticks)
     }
 
-    /// The tick whose poll has brought the event that is being served: the running one, or, after an exception has left the
-    /// loop, an earlier one.
+    /// The number of the tick whose poll returned the event that is being served. That is the running tick, or an
+    /// earlier one after an exception has left the loop.
     pub fn event_tick(&self) -> u64 {
         self.event_tick.load(Ordering::Relaxed)
     }
 
-    /// A transport or a socket operation has sent: a peer in this process may be ready now, so that the next tick polls.
+    /// Called after a transport or a socket operation has sent. A peer in this process may be ready now, so the next
+    /// tick polls.
     #[inline]
     pub fn note_sent(&self, py: Python<'_>, len_bytes: usize) {
         self.has_sent.store(true, Ordering::Relaxed);
@@ -134,8 +135,8 @@ impl LoopCore {
         self.clock.with(py, |clock| clock.now_ns())
     }
 
-    /// The end of a callback: what it has gathered leaves; it is counted, named if it was the longest, and
-    /// reported if debug mode finds it slow.
+    /// Ends a callback: sends what it has gathered, counts it, records its name if it was the longest, and reports it
+    /// if debug mode finds it slow.
     #[inline]
     pub fn lap(&self, owner: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
         let (cycles, is_longest) = self.end_callback(owner.py());
@@ -146,7 +147,7 @@ impl LoopCore {
         flushed
     }
 
-    /// The same for a method that was called by its name.
+    /// Like `lap`, for a method that was called by name.
     #[inline]
     pub fn lap_method(
         &self,
@@ -157,14 +158,14 @@ impl LoopCore {
         let (cycles, is_longest) = self.end_callback(owner.py());
         let flushed = self.flush_gathered(owner);
         if is_longest || self.is_debug() {
-            // One that does not exist has failed, and its object stands for it.
+            // If the method does not exist, the call has failed, and the object is reported instead.
             let what = object.getattr(name).unwrap_or_else(|_| object.clone());
             return flushed.and(self.describe_callback(owner, &what, cycles, is_longest));
         }
         flushed
     }
 
-    /// The same for a callback whose length Python code has measured and reported already.
+    /// Like `lap`, for a callback that Python code has already measured and reported.
     pub(super) fn lap_reported(
         &self,
         owner: &Bound<'_, Self>,
@@ -178,7 +179,7 @@ impl LoopCore {
         self.flush_gathered(owner)
     }
 
-    /// Counts a callback that has just ended: its length in cycles, and whether it was the longest so far.
+    /// Counts a callback that has ended. Returns its length in cycles, and whether it was the longest so far.
     #[inline]
     pub(super) fn end_callback(&self, py: Python<'_>) -> (u64, bool) {
         self.callback.store(self.callback.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -206,7 +207,7 @@ impl LoopCore {
     }
 }
 
-/// `module.qualname` where it has one, else its type's.
+/// `module.qualname` if the object has one, else that of its type.
 fn name_of(what: &Bound<'_, PyAny>) -> String {
     let qualname = |object: &Bound<'_, PyAny>| -> PyResult<String> {
         object.getattr("__qualname__")?.extract::<String>()
@@ -262,12 +263,12 @@ impl LoopCore {
         })
     }
 
-    /// Seconds on the loop's clock: that of `time.monotonic()`.
+    /// The loop's time in seconds, on the clock of `time.monotonic()`.
     fn time(&self, py: Python<'_>) -> f64 {
         self.now_ns(py) as f64 / 1e9
     }
 
-    /// Stop the loop at the end of the current tick. Any thread, though only
+    /// Stop the loop at the end of the current tick. May be called from any thread, but only
     /// `call_soon_threadsafe(loop.stop)` wakes a sleeping loop.
     fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
@@ -277,8 +278,8 @@ impl LoopCore {
         self.thread.load(Ordering::Relaxed) != 0
     }
 
-    /// Any thread, at exit: the thread that runs the loop stops for ever at the end of its tick, so
-    /// that it never asks for an interpreter that is gone. True once it has, or while it sleeps.
+    /// From any thread, at exit: makes the thread that runs the loop stop forever at the end of its tick, so that it
+    /// never uses an interpreter that is gone. Returns True once it has stopped, or while it sleeps.
     fn _halt(&self) -> bool {
         self.halting.store(true, Ordering::SeqCst);
         self.asleep.load(Ordering::SeqCst) || self.halted.load(Ordering::SeqCst)
@@ -288,12 +289,12 @@ impl LoopCore {
         self.is_closed_now()
     }
 
-    /// The loop is a hub's own: instead of sleeping for ever it calls `_nothing_to_wait_for()`.
+    /// Marks a hub's own loop: instead of sleeping forever it calls `_nothing_to_wait_for()`.
     fn _serve_green_threads_only(&self) {
         self.has_only_green.store(true, Ordering::Relaxed);
     }
 
-    /// Tells the descriptor that signals arrive through.
+    /// Sets the descriptor that signals arrive through.
     fn _note_signal_fd(&self, fd: i32) {
         self.signal_fd.store(fd, Ordering::Relaxed);
     }
@@ -322,7 +323,7 @@ impl LoopCore {
         self.is_debug()
     }
 
-    /// Assigned by BaseEventLoop.set_debug(), with whatever the program gives it.
+    /// Assigned by BaseEventLoop.set_debug() with any object from the program.
     #[setter(_debug)]
     fn set_debug_flag(&self, enabled: &Bound<'_, PyAny>) -> PyResult<()> {
         self.debug.store(enabled.is_truthy()?, Ordering::Relaxed);
@@ -361,12 +362,13 @@ impl LoopCore {
         self.closed.store(value, Ordering::Relaxed);
     }
 
-    /// Drops everything that waits: callbacks, timers, sources. Called once by `close()`.
+    /// Drops all pending callbacks, timers and sources. `close()` calls it once.
     fn _clear(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         let flushed = this.flush_gathered(slf).and(this.flush_dirty(slf));
-        // Destructors that run here find a closed loop, as in asyncio; `BaseEventLoop.close()` closes it for good.
+        // Destructors that run here see a closed loop, as in asyncio. `BaseEventLoop.close()` then closes it
+        // permanently.
         this.closed.store(true, Ordering::Relaxed);
         for item in this.ready.take(py) {
             item.forget(py);
@@ -376,7 +378,7 @@ impl LoopCore {
         }
         drop(this.cancelled_stock.take(py));
         let sources = this.sources.take(py);
-        // The registrations go with the poller; the descriptors with their owners.
+        // Registrations are dropped with the poller, descriptors with their owners.
         drop(sources);
         drop(this.read_buffer.take(py));
         drop(this.only_loop.take(py));
@@ -390,13 +392,13 @@ impl LoopCore {
         self.waker.close();
     }
 
-    /// Sends at once what the running callback has gathered. Does nothing in another thread than the loop's.
+    /// Sends immediately what the running callback has gathered. Does nothing in a thread other than the loop's.
     fn _send_gathered(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
         if this.current_callback().is_some() { this.flush_gathered(slf) } else { Ok(()) }
     }
 
-    /// Counters by name; `Loop.statistics()` makes the dataclass.
+    /// Counters by name, from which `Loop.statistics()` makes its dataclass.
     fn _counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = PyDict::new(py);
         let stale = self.with_poller(py, |p| p.stale_events()).unwrap_or(0);
@@ -420,7 +422,7 @@ impl LoopCore {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // A cell that is in use at this moment is left out: its objects then count as reachable.
+        // A cell that is in use is skipped: its objects then count as reachable.
         if let Some(result) =
             self.ready.peek(|ready| ready.iter().try_for_each(|r| r.visit(&visit)))
         {

@@ -1,4 +1,4 @@
-//! Serves what the poll brought, what fell due, and what wants to be written out.
+//! Serves the poll's events and the due timers, and flushes queued writes.
 
 use super::LoopCore;
 use super::ready::Timer;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// So many timers before its turn the memory of one is asked for: docs/design/0013.
+/// How many timers ahead memory is prefetched: docs/design/0013.
 const FETCHED_AHEAD: usize = 10;
 
 fn next_due(due: &mut VecDeque<Timer>) -> Option<Timer> {
@@ -31,7 +31,8 @@ impl LoopCore {
         while let Some(event) = next()? {
             let served = self.serve_event(owner, event, tick);
             if served.is_err() && event.readiness.is_both() {
-                // The reader's callback leaves the loop; the writer's, which asyncio has queued behind it, still comes.
+                // The reader's callback raised an exception that leaves the loop. The writer's callback, which
+                // asyncio would have queued behind it, still runs.
                 let repeated =
                     self.with_poller(owner.py(), oneloop_engine::Poller::repeat_writable);
                 return served.and(repeated.map_err(|e| errors::os_error("epoll_wait", &e)));
@@ -41,8 +42,7 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Serves one event, if its registration still lives.
-    /// `tick`: the one whose poll has brought it.
+    /// Serves one event if its registration is still live. `tick` is the tick whose poll returned it.
     pub(super) fn serve_event(
         &self,
         owner: &Bound<'_, Self>,
@@ -64,7 +64,7 @@ impl LoopCore {
             })
         });
         let Some(((object, on_ready), guest)) = source else {
-            // Nobody would ever take it: a level-triggered one would come again with every poll.
+            // No source would ever take it: a level-triggered event would be reported by every poll.
             let ended = self.with_poller(py, |poller| poller.deregister(event.token));
             return ended.and_then(ignore_gone).map_err(|e| errors::os_error("epoll_ctl", &e));
         };
@@ -76,8 +76,8 @@ impl LoopCore {
         served.and(told.or_else(|error| report_native(owner, &object, error)))
     }
 
-    /// Takes the timers out of the heap that are due at this moment, in order of their deadlines. They run after the
-    /// handles that stood ready and the events of the poll. `now_ns`: the time, if this tick has read it already.
+    /// Moves the timers that are due now out of the heap, in order of their deadlines. They run after the handles
+    /// that were ready and the events of the poll. `now_ns` is the time, if this tick has already read it.
     pub(super) fn collect_due_timers(&self, py: Python<'_>, now_ns: Option<u64>) -> PyResult<()> {
         if self.timers.with(py, |timers| timers.is_empty()) {
             return Ok(());
@@ -91,7 +91,7 @@ impl LoopCore {
                 let rest = self.timers.with(py, |timers| {
                     timers.take_due(now, popped).map(Iterator::collect::<Vec<_>>)
                 });
-                // Each one, whatever fails: they have left the heap.
+                // Collects every one even after an error, because they have left the heap.
                 let mut rest = rest.unwrap_or_default().into_iter();
                 let mut outcome = Ok(());
                 while let Some(timer) = rest.next() {
@@ -114,8 +114,8 @@ impl LoopCore {
         left
     }
 
-    /// Runs what was due at the poll, and nothing else: what falls due or is scheduled meanwhile waits for the next
-    /// tick, as in asyncio. What an exception leaves stays in the queue.
+    /// Runs the timers that were due at the poll and no others: timers that become due or are scheduled meanwhile
+    /// wait for the next tick, as in asyncio. Timers not reached because of an exception stay in the queue.
     pub(super) fn run_due_timers(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
         while let Some(timer) = self.due.with(py, next_due) {
@@ -126,7 +126,7 @@ impl LoopCore {
         Ok(())
     }
 
-    /// The end of a callback: what transports have gathered leaves, one system call each.
+    /// At the end of a callback: sends what transports have gathered, one system call each.
     #[inline]
     pub(super) fn flush_gathered(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         if self.gathered.with(owner.py(), |list| list.is_empty()) {
@@ -135,7 +135,7 @@ impl LoopCore {
         Self::flush(owner, &self.gathered)
     }
 
-    /// The end of the tick: file operations go to their engine.
+    /// At the end of the tick: passes file operations to their engine.
     pub(super) fn flush_dirty(&self, owner: &Bound<'_, Self>) -> PyResult<()> {
         if self.dirty.with(owner.py(), |list| list.is_empty()) {
             return Ok(());
@@ -143,7 +143,7 @@ impl LoopCore {
         Self::flush(owner, &self.dirty)
     }
 
-    /// To the end of the list, whatever fails on the way (S9); the first KeyboardInterrupt or SystemExit is returned.
+    /// Flushes the whole list even after errors (S9). Returns the first KeyboardInterrupt or SystemExit.
     fn flush(owner: &Bound<'_, Self>, list: &LoopCell<VecDeque<(Object, Flush)>>) -> PyResult<()> {
         let py = owner.py();
         let mut outcome = Ok(());

@@ -1,4 +1,4 @@
-//! `create_future` and `create_task`: asyncio's own classes, called without a Python frame.
+//! `create_future` and `create_task`: makes asyncio's own classes without a Python frame.
 
 use super::LoopCore;
 use crate::ffi::method::{self, Arguments, BareMethod, FastMethod};
@@ -35,7 +35,7 @@ impl FastMethod for CreateTask {
         let py = this.py();
         let core = this.get();
         let slf = this.to_owned().into_any();
-        // A factory, or debug mode with its tracebacks: the standard library's own code.
+        // With a task factory, or in debug mode with its tracebacks: call the standard library's code.
         if core.is_debug() || !slf.getattr(intern!(py, "_task_factory"))?.is_none() {
             return arguments.call_after(&imports::stock_create_task(py)?, &slf);
         }
@@ -44,7 +44,7 @@ impl FastMethod for CreateTask {
     }
 }
 
-/// The keyword argument that every future and task is made with, made once.
+/// The keyword arguments `{"loop": loop}` of every new future and task, made once.
 #[inline]
 fn only_loop<'py>(this: Borrowed<'_, 'py, LoopCore>) -> PyResult<Bound<'py, PyDict>> {
     let py = this.py();
@@ -60,7 +60,6 @@ fn only_loop<'py>(this: Borrowed<'_, 'py, LoopCore>) -> PyResult<Bound<'py, PyDi
     Ok(made)
 }
 
-/// Adds the methods to the class.
 pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add_bare::<CreateFuture>(py)?;
     method::add::<CreateTask>(py)

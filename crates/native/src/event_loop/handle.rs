@@ -12,8 +12,8 @@ use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 use std::ffi::CStr;
 
-/// A callback that waits for its turn; the object returned by `loop.call_soon()` and
-/// `loop.call_soon_threadsafe()`. Has the interface of `asyncio.Handle`.
+/// A callback waiting to run. Returned by `loop.call_soon()` and `loop.call_soon_threadsafe()`; has the interface of
+/// `asyncio.Handle`.
 #[pyclass(frozen, weakref, module = "oneloop")]
 pub struct Handle {
     pub work: Work,
@@ -21,7 +21,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// For a callback that runs again and again, in a copy of the current context.
+    /// Makes a handle for a callback that runs repeatedly, in a copy of the current context.
     pub fn make(
         py: Python<'_>,
         callback: Py<PyAny>,
@@ -57,7 +57,7 @@ impl Recycled for Handle {
 
 #[pymethods]
 impl Handle {
-    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    /// The class that `isinstance` also accepts, because native classes cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if self.turnstile.is_shared() {
@@ -72,7 +72,7 @@ impl Handle {
         self.work.is_cancelled()
     }
 
-    /// The contextvars.Context in which the callback will run; None once it has run.
+    /// The contextvars.Context in which the callback will run, or None once it has run.
     fn get_context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.work.context(py)
     }

@@ -1,7 +1,7 @@
-//! Counters that are always on: what `loop.statistics()` shows.
+//! Counters that are always on, shown by `loop.statistics()`.
 //!
-//! Time is measured in cycles of the processor's counter, one reading per callback, and turned
-//! into seconds only when somebody asks.
+//! Time is measured in cycles of the processor's counter, one reading per callback, and converted to seconds only on
+//! request.
 
 use oneloop_engine::sys::clock::{cycles, monotonic_ns};
 
@@ -13,12 +13,12 @@ pub struct Meter {
     pub open_transports: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// When the previous callback ended, or the tick began.
+    /// When the previous callback ended or the tick began.
     mark: u64,
     tick_began: u64,
     longest: u64,
     pub longest_name: String,
-    /// Decaying mean of the length of ticks: how long readiness waits while callbacks run.
+    /// Decaying mean of the tick length: how long ready descriptors wait while callbacks run.
     lag: f64,
     longest_tick: u64,
     born_cycles: u64,
@@ -47,7 +47,8 @@ impl Meter {
         }
     }
 
-    /// `polled`: time has passed in the poll, which is nobody's work. Returns the tick's begin.
+    /// `polled`: the time since the last mark was spent in the poll and counts for no callback. Returns the start of
+    /// the tick.
     #[inline]
     pub fn begin_tick(&mut self, polled: bool) -> u64 {
         self.ticks += 1;
@@ -58,7 +59,7 @@ impl Meter {
         self.mark
     }
 
-    /// A callback has ended: its length in cycles, and whether it was the longest so far.
+    /// Ends a callback. Returns its length in cycles, and whether it was the longest so far.
     #[inline]
     pub fn lap(&mut self) -> (u64, bool) {
         let now = cycles();
@@ -79,7 +80,7 @@ impl Meter {
         self.lag += (length as f64 - self.lag) / 64.0;
     }
 
-    /// How long the tick had lasted when the last callback ended, in cycles.
+    /// Cycles from the start of the tick to the end of the last callback.
     pub fn since_tick(&self) -> u64 {
         self.mark.saturating_sub(self.tick_began)
     }

@@ -1,7 +1,7 @@
-//! Decides when something runs: the tick, the ready queue, handles, timers, and the registry of who owns which descriptor.
+//! Decides when something runs: the tick, the ready queue, handles, timers, and the registry of descriptor owners.
 //!
-//! May not know: what a transport or a protocol is. Those register a `Source` (an object and the
-//! function that serves its readiness) and ask to be flushed.
+//! Must not depend on transports or protocols. These register a `Source` (an object and the function that serves its
+//! readiness) and request flushes.
 
 mod calls;
 mod core;
@@ -24,7 +24,7 @@ pub use registry::{OnReady, is_gone};
 pub use timer_handle::TimerHandle;
 pub use work::report;
 
-/// Adds the methods that have CPython's fastest calling convention.
+/// Adds the methods that use CPython's fastest calling convention.
 pub(crate) fn add_methods(py: pyo3::Python<'_>) -> pyo3::PyResult<()> {
     calls::add_methods(py)?;
     futures::add_methods(py)

@@ -1,6 +1,6 @@
-//! The kinds of what may wait in the ready queue and in the heap of timers.
+//! The kinds of entries in the ready queue and in the heap of timers.
 //!
-//! The tick treats each kind in one match and holds no borrow while it runs (S2).
+//! The tick handles each kind in one match and holds no borrow while the entry runs (S2).
 
 use super::work::report_native;
 use super::{Handle, LoopCore, TimerHandle};
@@ -10,20 +10,20 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-/// What a native completion does with its object.
+/// The function that a native completion calls with its object.
 pub type Run = for<'py> fn(&Bound<'py, LoopCore>, &Bound<'py, PyAny>) -> PyResult<()>;
 
 pub enum Ready {
     Handle(Py<Handle>),
-    /// An `asyncio.Handle` or `asyncio.TimerHandle`: debug mode has the standard library's.
+    /// An `asyncio.Handle` or `asyncio.TimerHandle`: debug mode uses the standard library's.
     Stock(Py<PyAny>),
-    /// A native completion: a transport's start or end, for instance.
+    /// A native completion, for example a transport's first or last callback.
     Native(Py<PyAny>, Run),
-    /// A green thread's turn, to which another one may switch straight.
+    /// A turn of a green thread. Another green thread may switch directly to it.
     Green(Py<PyAny>, Run),
-    /// What a tick that an exception has ended had still to serve, and that tick's number.
+    /// An event left over from a tick that an exception has ended, with that tick's number.
     Event(Event, u64),
-    /// And to run.
+    /// A timer left over from such a tick.
     Timer(Timer),
 }
 
@@ -34,7 +34,7 @@ impl Ready {
         match self {
             Self::Handle(handle) => Handle::run(handle.bind(py), owner),
             Self::Stock(handle) => run_stock(owner, handle.bind(py)),
-            // What it lets out is meant to leave the loop.
+            // Exceptions from here are meant to leave the loop.
             Self::Green(object, run) => run(owner, object.bind(py)),
             Self::Native(object, run) => {
                 let object = object.bind(py);
@@ -46,8 +46,8 @@ impl Ready {
         }
     }
 
-    /// The loop is being closed: handles that the program keeps let go of their callbacks, since
-    /// the collector could not.
+    /// The loop is being closed: handles that the program keeps drop their callbacks, because the garbage collector
+    /// does not track them and could not free them.
     pub fn forget(self, py: Python<'_>) {
         match self {
             Self::Handle(handle) => handle.get().work.forget(py),
@@ -56,7 +56,8 @@ impl Ready {
         }
     }
 
-    /// The loop stops, and may become garbage with what waits in it: the collector looks at it from now on.
+    /// The loop stops and may become garbage together with its queue: the garbage collector tracks the entry from now
+    /// on.
     pub fn track(&self, py: Python<'_>) {
         match self {
             Self::Handle(handle) => recycled::track(py, handle),
@@ -77,7 +78,7 @@ impl Ready {
     }
 }
 
-/// Debug mode: Python code measures the callback and reports the slow ones.
+/// Debug mode: Python code measures the callback and reports slow ones.
 pub fn run_stock(owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = owner.py();
     let callback = handle.getattr(intern!(py, "_callback"))?;
@@ -91,7 +92,7 @@ pub enum Timer {
 }
 
 impl Timer {
-    /// Asks for its memory.
+    /// Prefetches its memory.
     #[inline]
     pub fn fetch(&self) {
         if let Self::Native(handle) = self {
@@ -99,7 +100,7 @@ impl Timer {
         }
     }
 
-    /// Once its own memory is there: asks for what running it will touch besides.
+    /// Prefetches the other memory that running it touches. Call it once its own memory has arrived.
     #[inline]
     pub fn fetch_context(&self) {
         if let Self::Native(handle) = self {
@@ -118,7 +119,7 @@ impl Timer {
         }
     }
 
-    /// Tells the handle that it has left the heap.
+    /// Marks the handle as removed from the heap.
     pub fn popped(&self, py: Python<'_>) -> PyResult<()> {
         match self {
             Self::Native(handle) => {
@@ -137,7 +138,7 @@ impl Timer {
         }
     }
 
-    /// As for `Ready`.
+    /// Like `Ready::forget`.
     pub fn forget(self, py: Python<'_>) {
         if let Self::Native(handle) = &self {
             handle.get().popped(py);
@@ -145,7 +146,7 @@ impl Timer {
         }
     }
 
-    /// As for `Ready`.
+    /// Like `Ready::track`.
     pub fn track(&self, py: Python<'_>) {
         if let Self::Native(handle) = self {
             recycled::track(py, handle);

@@ -1,7 +1,7 @@
-//! Who owns which descriptor: one source per descriptor number (S4).
+//! Owners of descriptors: one source per descriptor number (S4).
 //!
-//! A second party may join a source for the time in which a closing transport still sends: asyncio lets a program watch
-//! the descriptor again by then. Both share one registration, whose interest is what either wants.
+//! A second party may join a source while a closing transport still sends, because asyncio allows a program to watch
+//! the descriptor again by then. Both share one registration, whose interest is the union of theirs.
 
 use super::LoopCore;
 use crate::errors;
@@ -13,12 +13,12 @@ use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Serves the readiness of one source. Runs on the loop's thread with no borrow held (S2);
-/// returns only KeyboardInterrupt and SystemExit (S7).
+/// Serves the readiness of one source. Runs on the loop's thread with no borrow held (S2); returns only
+/// KeyboardInterrupt and SystemExit (S7).
 pub type OnReady =
     for<'py> fn(&Bound<'py, LoopCore>, &Bound<'py, PyAny>, Readiness) -> PyResult<()>;
 
-/// Who is told of a descriptor's readiness.
+/// One receiver of a descriptor's readiness.
 pub struct Party {
     pub object: Py<PyAny>,
     pub on_ready: OnReady,
@@ -34,12 +34,12 @@ impl Party {
 pub struct Source {
     pub token: Token,
     pub owner: Party,
-    /// Watches the descriptor of a transport that is closing.
+    /// A second party that watches the descriptor of a closing transport.
     pub guest: Option<Box<Party>>,
 }
 
 impl Source {
-    /// What the kernel is asked for. A side that anybody wants level-triggered is level-triggered for both.
+    /// The interest to register. If either party wants level-triggered events, both get them.
     fn interest(&self) -> Interest {
         let Some(guest) = &self.guest else { return self.owner.interest };
         let both = self.owner.interest | guest.interest;
@@ -83,12 +83,12 @@ impl LoopCore {
             }
             sources[index].replace(Source { token, owner, guest: None })
         });
-        // An owner whose descriptor was closed behind its back; its token is stale by now.
+        // The previous owner's descriptor was closed elsewhere; its token is stale by now.
         drop(old);
         Ok(token)
     }
 
-    /// Joins the source of a descriptor that somebody else owns; the token is the owner's. `None` if it has none.
+    /// Joins the source of a descriptor with an owner, and returns the owner's token. `None` if there is no owner.
     fn join(
         &self,
         object: &Bound<'_, PyAny>,
@@ -105,7 +105,7 @@ impl LoopCore {
         });
         let Some((token, interest, old)) = joined else { return Ok(None) };
         drop(old);
-        // The kernel is asked in any case: the number may be another file's by now.
+        // Always calls the kernel, because the number may belong to another file by now.
         let shared = self.with_poller(py, |poller| poller.reaffirm(token, interest))?;
         if shared.is_err() {
             drop(self.take_party(object, token));
@@ -113,7 +113,7 @@ impl LoopCore {
         shared.map(|()| Some(token))
     }
 
-    /// Joins the source of a descriptor; registers anew if its file has gone, or nobody is there.
+    /// Joins the source of a descriptor, or registers it if its file is gone or it has no owner.
     pub fn join_or_register(
         &self,
         object: &Bound<'_, PyAny>,
@@ -134,8 +134,8 @@ impl LoopCore {
             .is_some_and(|(other, _)| other.hasattr(intern!(py, "is_closing")).unwrap_or(false))
     }
 
-    /// What `object` wants to hear of from now on. With `reaffirm` the kernel is asked even if nothing has changed:
-    /// ENOENT tells that the registered file is gone.
+    /// Changes the interest of `object`. With `reaffirm` the kernel is called even if nothing has changed; ENOENT
+    /// means that the registered file is gone.
     pub fn change_interest(
         &self,
         object: &Bound<'_, PyAny>,
@@ -155,8 +155,8 @@ impl LoopCore {
         })?
     }
 
-    /// Ends what `object` has registered while its descriptor is still open; never fails (S9). Whatever the kernel
-    /// says, the object is forgotten, and an event that should still come finds nobody and is ended then.
+    /// Ends the registration of `object` while its descriptor is still open; never fails (S9). The object is removed
+    /// even after an error from the kernel. A later event finds no source and ends the registration then.
     pub fn deregister(&self, object: &Bound<'_, PyAny>, token: Token) {
         let py = object.py();
         let (left, rest) = self.take_party(object, token);
@@ -173,7 +173,7 @@ impl LoopCore {
         }
     }
 
-    /// Ends a registration whose descriptor somebody else has closed; never fails.
+    /// Ends a registration whose descriptor was closed elsewhere; never fails.
     pub fn vacate(&self, object: &Bound<'_, PyAny>, token: Token) {
         let py = object.py();
         let (left, rest) = self.take_party(object, token);
@@ -193,7 +193,7 @@ impl LoopCore {
         })
     }
 
-    /// Everybody who is told of a descriptor number's readiness.
+    /// Everyone who receives a descriptor number's readiness.
     pub fn parties_of<'py>(&self, py: Python<'py>, fd: RawFd) -> [Option<Bound<'py, PyAny>>; 2] {
         let found = usize::try_from(fd).ok().and_then(|index| {
             self.sources.with(py, |sources| {
@@ -205,7 +205,7 @@ impl LoopCore {
         found.unwrap_or_default()
     }
 
-    /// Takes `object` out of its source; what the other party wants, if there is one, stays.
+    /// Removes `object` from its source. Returns it and the interest of the other party, if there is one.
     fn take_party(
         &self,
         object: &Bound<'_, PyAny>,
@@ -228,18 +228,18 @@ impl LoopCore {
         })
     }
 
-    /// Asks for `flush(object)` at the end of this callback.
+    /// Requests a call of `flush(object)` at the end of this callback.
     pub fn flush_after_callback(&self, py: Python<'_>, object: Object, flush: Flush) {
         self.gathered.with(py, |list| list.push_back((object, flush)));
     }
 
-    /// Asks for `flush(object)` at the end of this tick.
+    /// Requests a call of `flush(object)` at the end of this tick.
     pub fn flush_later(&self, py: Python<'_>, object: Object, flush: Flush) {
         self.dirty.with(py, |dirty| dirty.push_back((object, flush)));
     }
 
-    /// Puts a native completion at the end of the ready queue. Any thread; never fails (S9). A closed loop runs nothing
-    /// any more, and keeps nothing alive.
+    /// Appends a native completion to the ready queue. From any thread; never fails (S9). A closed loop drops the
+    /// object, because it runs nothing any more.
     pub fn run_soon(&self, py: Python<'_>, object: Py<PyAny>, run: super::Run) {
         if self.is_closed_now() {
             return;
@@ -247,7 +247,7 @@ impl LoopCore {
         self.push(py, super::Ready::Native(object, run));
     }
 
-    /// The same for a green thread's turn: others may switch straight to it.
+    /// Like `run_soon`, for a turn of a green thread: others may switch directly to it.
     pub fn run_green_soon(&self, py: Python<'_>, object: Py<PyAny>, run: super::Run) {
         if self.is_closed_now() {
             return;
@@ -262,8 +262,8 @@ impl LoopCore {
         }
     }
 
-    /// The next turn of this tick, taken out of the queue, if it is a green thread's that `suits`, which may not run Python
-    /// code.
+    /// Takes the next entry of this tick out of the queue if it is a green thread's turn and `suits` accepts it.
+    /// `suits` must not run Python code.
     pub fn next_green(
         &self,
         py: Python<'_>,
@@ -288,13 +288,13 @@ fn source_at(sources: &mut [Option<Source>], token: Token) -> Option<&mut Source
     (source.token == token).then_some(source)
 }
 
-/// True if the kernel has ended a registration by itself, because its file was closed. EPERM: the number is a regular
-/// file's by now.
+/// True if the kernel has ended a registration because its file was closed. EPERM: the number now belongs to a
+/// regular file.
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EBADF | libc::EPERM))
 }
 
-/// A registration that is gone needs no ending.
+/// Treats a registration that is already gone as ended.
 pub fn ignore_gone(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|e| if is_gone(&e) { Ok(()) } else { Err(e) })
 }

@@ -1,34 +1,33 @@
-//! How cancelled timers leave the heap before their time: some whenever a timer is made, the rest when
-//! nothing is ready. Never all at once: a hundred thousand would hold up the loop for milliseconds
-//! (docs/design/0010).
+//! How cancelled timers leave the heap before their deadline: a few whenever a timer is made, the rest when nothing
+//! is ready. Never all at once, because a hundred thousand would block the loop for milliseconds (docs/design/0010).
 //!
-//! Entries are looked at in the cell, and dropped outside of it (S2).
+//! Entries are checked inside the cell and dropped outside of it (S2).
 
 use super::LoopCore;
 use super::ready::Timer;
 use pyo3::prelude::*;
 
-/// Entries that a new timer has looked at, while more than half are cancelled: two are enough for the
-/// heap to shrink faster than it grows.
+/// Entries to check for each new timer while more than half are cancelled. Two are enough for the heap to shrink
+/// faster than it grows.
 const STEPS_PER_TIMER: usize = 2;
-/// Entries in one go, when nothing is ready; some 0.1 ms.
+/// Entries to check in one go when nothing is ready: about 0.1 ms.
 const STEPS_WHEN_IDLE: usize = 512;
 
 impl LoopCore {
-    /// A timer of this loop was cancelled.
+    /// Counts a cancelled timer of this loop.
     pub(super) fn note_cancelled_timer(&self, py: Python<'_>) {
         self.timers.with(py, oneloop_engine::Timers::note_cancelled);
     }
 
-    /// A standard library's handle in the heap was cancelled. Its flag is Python's, so that its address
-    /// is kept; the heap keeps the handle alive.
+    /// Counts a cancelled handle of the standard library. Its flag is a Python attribute, so its address is recorded
+    /// instead; the heap keeps the handle alive.
     pub(super) fn note_cancelled_stock_timer(&self, handle: &Bound<'_, PyAny>) {
         let py = handle.py();
         self.cancelled_stock.with(py, |addresses| addresses.insert(handle.as_ptr().addr()));
         self.note_cancelled_timer(py);
     }
 
-    /// Queues a timer, which pays for two that were cancelled.
+    /// Queues a timer, and sweeps two entries.
     pub(super) fn push_timer(
         &self,
         py: Python<'_>,
@@ -45,12 +44,12 @@ impl LoopCore {
             }
             wanted = self.sweep_step(py)?;
         }
-        // Asleep, the loop would not know that its next deadline has changed: a call from the wrong thread.
+        // After a call from the wrong thread: a sleeping loop would not notice its new next deadline.
         self.wake()
     }
 
-    /// Nothing is ready: frees cancelled timers for a moment, those first that would end the poll for
-    /// nothing. True if some are left.
+    /// Called when nothing is ready: frees a bounded number of cancelled timers, starting with those that would wake
+    /// the poll for nothing. Returns true if some are left.
     pub(super) fn sweep_when_idle(&self, py: Python<'_>) -> PyResult<bool> {
         for _ in 0..STEPS_WHEN_IDLE {
             let top = self.timers.with(py, |timers| {
@@ -76,7 +75,7 @@ impl LoopCore {
         Ok(true)
     }
 
-    /// One entry; true if more should be looked at.
+    /// Checks one entry. Returns true if more should be checked.
     fn sweep_step(&self, py: Python<'_>) -> PyResult<bool> {
         let (removed, wanted) = self.timers.with(py, |timers| {
             let removed = timers.sweep_step(|timer| self.is_cancelled_inside(py, timer));
@@ -86,7 +85,7 @@ impl LoopCore {
         Ok(wanted)
     }
 
-    /// For a timer in the heap, without calling Python.
+    /// Whether a timer in the heap is cancelled, without calling Python.
     fn is_cancelled_inside(&self, py: Python<'_>, timer: &Timer) -> bool {
         match timer {
             Timer::Native(handle) => handle.get().work.is_cancelled(),
@@ -96,7 +95,7 @@ impl LoopCore {
         }
     }
 
-    /// A timer has left the heap.
+    /// Called when a timer has left the heap.
     pub(super) fn timer_left(&self, py: Python<'_>, timer: &Timer) -> PyResult<()> {
         if let Timer::Stock(handle) = timer {
             self.cancelled_stock.with(py, |addresses| addresses.remove(&handle.as_ptr().addr()));

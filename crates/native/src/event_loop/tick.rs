@@ -1,10 +1,10 @@
-//! One turn of the loop, and the turns from `run_forever` to `stop`.
+//! One iteration of the loop, and the iterations from `run_forever` to `stop`.
 //!
-//! A tick keeps asyncio's order: the handles that stood ready when it began, then the I/O of its poll, then the
-//! timers that were due at its poll. While callbacks keep each other ready and nothing else happens, the kernel is
-//! asked only now and then: a poll costs more than a callback does.
+//! A tick keeps asyncio's order: the handles that were ready when it began, then the I/O of its poll, then the timers
+//! that were due at its poll. While callbacks keep each other ready and nothing else happens, the kernel is polled
+//! only now and then, because a poll costs more than a callback.
 //!
-//! The GIL is released for every poll, unless there is no other thread that could want it and the poll cannot sleep.
+//! The GIL is released for every poll, unless the poll cannot sleep and there is no other thread that could want it.
 
 use super::{LoopCore, Ready};
 use crate::errors;
@@ -16,25 +16,25 @@ use pyo3::prelude::*;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// Ticks with ready handles or due timers between two polls. asyncio polls every tick.
+/// Ticks with ready handles or due timers between two polls. asyncio polls in every tick.
 const BURST_TICKS: u32 = 64;
-/// And no longer than this without a poll, on the cycle counter.
+/// The longest time without a poll, on the cycle counter.
 const BURST_CYCLES: u64 = 20 * clock::CYCLES_PER_US;
-/// A tick that took longer is followed by a poll: it may have made something ready, by a system call that the loop does
-/// not see. Only ticks of a few quick callbacks share one.
+/// A longer tick is followed by a poll: it may have made something ready by a system call that the loop does not see.
+/// Only ticks with a few quick callbacks share a poll.
 const QUICK_TICK_CYCLES: u64 = 3 * clock::CYCLES_PER_US / 2;
 
-/// Since the last poll.
+/// The ticks since the last poll.
 #[derive(Default)]
 struct Burst {
     ticks_left: u32,
     began: u64,
-    /// The last tick's begin.
+    /// The start of the last tick.
     tick_began: u64,
 }
 
-/// Where a daemon thread's loop ends up when the interpreter goes down. Before 3.14 CPython ends
-/// such a thread with pthread_exit(3), whose unwinding no Rust frame survives.
+/// Stops a daemon thread's loop when the interpreter shuts down. Before 3.14 CPython ends such a thread with
+/// pthread_exit(3), and unwinding through Rust frames aborts the process.
 fn stop_for_ever() {
     loop {
         std::thread::park();
@@ -42,7 +42,7 @@ fn stop_for_ever() {
 }
 
 impl LoopCore {
-    /// How long the poll may sleep; `None` for ever.
+    /// How long the poll may sleep; `None`: forever.
     fn timeout_ns(&self, py: Python<'_>) -> Option<u64> {
         let is_idle = self.ready.with(py, |ready| ready.is_empty())
             && self.due.with(py, |due| due.is_empty());
@@ -53,7 +53,8 @@ impl LoopCore {
         deadline.map(|deadline| deadline.saturating_sub(self.now_ns(py)))
     }
 
-    /// Nothing is ready or will be: no timer, no descriptor. Other threads might call.
+    /// Nothing is ready and nothing will be: there is no timer and no descriptor. Only other threads could still wake
+    /// it.
     fn would_sleep_for_ever(&self, py: Python<'_>) -> bool {
         self.timeout_ns(py).is_none()
             && self.sources.with(py, |sources| {
@@ -66,8 +67,8 @@ impl LoopCore {
         let py = owner.py();
         let idle = self.ready.with(py, |ready| ready.is_empty());
         let more = idle && self.sweep_when_idle(py)?;
-        // Timers that were cancelled have been left behind: nobody waits for those.
-        // Asked again: a thread may have called before it was found to have nothing to do.
+        // Cancelled timers have been removed, so none of them hides this state. The state is checked again, because a
+        // thread may have called before it was found to have nothing to do.
         if !more
             && self.has_only_green.load(Ordering::Relaxed)
             && self.would_sleep_for_ever(py)
@@ -86,14 +87,14 @@ impl LoopCore {
             _ => self.poll_blocking(py, timeout_ns),
         };
         match result {
-            // A signal: its Python handler runs here, and may raise KeyboardInterrupt.
+            // A signal: its Python handler runs here and may raise KeyboardInterrupt.
             Err(e) if e.kind() == io::ErrorKind::Interrupted => py.check_signals(),
             Err(e) => Err(errors::os_error("epoll_wait", &e)),
             Ok(()) => Ok(()),
         }
     }
 
-    /// A poll that does not sleep. Other threads get their turn, as they do with asyncio's.
+    /// A poll that does not sleep. Other threads get a chance to run, as with asyncio.
     fn poll_at_once(&self, py: Python<'_>) -> io::Result<()> {
         if is_only_thread(py) {
             return self.with_poller(py, |poller| poller.wait(Some(0)))?;
@@ -104,7 +105,7 @@ impl LoopCore {
     fn poll_blocking(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<()> {
         let waker = &self.waker;
         waker.about_to_sleep();
-        // Whoever pushed before this line is seen here, whoever pushes after it signals.
+        // Work pushed before this line is seen here; a push after it signals the waker.
         if !self.ready.with(py, |ready| ready.is_empty()) {
             waker.awake();
             return self.poll_at_once(py);
@@ -116,7 +117,7 @@ impl LoopCore {
         result
     }
 
-    /// Waits without the GIL. Registrations stay where any thread finds them; only the events are out of reach.
+    /// Waits without the GIL. Any thread can still change registrations; only the events are out of reach.
     fn wait_detached(&self, py: Python<'_>, timeout_ns: Option<u64>) -> io::Result<()> {
         let mut wait = self.with_poller(py, Poller::begin_wait)??;
         let halting = &self.halting;
@@ -131,7 +132,7 @@ impl LoopCore {
         result.and(ended)
     }
 
-    /// Virtual time: what is ready now comes first; when nothing is, time jumps to the deadline.
+    /// Virtual time: events that are ready come first; if there are none, time jumps to the deadline.
     fn poll_virtual(&self, py: Python<'_>, timeout_ns: u64) -> io::Result<()> {
         self.with_poller(py, |poller| poller.wait(Some(0)))??;
         if !self.with_poller(py, |poller| Poller::has_pending(poller))? {
@@ -140,7 +141,7 @@ impl LoopCore {
         Ok(())
     }
 
-    /// True if a timer is due; leaves the time that it has read for the rest of the tick.
+    /// True if a timer is due. Stores the time that it has read for the rest of the tick.
     fn is_timer_due(&self, py: Python<'_>, now_ns: &mut Option<u64>) -> bool {
         let Some(deadline) = self.timers.with(py, |timers| timers.next_deadline_ns()) else {
             return false;
@@ -148,8 +149,8 @@ impl LoopCore {
         deadline <= *now_ns.insert(self.now_ns(py))
     }
 
-    /// True while nobody but the caller, who serves an event, has anything to do: no handle is ready, no event of this
-    /// poll left, no timer due, no end asked for, and the poll is not longer ago than a burst lasts.
+    /// True while the caller, which serves an event, is the only one with work: no handle is ready, no event of this
+    /// poll is left, no timer is due, no stop is requested, and the last poll was less than a burst ago.
     pub fn is_alone(&self, py: Python<'_>) -> bool {
         self.meter.with(py, |meter| meter.since_tick()) < BURST_CYCLES
             && !self.stopping.load(Ordering::SeqCst)
@@ -189,7 +190,7 @@ impl LoopCore {
         }
         self.turns.set(py, self.ready.with(py, |ready| ready.len()));
         while self.turns.get(py) > 0 {
-            // Fewer may be left: a nested close clears the queue.
+            // There may be fewer: a nested close clears the queue.
             let Some(ready) = self.ready.with(py, std::collections::VecDeque::pop_front) else {
                 break;
             };
@@ -201,15 +202,15 @@ impl LoopCore {
             self.serve_events(owner).inspect_err(|_| self.keep_order(py, 0))?;
         }
         self.run_due_timers(owner).inspect_err(|_| self.keep_order(py, 0))?;
-        // What was written outside of callbacks: by destructors, by handlers of signals.
+        // Sends what was written outside of callbacks, by destructors and signal handlers.
         self.flush_gathered(owner)?;
         self.flush_dirty(owner)?;
         self.meter.with(py, super::meter::Meter::end_tick);
         Ok(())
     }
 
-    /// An exception leaves the loop in mid-tick. What this tick has still to do keeps its place when the loop runs again:
-    /// behind the `rest` of its handles, before what has been scheduled meanwhile.
+    /// Called when an exception leaves the loop in the middle of a tick. The unfinished work of this tick keeps its
+    /// order when the loop runs again: after the `rest` of its handles, before what was scheduled meanwhile.
     fn keep_order(&self, py: Python<'_>, rest: usize) {
         let next = || self.with_poller(py, Poller::next_event).ok().flatten();
         let tick = self.tick_number(py);
@@ -240,14 +241,14 @@ impl LoopCore {
 
 #[pymethods]
 impl LoopCore {
-    /// Runs ticks until `stop()`; called by `run_forever`. What callbacks raise goes to the
-    /// exception handler, save KeyboardInterrupt and SystemExit, which come out of here.
+    /// Runs ticks until `stop()`; called by `run_forever`. Exceptions from callbacks go to the exception handler,
+    /// except KeyboardInterrupt and SystemExit, which are raised from here.
     fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         this.thread.store(thread::ident(), Ordering::Relaxed);
         let result = this.run_until_stopped(slf);
-        // What was written before an exception left the loop still goes out.
+        // What was written before an exception left the loop is still sent.
         let flushed = this.flush_gathered(slf).and(this.flush_dirty(slf));
         this.thread.store(0, Ordering::Relaxed);
         this.ready.with(py, |ready| ready.iter().for_each(|handle| handle.track(py)));

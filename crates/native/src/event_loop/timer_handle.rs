@@ -12,14 +12,14 @@ use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 use std::ffi::CStr;
 
-/// A callback that waits for its time; the object returned by `loop.call_later()` and
-/// `loop.call_at()`. Has the interface of `asyncio.TimerHandle`.
+/// A callback waiting for its deadline. Returned by `loop.call_later()` and `loop.call_at()`; has the interface of
+/// `asyncio.TimerHandle`.
 #[pyclass(frozen, weakref, module = "oneloop")]
 pub struct TimerHandle {
     pub work: Work,
     /// Seconds on the loop's clock.
     when_s: f64,
-    /// The loop whose heap it is in; None once it has left the heap.
+    /// The loop whose heap it is in; `None` once it has left the heap.
     owner: LoopCell<Option<Py<LoopCore>>>,
 }
 
@@ -28,10 +28,10 @@ impl TimerHandle {
         Self { work, when_s, owner: LoopCell::new(Some(owner)) }
     }
 
-    /// It has left the heap, to be run or because it was cancelled.
+    /// Called when it has left the heap, to be run or because it was cancelled.
     pub fn popped(&self, py: Python<'_>) {
         if let Some(owner) = self.owner.take(py) {
-            // The loop is alive: this drop is never the last.
+            // The loop is alive: this is never its last reference.
             owner.drop_ref(py);
         }
         if self.work.is_cancelled() {
@@ -56,7 +56,7 @@ impl Recycled for TimerHandle {
 
 #[pymethods]
 impl TimerHandle {
-    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    /// The class that `isinstance` also accepts, because native classes cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         imports::stock_timer_handle(py)
@@ -72,7 +72,7 @@ impl TimerHandle {
         self.when_s
     }
 
-    /// The contextvars.Context in which the callback will run; None once it has run.
+    /// The contextvars.Context in which the callback will run, or None once it has run.
     fn get_context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.work.context(py)
     }
@@ -111,7 +111,7 @@ impl TimerHandle {
         pyo3::types::PyFloat::new(py, self.when_s).hash()
     }
 
-    /// Orders by time. Equal means, as in asyncio, the same time, callback, arguments and state.
+    /// Orders by time. As in asyncio, two handles are equal if time, callback, arguments and state are equal.
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let py = other.py();
         let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };

@@ -1,21 +1,21 @@
-//! `Turnstile`: lets other threads wait until a callback that is running has ended.
+//! `Turnstile`: lets other threads wait until a running callback has ended.
 //!
-//! From Python 3.14 on, `cancel()` and `cancelled()` of a handle that `call_soon_threadsafe` made
-//! wait, in other threads than the loop's, while the callback runs: afterwards it is certain that
-//! the callback has run or will not run. Waiting threads do not hold the GIL.
+//! Since Python 3.14, `cancel()` and `cancelled()` of a handle from `call_soon_threadsafe` wait while the callback
+//! runs, if they are called in a thread other than the loop's. Afterwards it is certain that the callback has run or
+//! will not run. Waiting threads do not hold the GIL.
 
 use crate::ffi::detach::detached;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// One gate for all turnstiles: waiting is rare and short.
+/// One mutex for all turnstiles, because waiting is rare and short.
 static GATE: Mutex<()> = Mutex::new(());
 static LEFT: Condvar = Condvar::new();
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Its address tells threads apart.
+    /// Its address identifies the thread.
     static HERE: u8 = const { 0 };
 }
 
@@ -23,9 +23,9 @@ fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
-/// Nobody waits: handles of the loop's own thread.
+/// Nobody waits: for handles of the loop's own thread.
 const OPEN: usize = 0;
-/// Threads may wait, and nobody is inside.
+/// Threads may wait, and no callback is running.
 const IDLE: usize = 1;
 
 pub struct Turnstile(AtomicUsize);
@@ -36,7 +36,7 @@ impl Turnstile {
         Self(AtomicUsize::new(OPEN))
     }
 
-    /// For handles made by other threads, where the Python version has it so.
+    /// For handles made by other threads, on Python versions that need it.
     pub const fn shared() -> Self {
         Self(AtomicUsize::new(if cfg!(Py_3_14) { IDLE } else { OPEN }))
     }
@@ -61,7 +61,7 @@ impl Turnstile {
         result
     }
 
-    /// Returns once no other thread is inside.
+    /// Returns once no other thread is running the callback.
     #[inline]
     pub fn wait(&self, py: Python<'_>) {
         let inside = self.0.load(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! A callback, its arguments and its context: what a handle holds and what a tick runs.
+//! A callback, its arguments and its context, as stored in a handle and run by a tick.
 
 use super::LoopCore;
 use crate::ffi::{LoopCell, Object, call, context, prefetch};
@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Arguments by number: nearly every callback of asyncio's own has none or one.
+/// Arguments by count: nearly all of asyncio's own callbacks have none or one.
 pub enum Args {
     None,
     One(Object),
@@ -82,21 +82,21 @@ impl Call {
     }
 }
 
-/// What is left of a callback.
+/// What remains of a callback.
 #[derive(Default)]
 enum Slot {
     Call(Call),
-    /// It has failed: what it was, in words, so that nothing is kept alive for a report's sake.
+    /// It has failed. Kept as text, so that the report keeps no objects alive.
     Failed(Box<str>),
     #[default]
     Empty,
 }
 
 pub struct Work {
-    /// Taken by the run or by a cancellation, whichever is first.
+    /// Taken by the run or by a cancellation, whichever comes first.
     slot: LoopCell<Slot>,
-    /// Let go of when the work has run, or has left its queue: a cancellation leaves it, since
-    /// freeing a context costs more than everything else that it does.
+    /// Dropped when the work has run or has left its queue. A cancellation leaves it, because freeing a context costs
+    /// more than the rest of the cancellation.
     context: LoopCell<Option<Object>>,
     cancelled: AtomicBool,
 }
@@ -110,18 +110,18 @@ impl Work {
         }
     }
 
-    /// Where the callback will run; `None` after a cancellation or a run.
+    /// The context in which the callback will run; `None` once it was dropped.
     pub fn context<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.context.with(py, |slot| slot.as_ref().map(|context| context.bind(py).clone()))
     }
 
-    /// Lets go of everything without cancelling: it has left its queue, or its loop closes.
+    /// Drops everything without cancelling: it has left its queue, or its loop closes.
     pub fn forget(&self, py: Python<'_>) {
         drop(self.slot.take(py));
         drop(self.context.take(py));
     }
 
-    /// Asks for the memory of what running it will touch.
+    /// Prefetches the memory that running it touches.
     pub fn fetch_context(&self) {
         self.context.peek(|context| context.iter().for_each(|c| prefetch::fetch(c.as_ref())));
     }
@@ -130,10 +130,10 @@ impl Work {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// True if this call cancelled it, false if it was cancelled already. Frees the callback and
-    /// its arguments at once.
+    /// Returns true if this call cancelled it, false if it was already cancelled. Frees the callback and its
+    /// arguments immediately.
     pub fn cancel(&self, py: Python<'_>) -> bool {
-        // The GIL makes these two one step; a locked exchange would cost more than all the rest.
+        // The GIL makes these two one step; an atomic exchange would cost more than the rest.
         if self.cancelled.load(Ordering::Relaxed) {
             return false;
         }
@@ -142,8 +142,8 @@ impl Work {
         true
     }
 
-    /// Runs the callback once, as `asyncio.Handle._run` does: exceptions go to the loop's handler,
-    /// KeyboardInterrupt and SystemExit to the caller (S7).
+    /// Runs the callback once, like `asyncio.Handle._run`: exceptions go to the loop's handler, KeyboardInterrupt and
+    /// SystemExit to the caller (S7).
     #[inline]
     pub fn run(&self, owner: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = owner.py();
@@ -155,7 +155,7 @@ impl Work {
             Ok(()) => owner.get().lap(owner, call.callback.bind(py)),
             Err(error) => {
                 let ended = owner.get().lap(owner, call.callback.bind(py));
-                // The handler sees the handle as it was, and runs in its context.
+                // The exception handler sees the handle unchanged and runs in its context.
                 self.slot.with(py, |slot| *slot = Slot::Call(call));
                 self.context.with(py, |slot| *slot = Some(context));
                 let described = self.describe(py).unwrap_or_default();
@@ -167,7 +167,7 @@ impl Work {
         }
     }
 
-    /// Runs the callback and keeps it, for readers and writers that run again and again.
+    /// Runs the callback and keeps it, for readers and writers that run repeatedly.
     pub fn run_again(
         &self,
         owner: &Bound<'_, LoopCore>,
@@ -200,7 +200,7 @@ impl Work {
         })
     }
 
-    /// `callback(args) at file:line`, as asyncio describes callbacks; empty once it has run.
+    /// `callback(args) at file:line`, in asyncio's format; empty once it has run.
     pub fn describe(&self, py: Python<'_>) -> PyResult<String> {
         let failed = self.slot.with(py, |slot| match slot {
             Slot::Failed(described) => Some(described.to_string()),
@@ -212,7 +212,7 @@ impl Work {
             .extract()
     }
 
-    /// The callback and its arguments, `None` after a cancellation or a run.
+    /// The callback and its arguments; `None` after a cancellation or a run.
     pub fn parts<'py>(
         &self,
         py: Python<'py>,
@@ -240,8 +240,8 @@ impl Work {
     }
 }
 
-/// Hands an exception to the loop's exception handler; KeyboardInterrupt and SystemExit, and
-/// whatever the handler lets through, are returned (S7).
+/// Passes an exception to the loop's exception handler. Returns KeyboardInterrupt, SystemExit, and exceptions that
+/// the handler lets through (S7).
 pub fn report(
     owner: &Bound<'_, LoopCore>,
     message: &str,
@@ -261,7 +261,7 @@ pub fn report(
     owner.call_method1(intern!(py, "call_exception_handler"), (details,)).map(drop)
 }
 
-/// A native callback has failed where it had nobody to tell: the loop lives on (S7).
+/// Reports the failure of a native callback that has no caller to raise it to; the loop continues (S7).
 pub fn report_native(
     owner: &Bound<'_, LoopCore>,
     object: &Bound<'_, PyAny>,

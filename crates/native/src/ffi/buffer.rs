@@ -1,4 +1,4 @@
-//! The buffer protocol: contiguous views of bytes-like objects, for reading and for writing.
+//! The buffer protocol: contiguous views of bytes-like objects, for reading and writing.
 
 use oneloop_engine::files::Segment;
 use pyo3::ffi;
@@ -7,26 +7,26 @@ use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
 use std::mem::{ManuallyDrop, MaybeUninit};
 
-/// A contiguous view; the exporter may not resize or free it while this lives.
+/// A contiguous view. The exporter must not resize or free its memory while the view lives.
 pub struct View(Box<ffi::Py_buffer>);
 
 // SAFETY: a Py_buffer is a pointer and lengths; releasing it needs the GIL, which `drop` takes.
 unsafe impl Send for View {}
 
 impl View {
-    /// For reading. TypeError or BufferError as CPython raises them.
+    /// A view for reading. TypeError or BufferError as in CPython.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         Self::get(object, ffi::PyBUF_SIMPLE)
     }
 
-    /// For writing: also a BufferError or TypeError for read-only objects.
+    /// A view for writing. Also BufferError or TypeError for read-only objects.
     pub fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         Self::get(object, ffi::PyBUF_WRITABLE)
     }
 
     fn get(object: &Bound<'_, PyAny>, flags: std::ffi::c_int) -> PyResult<Self> {
         let mut view = Box::new(ffi::Py_buffer::new());
-        // SAFETY: `view` has a stable address on the heap (exporters may keep it) until released.
+        // SAFETY: `view` is boxed, so its address is stable until it is released (exporters may keep it).
         if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
@@ -37,14 +37,14 @@ impl View {
         self.0.len.cast_unsigned()
     }
 
-    /// For the collector: the exporter.
+    /// For the garbage collector: visits the exporter.
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         if self.0.obj.is_null() {
             return Ok(());
         }
-        // SAFETY: the collector runs in an attached thread.
+        // SAFETY: the garbage collector runs in an attached thread.
         let py = unsafe { Python::assume_attached() };
-        // SAFETY: the reference that the view holds until it is released; `ManuallyDrop` leaves it with the view.
+        // SAFETY: the view holds this reference until it is released; `ManuallyDrop` does not drop it.
         let exporter = ManuallyDrop::new(unsafe { Bound::from_owned_ptr(py, self.0.obj) });
         visit.call(exporter.as_unbound())
     }
@@ -53,13 +53,13 @@ impl View {
         self.0.readonly != 0
     }
 
-    /// The bytes, which Python code may change; so no call into Python while the slice lives.
+    /// The bytes. Python code may change them, so no call into Python is allowed while the slice lives.
     pub fn as_slice(&self, _py: Python<'_>) -> &[u8] {
         if self.len() == 0 {
             return &[];
         }
-        // SAFETY: PyBUF_SIMPLE views are contiguous and `len` long, and stay until released; the
-        // GIL, held while the slice lives, keeps others from writing.
+        // SAFETY: PyBUF_SIMPLE views are contiguous, `len` bytes long, and valid until released. The GIL, held while
+        // the slice lives, keeps other threads from writing.
         unsafe { std::slice::from_raw_parts(self.0.buf.cast(), self.len()) }
     }
 
@@ -69,7 +69,7 @@ impl View {
         if self.len() == 0 {
             return &mut [];
         }
-        // SAFETY: as above, and the exporter agreed to writing.
+        // SAFETY: as in `as_slice`, and the exporter has allowed writing.
         unsafe { std::slice::from_raw_parts_mut(self.0.buf.cast(), self.len()) }
     }
 }
@@ -77,8 +77,8 @@ impl View {
 impl View {
     /// For an operation of the engine that keeps this view until its completion (S1).
     pub fn segment(&self) -> Segment {
-        // SAFETY: the exporter keeps the memory where it is until the view is released, which is
-        // dropped with the operation's owner, after the completion.
+        // SAFETY: the exporter keeps the memory at its address until the view is released. The view is dropped with
+        // the operation's owner, after the completion.
         unsafe { Segment::new(self.0.buf.cast(), self.len()) }
     }
 }
@@ -86,13 +86,13 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         Python::attach(|_py| {
-            // SAFETY: filled by a successful PyObject_GetBuffer, released once.
+            // SAFETY: filled by a successful PyObject_GetBuffer and released once.
             unsafe { ffi::PyBuffer_Release(&raw mut *self.0) }
         });
     }
 }
 
-/// Like `with_bytes`, with something that is looked up once the bytes are there.
+/// Like `with_bytes`, with a value that is looked up after the bytes were obtained.
 pub fn with_bytes_late<L, R>(
     object: &Bound<'_, PyAny>,
     look_up: impl FnOnce() -> L,
@@ -106,7 +106,7 @@ pub fn with_bytes_late<L, R>(
     Ok(f(view.as_slice(object.py()), found))
 }
 
-/// `bytes(object)` for anything that has a buffer; TypeError or BufferError as CPython raises them.
+/// `bytes(object)` for anything with a buffer; TypeError or BufferError as in CPython.
 pub fn to_bytes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     if let Ok(bytes) = object.cast_exact::<PyBytes>() {
         return Ok(bytes.clone());
@@ -115,8 +115,8 @@ pub fn to_bytes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>
     Ok(PyBytes::new(object.py(), view.as_slice(object.py())))
 }
 
-/// Runs `f` on the bytes of a bytes-like object, without a view for the exact type `bytes`.
-/// `f` must not run Python code.
+/// Runs `f` on the bytes of a bytes-like object, without a view if the type is exactly `bytes`. `f` must not run
+/// Python code.
 #[inline]
 pub fn with_bytes<R>(object: &Bound<'_, PyAny>, f: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
     if let Ok(bytes) = object.cast_exact::<PyBytes>() {

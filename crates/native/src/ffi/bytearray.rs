@@ -1,14 +1,14 @@
-//! Bytearrays that grow at their end: by a copy, or by what the kernel writes there.
+//! Bytearrays that grow at their end, by copying or by receiving into them.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use std::mem::MaybeUninit;
 
-/// Changes the length; new bytes are uninitialised. BufferError while somebody has a view of it.
+/// Changes the length; new bytes are uninitialised. BufferError while there is a view of the array.
 ///
 /// # Safety
-/// The caller initialises what is new before anybody else sees it.
+/// The caller must initialise the new bytes before anybody else sees them.
 unsafe fn resize(array: &Bound<'_, PyByteArray>, len: usize) -> PyResult<()> {
     // SAFETY: the object is alive, and a bytearray.
     if unsafe { ffi::PyByteArray_Resize(array.as_ptr(), len.cast_signed()) } != 0 {
@@ -20,7 +20,7 @@ unsafe fn resize(array: &Bound<'_, PyByteArray>, len: usize) -> PyResult<()> {
 /// Runs `f`, which must not run Python code, on the bytes from `start` on.
 ///
 /// # Safety
-/// `start` is at most the length.
+/// `start` must not exceed the length.
 unsafe fn with_tail<R>(
     array: &Bound<'_, PyByteArray>,
     start: usize,
@@ -29,14 +29,14 @@ unsafe fn with_tail<R>(
     let len = array.len();
     // SAFETY: the object is alive, and a bytearray.
     let data = unsafe { ffi::PyByteArray_AsString(array.as_ptr()) };
-    // SAFETY: `start` lies inside, as the caller promises.
+    // SAFETY: `start` is inside the array, as the caller promises.
     let data = unsafe { data.add(start) };
-    // SAFETY: so many bytes follow; the GIL, held while the slice lives, keeps others away.
+    // SAFETY: `len - start` bytes follow. The GIL, held while the slice lives, keeps other threads away.
     f(unsafe { std::slice::from_raw_parts_mut(data.cast(), len - start) })
 }
 
-/// Appends a copy of the first `len` bytes of `source`, which the engine's receive has just
-/// written there. BufferError while somebody has a view of the array.
+/// Appends a copy of the first `len` bytes of `source`, which the engine's receive has just written. BufferError
+/// while there is a view of the array.
 #[inline]
 pub fn append_received(
     array: &Bound<'_, PyByteArray>,
@@ -44,16 +44,16 @@ pub fn append_received(
     len: usize,
 ) -> PyResult<()> {
     let start = array.len();
-    // SAFETY: filled by the next lines.
+    // SAFETY: the next lines initialise the new bytes.
     unsafe { resize(array, start + len) }?;
-    // SAFETY: the old length.
+    // SAFETY: `start` is the old length.
     unsafe { with_tail(array, start, |tail| tail.copy_from_slice(&source[..len])) };
     Ok(())
 }
 
-/// Receives into up to `room` new bytes at the end of the array, and into `rest` what has no room there, which is
-/// appended. `receive` returns how many it has written to both. None, and nothing received, if there can be no room:
-/// somebody has a view of the array.
+/// Receives into up to `room` new bytes at the end of the array, and then into `rest`, whose bytes are appended.
+/// `receive` returns the number of bytes written to both. `None`, with nothing received, if the array cannot be
+/// resized because there is a view of it.
 pub fn receive_at_end(
     array: &Bound<'_, PyByteArray>,
     room: usize,
@@ -61,12 +61,12 @@ pub fn receive_at_end(
     receive: impl FnOnce(&mut [MaybeUninit<u8>], &mut [MaybeUninit<u8>]) -> std::io::Result<usize>,
 ) -> Option<PyResult<std::io::Result<usize>>> {
     let start = array.len();
-    // SAFETY: cut to what `receive` has written before Python code can run.
+    // SAFETY: shortened below to the bytes that `receive` has written, before Python code can run.
     unsafe { resize(array, start + room) }.ok()?;
-    // SAFETY: the old length.
+    // SAFETY: `start` is the old length.
     let received = unsafe { with_tail(array, start, |tail| receive(tail, rest)) };
     let len = received.as_ref().map_or(0, |len| *len);
-    // SAFETY: `receive` is one of the engine's calls, which return what the kernel wrote.
+    // SAFETY: `receive` is one of the engine's calls, which return the number of bytes the kernel wrote.
     let cut = unsafe { resize(array, start + len.min(room)) };
     let over = len.saturating_sub(room);
     let appended =

@@ -8,19 +8,18 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 
 unsafe extern "C" {
-    // Part of the public C API, missing from pyo3-ffi.
+    // Part of CPython's public C API, but missing from pyo3-ffi.
     fn _PyBytes_Resize(object: *mut *mut ffi::PyObject, size: ffi::Py_ssize_t) -> std::ffi::c_int;
 }
 
-/// A bytes object under construction: nobody else has seen it, so that it may still change.
+/// A bytes object under construction. Nobody else has seen it, so it may still change.
 pub struct BytesRoom(*mut ffi::PyObject);
 
 impl BytesRoom {
-    /// Room for `len` uninitialised bytes; MemoryError as always.
+    /// Allocates `len` uninitialised bytes, or returns MemoryError.
     pub fn new(py: Python<'_>, len: usize) -> PyResult<Self> {
         let len = ffi::Py_ssize_t::try_from(len).unwrap_or(ffi::Py_ssize_t::MAX);
-        // SAFETY: a null source leaves the content uninitialised, which `finish` cuts to what
-        // was written.
+        // SAFETY: a null source leaves the content uninitialised; `finish` cuts it to the bytes that were written.
         let object = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), len) };
         if object.is_null() { Err(PyErr::fetch(py)) } else { Ok(Self(object)) }
     }
@@ -34,11 +33,11 @@ impl BytesRoom {
         unsafe { std::slice::from_raw_parts_mut(data.cast(), len) }
     }
 
-    /// What is new is uninitialised. After a MemoryError there is no room left.
+    /// New bytes are uninitialised. After a MemoryError the object is gone.
     fn resize(&mut self, py: Python<'_>, len: usize) -> PyResult<()> {
         // SAFETY: the object is alive and owned by `self`.
         if unsafe { ffi::Py_SIZE(self.0) }.cast_unsigned() != len {
-            // SAFETY: the only reference is ours; on failure it is freed and set to null.
+            // SAFETY: the only reference is ours; on failure the object is freed and the pointer set to null.
             if unsafe { _PyBytes_Resize(&raw mut self.0, len.cast_signed()) } != 0 {
                 return Err(PyErr::fetch(py));
             }
@@ -46,46 +45,46 @@ impl BytesRoom {
         Ok(())
     }
 
-    /// For an operation of the engine that keeps this room until its completion (S1).
+    /// For an operation of the engine that keeps this object until its completion (S1).
     pub fn segment(&mut self, py: Python<'_>) -> Segment {
         let room = self.as_mut_slice(py);
-        // SAFETY: nobody but the operation has this object, whose content never moves, and its
-        // owner drops it after the completion.
+        // SAFETY: only the operation has this object. Its content never moves, and the operation's owner drops it
+        // after the completion.
         unsafe { Segment::new(room.as_mut_ptr().cast(), room.len()) }
     }
 
-    /// The first `len` bytes, which an operation of the engine, or a TLS session, has said to have written.
+    /// The first `len` bytes, which an engine operation or a TLS session has reported as written.
     pub fn completed(self, py: Python<'_>, len: usize) -> PyResult<Bound<'_, PyBytes>> {
-        // SAFETY: the count of what was written from the start on.
+        // SAFETY: `len` is the number of bytes written from the start.
         unsafe { self.finish(py, len) }
     }
 
-    /// The first `len` bytes, all of which the caller has written, as a bytes object.
+    /// Returns the first `len` bytes, all of which the caller has written, as a bytes object.
     ///
     /// # Safety
-    /// `len` bytes are initialised.
+    /// The first `len` bytes must be initialised.
     pub unsafe fn finish(mut self, py: Python<'_>, len: usize) -> PyResult<Bound<'_, PyBytes>> {
         self.resize(py, len)?;
         let object = std::mem::replace(&mut self.0, std::ptr::null_mut());
-        // SAFETY: a new reference, whose ownership passes on.
+        // SAFETY: a new reference, whose ownership is transferred.
         let object = unsafe { Bound::from_owned_ptr(py, object) };
         // SAFETY: `new` has made a bytes object.
         Ok(unsafe { object.cast_into_unchecked() })
     }
 }
 
-// SAFETY: a reference that is used and dropped only with the GIL held; see `drop`.
+// SAFETY: the reference is used and dropped only with the GIL held; see `drop`.
 unsafe impl Send for BytesRoom {}
 
 impl Drop for BytesRoom {
     fn drop(&mut self) {
-        // SAFETY: ours or null; every user holds the GIL (`new` and `finish` ask for it).
+        // SAFETY: our reference or null; every user holds the GIL (`new` and `finish` require it).
         unsafe { ffi::Py_XDECREF(self.0) }
     }
 }
 
-/// Receives into a new bytes object with room for `capacity` bytes, and into `rest` what has no room there. `receive`
-/// returns how many bytes it has written to both. Runs no Python code.
+/// Receives into a new bytes object of `capacity` bytes, and then into `rest`. `receive` returns the number of bytes
+/// written to both. Runs no Python code.
 pub fn filled<'py>(
     py: Python<'py>,
     capacity: usize,
@@ -101,18 +100,17 @@ pub fn filled<'py>(
         room.resize(py, len)?;
         room.as_mut_slice(py)[capacity..].copy_from_slice(&rest[..over]);
     }
-    // SAFETY: `receive` is one of the engine's calls, which return what the kernel wrote.
+    // SAFETY: `receive` is one of the engine's calls, which return the number of bytes the kernel wrote.
     unsafe { room.finish(py, len) }.map(Ok)
 }
 
-/// Initialised bytes, for a copy into room that is not.
+/// Views initialised bytes as possibly uninitialised ones, to copy them.
 pub fn as_uninit(bytes: &[u8]) -> &[MaybeUninit<u8>] {
-    // SAFETY: the same memory; what is initialised may be looked at as if it were not.
+    // SAFETY: the same memory; initialised bytes are valid as `MaybeUninit`.
     unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
 }
 
-/// A bytes object with a copy of the first `len` bytes of `source`, which the engine's receive
-/// has just written there.
+/// A bytes object with a copy of the first `len` bytes of `source`, which the engine's receive has just written.
 #[inline]
 pub fn received<'py>(
     py: Python<'py>,
@@ -122,22 +120,22 @@ pub fn received<'py>(
     PyBytes::new(py, written(source, len))
 }
 
-/// The first `len` bytes of `source`, which the engine's receive, or a TLS session, has just written there.
+/// The first `len` bytes of `source`, which the engine's receive or a TLS session has just written.
 #[inline]
 pub fn written(source: &[MaybeUninit<u8>], len: usize) -> &[u8] {
     let written = &source[..len];
-    // SAFETY: both return how many bytes were written, from the start on.
+    // SAFETY: both return the number of bytes written from the start.
     unsafe { std::slice::from_raw_parts(written.as_ptr().cast::<u8>(), written.len()) }
 }
 
-/// The same, to be changed in place.
+/// Like `written`, to be changed in place.
 pub fn written_mut(source: &mut [MaybeUninit<u8>], len: usize) -> &mut [u8] {
     let written = &mut source[..len];
-    // SAFETY: as above; nobody else has them while this borrows them.
+    // SAFETY: as in `written`; the mutable borrow excludes other users.
     unsafe { std::slice::from_raw_parts_mut(written.as_mut_ptr().cast::<u8>(), written.len()) }
 }
 
-/// A bytes object of these parts.
+/// A bytes object with the concatenated parts.
 pub fn joined<'py>(py: Python<'py>, parts: &[IoSlice<'_>]) -> PyResult<Bound<'py, PyBytes>> {
     if let [part] = parts {
         return Ok(PyBytes::new(py, part));
@@ -150,6 +148,6 @@ pub fn joined<'py>(py: Python<'py>, parts: &[IoSlice<'_>]) -> PyResult<Bound<'py
         place.copy_from_slice(as_uninit(part));
         rest = after;
     }
-    // SAFETY: the parts have `len` bytes, and each has been written to its place.
+    // SAFETY: the parts have `len` bytes in total, and each was written to its place.
     unsafe { room.finish(py, len) }
 }

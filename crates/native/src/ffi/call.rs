@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// The result of a call: the object, or the exception that it raised.
+/// Converts the result of a call to the object or the raised exception.
 #[inline]
 fn finish(py: Python<'_>, result: *mut ffi::PyObject) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: a vectorcall returns a new reference, or null with an exception set.
@@ -30,7 +30,7 @@ pub fn call_tuple<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let kwargs = kwargs.map_or(std::ptr::null_mut(), Bound::as_ptr);
-    // SAFETY: all are alive through the call; null stands for no keywords.
+    // SAFETY: all are alive through the call; null means no keyword arguments.
     let result = unsafe { ffi::PyObject_Call(callable.as_ptr(), args.as_ptr(), kwargs) };
     finish(callable.py(), result)
 }
@@ -59,8 +59,8 @@ fn vectorcall<'py, const N: usize>(
     callable: &Bound<'py, PyAny>,
     args: [*mut ffi::PyObject; N],
 ) -> PyResult<Bound<'py, PyAny>> {
-    // One free slot in front lets a bound method put its `self` there without a copy
-    // (PEP 590, PY_VECTORCALL_ARGUMENTS_OFFSET); no call here has more than two arguments.
+    // One free slot in front lets a bound method put its `self` there without a copy (PEP 590,
+    // PY_VECTORCALL_ARGUMENTS_OFFSET). No call here has more than two arguments.
     let mut stack = [std::ptr::null_mut(); 3];
     stack[1..=N].copy_from_slice(&args);
     let arguments = stack[1..].as_ptr();
@@ -103,14 +103,15 @@ pub fn throw<'py>(coroutine: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> 
     }
 }
 
-/// `StopIteration(value)`: what the iterator of an awaitable raises to return a value. Also for tuples
-/// and exceptions, which raising by class would unpack.
+/// `StopIteration(value)`, which the iterator of an awaitable raises to return a value. Works for tuples and
+/// exceptions too, which raising by class would unpack.
 pub fn stop_iteration(value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     let class = value.py().get_type::<PyStopIteration>();
     Ok(PyErr::from_value(call1(class.as_any(), value)?))
 }
 
-/// What `throw(*args)` of a coroutine raises: an exception or its class. The other two arguments are of the past.
+/// The exception that `throw(*args)` of a coroutine raises, from an exception or its class. The two further arguments
+/// are obsolete and ignored.
 pub fn raised(args: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
     let Ok(first) = args.get_item(0) else {
         return Err(PyTypeError::new_err("throw expected at least 1 argument, got 0"));

@@ -1,11 +1,10 @@
-//! `LoopCell`: state of a loop, reachable from frozen pyclasses, that no borrow can outlive (S2).
+//! `LoopCell`: state of a loop that frozen pyclasses can access and no borrow can outlive (S2).
 //!
-//! Access is a closure that gets `&mut T` and must not run Python code: no calls, no dropping of
-//! Python objects. Should one do so all the same, re-entry is detected and panics (an exception in
-//! Python, S7) instead of aliasing.
+//! Access is by a closure that gets `&mut T` and must not run Python code: no calls, no drops of Python objects. If
+//! it does, re-entry is detected and panics (an exception in Python, S7) instead of aliasing.
 //!
-//! With the GIL, `Python<'py>` proves that this thread is the only one here, so that a plain flag
-//! is enough. Without it (free-threaded builds) a mutex takes the flag's place.
+//! With the GIL, `Python<'py>` proves that no other thread runs here, so a plain flag is enough. Without it
+//! (free-threaded builds) a mutex takes the place of the flag.
 
 use pyo3::Python;
 
@@ -18,8 +17,8 @@ mod imp {
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: every access needs `Python<'py>`, which only the thread that holds the GIL has, and
-    // `busy`, itself guarded by the GIL, refuses a second access while one is under way.
+    // SAFETY: every access needs `Python<'py>`, which only the thread with the GIL has. `busy`, itself protected by
+    // the GIL, refuses a second access during the first.
     unsafe impl<T: Send> Sync for Storage<T> {}
 
     struct Busy<'a>(&'a Cell<bool>);
@@ -41,7 +40,7 @@ mod imp {
                 return None;
             }
             let _busy = Busy(&self.busy);
-            // SAFETY: `busy` was false, so that no other reference to the value exists (S2).
+            // SAFETY: `busy` was false, so no other reference to the value exists (S2).
             Some(f(unsafe { &mut *self.value.get() }))
         }
     }
@@ -95,8 +94,8 @@ impl<T> LoopCell<T> {
         self.0.with(f).expect("S2: loop state is never borrowed across a call into Python")
     }
 
-    /// For garbage collection, which runs with the world stopped but has no `Python` to show;
-    /// `None` when the collection was triggered from inside an access.
+    /// For garbage collection, which runs with all threads stopped but has no `Python` token. `None` if the
+    /// collection was triggered inside an access.
     pub fn peek<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.0.with(|value| f(value))
     }
@@ -121,7 +120,7 @@ impl<T: Copy> LoopCell<T> {
 }
 
 impl<T: Default> LoopCell<T> {
-    /// Moves the value out, so that it may be dropped or run outside of the cell.
+    /// Moves the value out, so that it can be dropped or run outside of the cell.
     #[inline]
     pub fn take(&self, py: Python<'_>) -> T {
         self.with(py, std::mem::take)

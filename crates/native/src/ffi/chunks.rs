@@ -1,9 +1,9 @@
-//! The interpreter's stack chunks, kept for the next green thread.
+//! Keeps the interpreter's stack chunks for later green threads.
 //!
-//! Each greenlet's Python frames lie in chunks of 16 KiB (`DATA_STACK_CHUNK_SIZE`, pystate.c), which the interpreter takes
-//! from its arena allocator: one mmap, one page fault and one munmap for each greenlet's life. Here the chunks that are
-//! given back are kept, up to a limit, and given out again. Sizes other than a chunk's go to the allocator that was there
-//! before, and so does what there is no room for: both sides are one allocator's memory.
+//! Each greenlet's Python frames are in chunks of 16 KiB (`DATA_STACK_CHUNK_SIZE`, pystate.c), which the interpreter
+//! takes from its arena allocator: one mmap, one page fault and one munmap per greenlet. This file keeps freed
+//! chunks, up to a limit, and reuses them. Requests of other sizes, and chunks beyond the limit, go to the previous
+//! allocator. Both sides use that one allocator's memory.
 
 use pyo3::ffi::{PyObject_GetArenaAllocator, PyObject_SetArenaAllocator, PyObjectArenaAllocator};
 use pyo3::prelude::*;
@@ -14,17 +14,17 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const CHUNK_SIZE: usize = 16 * 1024;
-/// At most so many are kept; of most of them one page is in use.
+/// The maximum number kept; most of them have one page in use.
 const LIMIT: usize = 1024;
 
-/// A chunk that nobody uses, at its beginning.
+/// The header at the beginning of an unused chunk.
 struct Free {
     next: *mut Free,
 }
 
 struct Chunks {
-    /// Interpreters with a lock of their own may come at once. Nobody waits for it: who finds it taken goes to the
-    /// allocator behind, so that a child that was forked meanwhile goes on.
+    /// Interpreters with separate GILs may come here at the same time. Nobody waits for the flag: if it is taken, the
+    /// previous allocator is used, so that a child forked meanwhile cannot hang.
     is_taken: AtomicBool,
     inner: UnsafeCell<Inner>,
 }
@@ -34,7 +34,7 @@ struct Inner {
     count: usize,
 }
 
-// SAFETY: `inner` is reached by whoever has set `is_taken` alone; see `with`.
+// SAFETY: `inner` is accessed only by the thread that has set `is_taken`; see `with`.
 unsafe impl Sync for Chunks {}
 
 static CHUNKS: Chunks = Chunks {
@@ -43,12 +43,12 @@ static CHUNKS: Chunks = Chunks {
 };
 
 impl Chunks {
-    /// `None` if somebody else is at it.
+    /// `None` if another thread is using it.
     fn with<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> Option<T> {
         if self.is_taken.swap(true, Ordering::Acquire) {
             return None;
         }
-        // SAFETY: the flag was not set, and is until this reference is gone.
+        // SAFETY: the flag was not set, and stays set until this reference is gone.
         let done = f(unsafe { &mut *self.inner.get() });
         self.is_taken.store(false, Ordering::Release);
         Some(done)
@@ -59,9 +59,9 @@ struct Behind {
     allocator: PyObjectArenaAllocator,
 }
 
-// SAFETY: the interpreter's table of functions, which any thread that holds its lock may call.
+// SAFETY: the interpreter's table of functions, which any thread with the GIL may call.
 unsafe impl Send for Behind {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Behind {}
 
 static BEHIND: PyOnceLock<Behind> = PyOnceLock::new();
@@ -71,7 +71,7 @@ extern "C" fn alloc(context: *mut c_void, size: usize) -> *mut c_void {
         let kept = CHUNKS.with(|inner| {
             let chunk = inner.first;
             if !chunk.is_null() {
-                // SAFETY: written by `free` into memory that nobody else has since.
+                // SAFETY: `free` wrote it into memory that nobody else has used since.
                 inner.first = unsafe { (*chunk).next };
                 inner.count -= 1;
             }
@@ -83,7 +83,7 @@ extern "C" fn alloc(context: *mut c_void, size: usize) -> *mut c_void {
             return chunk.cast();
         }
     }
-    // SAFETY: `install` has put the allocator behind there, and passes it as the context.
+    // SAFETY: `keep` passes a `Behind` in a static as the context.
     let behind = unsafe { &*context.cast::<Behind>() };
     behind.allocator.alloc.map_or(null_mut(), |alloc| alloc(behind.allocator.ctx, size))
 }
@@ -94,7 +94,7 @@ extern "C" fn free(context: *mut c_void, memory: *mut c_void, size: usize) {
         let is_kept = CHUNKS.with(|inner| {
             let has_room = inner.count < LIMIT;
             if has_room {
-                // SAFETY: a chunk that the interpreter has given back; it begins where a page does.
+                // SAFETY: a chunk that the interpreter has freed; it begins at a page boundary.
                 unsafe { chunk.write(Free { next: inner.first }) };
                 inner.first = chunk;
                 inner.count += 1;
@@ -112,13 +112,13 @@ extern "C" fn free(context: *mut c_void, memory: *mut c_void, size: usize) {
     }
 }
 
-/// Keeps chunks from now on; once for the process.
+/// Starts keeping chunks; done once per process.
 pub fn keep(py: Python<'_>) {
     let mut is_new = false;
     let behind = BEHIND.get_or_init(py, || {
         is_new = true;
         let mut allocator = PyObjectArenaAllocator { ctx: null_mut(), alloc: None, free: None };
-        // SAFETY: the interpreter fills in the table; the thread is attached.
+        // SAFETY: the interpreter fills the table; the thread is attached.
         unsafe { PyObject_GetArenaAllocator(&raw mut allocator) };
         Behind { allocator }
     });
@@ -126,7 +126,7 @@ pub fn keep(py: Python<'_>) {
         let context = std::ptr::from_ref(behind).cast_mut().cast();
         let mut ours =
             PyObjectArenaAllocator { ctx: context, alloc: Some(alloc), free: Some(free) };
-        // SAFETY: copied; the functions and the context live as long as the process.
+        // SAFETY: the table is copied; the functions and the context live as long as the process.
         unsafe { PyObject_SetArenaAllocator(&raw mut ours) };
     }
 }

@@ -1,10 +1,10 @@
-//! What a class tells about itself without a look-up.
+//! Properties of a class, read without attribute lookups.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
-/// A number that changes whenever the class or a base of it is modified; `None` while it has none
-/// (just modified, or modified too often).
+/// A number that changes whenever the class or one of its bases is modified; `None` while it has none (just modified,
+/// or modified too often).
 #[inline]
 pub fn version(class: &Bound<'_, PyType>) -> Option<u32> {
     // SAFETY: the class is alive; the GIL keeps others from modifying it.
@@ -12,23 +12,23 @@ pub fn version(class: &Bound<'_, PyType>) -> Option<u32> {
     Some(version).filter(|version| *version != 0)
 }
 
-/// Whether instances of both are made by the same `__new__`.
+/// Whether both classes have the same `__new__`.
 pub fn same_new(class: &Bound<'_, PyType>, other: &Bound<'_, PyType>) -> bool {
-    // SAFETY: the class is alive, and complete.
+    // SAFETY: the class is alive and ready.
     let one = unsafe { (*class.as_type_ptr()).tp_new };
-    // SAFETY: as above.
+    // SAFETY: as for `one`.
     let two = unsafe { (*other.as_type_ptr()).tp_new };
     one.map(|new| new as usize) == two.map(|new| new as usize)
 }
 
-/// A new instance of the class as its `__new__` makes it without arguments; `__init__` is not called.
+/// A new instance made by the class's `__new__` without arguments; `__init__` is not called.
 pub fn new_instance<'py>(class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
-    // SAFETY: the class is alive, and complete: `tp_new` is inherited.
+    // SAFETY: the class is alive and ready: `tp_new` is inherited.
     let new = unsafe { (*class.as_type_ptr()).tp_new };
     let Some(new) = new else { return class.call0() };
     let arguments = PyTuple::empty(py);
-    // SAFETY: as `type.__call__` does it; null stands for no keywords.
+    // SAFETY: the same call as in `type.__call__`; null means no keyword arguments.
     let made = unsafe { new(class.as_type_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, made) }

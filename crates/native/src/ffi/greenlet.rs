@@ -1,8 +1,8 @@
-//! greenlet's C API (greenlet.h), out of its capsule: switching between greenlets.
+//! greenlet's C API (greenlet.h), loaded from its capsule: switches between greenlets.
 //!
-//! A switch copies a part of the C stack away and runs other code of this thread: nothing that is borrowed, locked or
-//! guarded may be alive across it (S2), and no pointer into the stack may be known elsewhere (S3). The functions here hold
-//! owned references alone.
+//! A switch copies part of the C stack away and runs other code of this thread. No borrow, lock or guard may be alive
+//! across it (S2), and nobody else may hold a pointer into the stack (S3). The functions here hold only owned
+//! references.
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -13,7 +13,7 @@ use std::mem::transmute;
 
 type Pointer = *mut ffi::PyObject;
 
-/// The places in the table, greenlet.h: `PyGreenlet_*_NUM`.
+/// Indexes into the table, greenlet.h: `PyGreenlet_*_NUM`.
 const NEW: usize = 3;
 const GET_CURRENT: usize = 4;
 const THROW: usize = 5;
@@ -31,15 +31,15 @@ struct Api {
 
 static API: PyOnceLock<Api> = PyOnceLock::new();
 
-/// Loads the API, before any greenlet of ours runs: filling such a cell while another greenlet of this thread waits for
-/// it would never end.
+/// Loads the API. Must be called before any of our greenlets runs: initialising the cell while another greenlet of
+/// this thread waits for it would never end.
 ///
 /// Raises:
 ///     ImportError: there is no greenlet package, or one without this API.
 pub fn load(py: Python<'_>) -> PyResult<()> {
     API.get_or_try_init(py, || {
         py.import("greenlet")?;
-        // SAFETY: a NUL-terminated name; the module that it names was imported.
+        // SAFETY: a NUL-terminated name; the module was imported above.
         let table =
             unsafe { ffi::PyCapsule_Import(c"greenlet._C_API".as_ptr(), c_int::from(false)) };
         if table.is_null() {
@@ -49,30 +49,30 @@ pub fn load(py: Python<'_>) -> PyResult<()> {
         }
         // SAFETY: the capsule holds a table of this many pointers, which lives as long as the process.
         let table = unsafe { &*table.cast::<[*const c_void; LENGTH]>() };
-        // SAFETY: the function that greenlet.h declares at this place.
+        // SAFETY: greenlet.h declares this function at this index.
         let new = unsafe {
             transmute::<*const c_void, unsafe extern "C" fn(Pointer, Pointer) -> Pointer>(
                 table[NEW],
             )
         };
-        // SAFETY: as above.
+        // SAFETY: as for `new`.
         let current = unsafe {
             transmute::<*const c_void, unsafe extern "C" fn() -> Pointer>(table[GET_CURRENT])
         };
-        // SAFETY: as above.
+        // SAFETY: as for `new`.
         let throw = unsafe {
             transmute::<
                 *const c_void,
                 unsafe extern "C" fn(Pointer, Pointer, Pointer, Pointer) -> Pointer,
             >(table[THROW])
         };
-        // SAFETY: as above.
+        // SAFETY: as for `new`.
         let switch = unsafe {
             transmute::<*const c_void, unsafe extern "C" fn(Pointer, Pointer, Pointer) -> Pointer>(
                 table[SWITCH],
             )
         };
-        // SAFETY: as above.
+        // SAFETY: as for `new`.
         let set_parent = unsafe {
             transmute::<*const c_void, unsafe extern "C" fn(Pointer, Pointer) -> c_int>(
                 table[SET_PARENT],
@@ -87,7 +87,7 @@ fn api(py: Python<'_>) -> PyResult<&Api> {
     API.get(py).ok_or_else(|| PyImportError::new_err("oneloop.green was not imported"))
 }
 
-/// The greenlet that runs.
+/// The running greenlet.
 #[inline]
 pub fn current(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let api = api(py)?;
@@ -97,44 +97,45 @@ pub fn current(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(py, current) }
 }
 
-/// A greenlet of this thread that will call `run`, and then go on in `parent`.
+/// Makes a greenlet of this thread that will call `run` and then continue in `parent`.
 pub fn make<'py>(
     run: &Bound<'py, PyAny>,
     parent: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = run.py();
     let api = api(py)?;
-    // SAFETY: both are alive through the call; greenlet checks what the parent is.
+    // SAFETY: both are alive through the call; greenlet checks the parent's type.
     let made = unsafe { (api.new)(run.as_ptr(), parent.as_ptr()) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, made) }
 }
 
-/// Goes on in `target` until somebody switches back here; what they pass, or throw.
+/// Switches to `target` until another greenlet switches back here. Returns the value passed back, or the exception
+/// thrown.
 #[inline]
 pub fn switch<'py>(target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = target.py();
     let api = api(py)?;
-    // SAFETY: the target is alive, held by the caller's reference, which lies in a frame that is copied with the stack;
-    // null arguments stand for none.
+    // SAFETY: the target is alive: the caller's reference is in a frame that is copied with the stack. Null means no
+    // arguments.
     let result =
         unsafe { (api.switch)(target.as_ptr(), std::ptr::null_mut(), std::ptr::null_mut()) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, result) }
 }
 
-/// Has the end of `child` resume `parent`, a greenlet of the same thread.
+/// Makes the end of `child` resume `parent`, a greenlet of the same thread.
 pub fn set_parent(child: &Bound<'_, PyAny>, parent: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = child.py();
     let api = api(py)?;
-    // SAFETY: both are alive through the call; greenlet checks what they are.
+    // SAFETY: both are alive through the call; greenlet checks their types.
     if unsafe { (api.set_parent)(child.as_ptr(), parent.as_ptr()) } < 0 {
         return Err(PyErr::fetch(py));
     }
     Ok(())
 }
 
-/// Raises `error` in `target`, and goes on there until somebody switches back here.
+/// Raises `error` in `target`, and continues there until another greenlet switches back here.
 pub fn throw<'py>(
     target: &Bound<'py, PyAny>,
     error: &Bound<'py, PyAny>,
@@ -142,7 +143,7 @@ pub fn throw<'py>(
     let py = target.py();
     let api = api(py)?;
     let class = error.get_type();
-    // SAFETY: all are alive through the call, as above; null stands for no traceback.
+    // SAFETY: all are alive through the call, as in `switch`; null means no traceback.
     let result = unsafe {
         (api.throw)(target.as_ptr(), class.as_ptr(), error.as_ptr(), std::ptr::null_mut())
     };

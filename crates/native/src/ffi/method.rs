@@ -1,8 +1,7 @@
 //! Methods with CPython's fastest calling convention, added to a pyclass after its creation.
 //!
-//! PyO3's own methods collect `*args` into a tuple. The four `call_*` methods run once for every
-//! callback of a program, so they take the caller's argument array as it is
-//! (METH_FASTCALL | METH_KEYWORDS).
+//! PyO3's own methods collect `*args` into a tuple. The four `call_*` methods run once for every callback of a
+//! program, so they take the caller's argument array as it is (METH_FASTCALL | METH_KEYWORDS).
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -29,9 +28,8 @@ impl<'a, 'py> Arguments<'a, 'py> {
         self.names.map(|names| (names, self.keywords))
     }
 
-    /// `callable(*positional, **keywords, loop=loop)`: the call as it came, and one argument more,
-    /// which `only_loop` holds: a class would make such a dictionary for every instance. It must not
-    /// be one that keeps or changes its keywords.
+    /// `callable(*positional, **keywords, loop=loop)`: the original call with one more argument. `only_loop` holds
+    /// it, so that no dictionary is made for every instance. The callable must not keep or change its keywords.
     pub fn call_with_loop(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -56,7 +54,7 @@ impl<'a, 'py> Arguments<'a, 'py> {
         callable.call(args, Some(&keywords))
     }
 
-    /// `callable(*positional, **keywords)`: the call as it came.
+    /// `callable(*positional, **keywords)`: the original call.
     pub fn call(&self, callable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = callable.py();
         let args = PyTuple::new(py, self.positional.iter().map(|value| (*value).to_owned()))?;
@@ -67,7 +65,7 @@ impl<'a, 'py> Arguments<'a, 'py> {
         callable.call(args, Some(&keywords))
     }
 
-    /// `function(slf, *positional, **keywords)`: the call as it came, to another function.
+    /// `function(slf, *positional, **keywords)`: the original call, made to another function.
     pub fn call_after(
         &self,
         function: &Bound<'py, PyAny>,
@@ -85,7 +83,7 @@ impl<'a, 'py> Arguments<'a, 'py> {
         function.call(args, Some(&keywords))
     }
 
-    /// The only argument of a function, by position or by name; TypeError for anything else.
+    /// The only argument of a function, by position or by name; TypeError otherwise.
     #[inline]
     pub fn one(
         &self,
@@ -105,7 +103,7 @@ impl<'a, 'py> Arguments<'a, 'py> {
         }
     }
 
-    /// The one keyword argument that a function takes; TypeError for any other.
+    /// The only keyword argument that a function accepts; TypeError for any other.
     #[inline]
     pub fn only_keyword(
         &self,
@@ -128,10 +126,9 @@ impl<'a, 'py> Arguments<'a, 'py> {
     }
 }
 
-/// One method: its name, its documentation in CPython's form, and what it does.
+/// One method: its name, its documentation in CPython's format, and its function.
 ///
-/// `call` gets `self` as the class that the method was added to: CPython's method descriptor has
-/// checked that before.
+/// `call` gets `self` as the class that the method was added to; CPython's method descriptor has checked the type.
 pub trait FastMethod {
     type Class: pyo3::PyClass;
 
@@ -144,7 +141,7 @@ pub trait FastMethod {
     ) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// The same for a method without arguments, which CPython calls with even less (METH_NOARGS).
+/// Like `FastMethod`, for a method without arguments, which has an even cheaper convention (METH_NOARGS).
 pub trait BareMethod {
     type Class: pyo3::PyClass;
 
@@ -154,7 +151,7 @@ pub trait BareMethod {
     fn call<'py>(slf: Borrowed<'_, 'py, Self::Class>) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// What C gets of an outcome: exceptions set, panics turned into exceptions (S7).
+/// Converts an outcome for C: sets exceptions, and turns panics into exceptions (S7).
 #[inline]
 fn hand_over(
     py: Python<'_>,
@@ -183,10 +180,10 @@ fn raise_panic(py: Python<'_>, panic: &(dyn std::any::Any + Send)) {
     pyo3::panic::PanicException::new_err((text,)).restore(py);
 }
 
-/// The C function of `M`, with its arguments as slices.
+/// The C function of `M`, which converts its arguments to slices.
 ///
 /// # Safety
-/// To be called by CPython as METH_FASTCALL | METH_KEYWORDS.
+/// Must be called by CPython as METH_FASTCALL | METH_KEYWORDS.
 unsafe extern "C" fn trampoline<M: FastMethod>(
     slf: *mut ffi::PyObject,
     args: *const *mut ffi::PyObject,
@@ -198,19 +195,19 @@ unsafe extern "C" fn trampoline<M: FastMethod>(
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: `self` is alive through the call.
         let slf = unsafe { Borrowed::<PyAny>::from_ptr(py, slf) };
-        // SAFETY: the method is only reachable through a descriptor of this class, which checks.
+        // SAFETY: the method is only reachable through a descriptor of this class, which checks the type.
         let slf = unsafe { slf.cast_unchecked::<M::Class>() };
         // SAFETY: null, or a tuple of names that is alive through the call.
         let names = unsafe { Borrowed::from_ptr_or_opt(py, kwnames) }
-            // SAFETY: the calling convention says that it is a tuple.
+            // SAFETY: the calling convention passes a tuple.
             .map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
         let count = nargs.cast_unsigned();
         let named = names.map_or(0, |names| names.len());
         let all: &[Borrowed<'_, '_, PyAny>] = if count + named == 0 {
             &[]
         } else {
-            // SAFETY: the caller passes that many live, non-null references; `Borrowed` is a
-            // transparent wrapper of such a pointer.
+            // SAFETY: the caller passes that many live, non-null references; `Borrowed` is a transparent wrapper of
+            // such a pointer.
             unsafe { std::slice::from_raw_parts(args.cast(), count + named) }
         };
         let (positional, keywords) = all.split_at(count);
@@ -222,7 +219,7 @@ unsafe extern "C" fn trampoline<M: FastMethod>(
 /// The C function of `M`.
 ///
 /// # Safety
-/// To be called by CPython as METH_NOARGS.
+/// Must be called by CPython as METH_NOARGS.
 unsafe extern "C" fn bare_trampoline<M: BareMethod>(
     slf: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
@@ -232,7 +229,7 @@ unsafe extern "C" fn bare_trampoline<M: BareMethod>(
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: `self` is alive through the call.
         let slf = unsafe { Borrowed::<PyAny>::from_ptr(py, slf) };
-        // SAFETY: the method is only reachable through a descriptor of this class, which checks.
+        // SAFETY: the method is only reachable through a descriptor of this class, which checks the type.
         M::call(unsafe { slf.cast_unchecked::<M::Class>() })
     }));
     hand_over(py, outcome)
@@ -251,7 +248,7 @@ pub fn add_bare<M: BareMethod>(py: Python<'_>) -> PyResult<()> {
     add_function(&py.get_type::<M::Class>(), M::NAME, M::DOC, function, ffi::METH_NOARGS)
 }
 
-/// The definition lives as long as the process, as CPython wants.
+/// The definition is leaked, because CPython needs it as long as the process lives.
 fn add_function(
     class: &Bound<'_, PyType>,
     name: &'static CStr,

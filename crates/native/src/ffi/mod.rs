@@ -1,7 +1,7 @@
-//! The only room of the extension that may use `pyo3::ffi` and `unsafe`.
+//! The only part of the extension that may use `pyo3::ffi` and `unsafe`.
 //!
-//! Small checked pieces for the hot paths: calls without argument tuples, contexts, bytes objects,
-//! fast methods, and the cell that guards loop state. Nothing here knows what a loop does.
+//! Small checked pieces for the hot paths: calls without argument tuples, contexts, bytes objects, fast methods, and
+//! the cell that guards loop state. Nothing here depends on the loop.
 
 #![allow(unsafe_code)]
 

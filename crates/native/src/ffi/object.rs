@@ -1,9 +1,9 @@
-//! `Object`: an owned reference that is dropped without asking whether the interpreter is attached.
+//! `Object`: an owned reference that is dropped without checking whether the interpreter is attached.
 //!
-//! `Py<T>` asks a thread-local on every drop, because it may be dropped anywhere; through the
-//! dynamic linker that costs more than the drop itself. `Object` lives only where destructors run
-//! attached: in pyclasses (whose deallocation the interpreter drives) and on the stack of native
-//! methods. Measured on a `call_soon` chain: see docs/design/0006.
+//! `Py<T>` reads a thread-local on every drop, because it may be dropped anywhere. Through the dynamic linker that
+//! costs more than the drop itself. `Object` is used only where destructors run attached: in pyclasses (which the
+//! interpreter deallocates) and on the stack of native methods. Measured on a `call_soon` chain: see
+//! docs/design/0006.
 
 use pyo3::PyClass;
 use pyo3::ffi;
@@ -14,17 +14,19 @@ use std::mem::ManuallyDrop;
 
 pub struct Object<T = PyAny>(ManuallyDrop<Py<T>>);
 
-/// How many references there are to an object, ours among them.
+/// The number of references to an object, including ours.
 pub fn references<T>(object: &Py<T>) -> isize {
-    // SAFETY: alive while `object` refers to it.
+    // SAFETY: the object is alive while `object` refers to it.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }
 }
 
-/// Whether the instance that has this field is complete. A class with `__dict__` gets its dictionary, which may run the
-/// collector, when its memory is tracked and still zero (object_new, before Python 3.13): there is nothing to visit then.
+/// Whether the instance that has this field is initialised. Before Python 3.13, object_new allocates the `__dict__`
+/// of an instance when its memory is tracked but still zero. The allocation may run the garbage collector, which then
+/// must not visit the field.
 pub fn is_made<T>(field: &Py<T>) -> bool {
     let pointer = std::ptr::from_ref(field).cast::<usize>();
-    // SAFETY: a `Py` is a pointer, whose bits are read as a number: volatile, for it may be what no `Py` can be.
+    // SAFETY: a `Py` is a pointer, whose bits are read as a number. Volatile, because the value may be zero, which no
+    // `Py` can be.
     unsafe { std::ptr::read_volatile(pointer) != 0 }
 }
 
@@ -52,7 +54,7 @@ impl<T> Object<T> {
         self.0.as_ptr()
     }
 
-    /// The reference, for whoever will release it.
+    /// The reference, for a caller that will release it.
     pub fn into_ptr(self) -> *mut ffi::PyObject {
         let pointer = self.0.as_ptr();
         std::mem::forget(self);
@@ -88,10 +90,9 @@ impl<T> From<Py<T>> for Object<T> {
 impl<T> Drop for Object<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this only asks.
+        // SAFETY: this only reads the thread's state.
         debug_assert_eq!(unsafe { ffi::PyGILState_Check() }, 1, "dropped while detached");
-        // SAFETY: the reference is ours and never used again; the thread is attached, as the head
-        // of this file says.
+        // SAFETY: the reference is ours and never used again; the thread is attached, as the head of this file says.
         unsafe { ffi::Py_DECREF(self.0.as_ptr()) }
     }
 }

@@ -1,17 +1,17 @@
-//! Operations of the engine on memory of Python objects, which stay pinned until the completion (S1).
+//! Engine operations on the memory of Python objects, which stay pinned until the completion (S1).
 
 use super::buffer::View;
 use oneloop_engine::files::operation::{Memory, Opcode, Operation};
 use std::os::fd::RawFd;
 
-/// The owner of an operation: views of its buffers, and whatever else shall live as long. To be
-/// dropped by an attached thread.
+/// The owner of an operation: views of its buffers, and a value that must live as long. An attached thread must drop
+/// it.
 pub struct Pinned<T> {
     views: Vec<View>,
     pub what: T,
 }
 
-/// What an operation is, save its memory.
+/// An operation without its memory.
 pub struct Frame {
     pub opcode: Opcode,
     pub fd: RawFd,
@@ -21,8 +21,8 @@ pub struct Frame {
     pub resfd: Option<RawFd>,
 }
 
-/// An operation on the views, of which the first is cut to `limit` bytes. For a read they are views
-/// made by `View::writable`.
+/// An operation on the views, the first of which is cut to `limit` bytes. For a read the views must come from
+/// `View::writable`.
 pub fn operation<T>(frame: Frame, views: Vec<View>, limit: usize, what: T) -> Operation<Pinned<T>> {
     let writes_memory = frame.opcode == Opcode::Read;
     let mut segments = Vec::with_capacity(views.len());

@@ -1,14 +1,14 @@
-//! Asking the processor for memory that will be needed soon.
+//! Prefetches memory that will be needed soon.
 //!
-//! 100,000 timers made in no order lie all over the memory. When they fall due, waiting for one after the other costs
-//! more than all else that is done with them (docs/design/0013).
+//! 100,000 timers made in random order are scattered in memory. When they become due, the cache misses cost more than
+//! all other work on them (docs/design/0013).
 
 use pyo3::prelude::*;
 
-/// What CPython's collector keeps in front of an object: two links of a list.
+/// CPython's garbage collector keeps two list links in front of an object.
 type GcHead = [usize; 2];
 
-/// Without effect but on time; on processors other than x86-64, on nothing at all.
+/// Only affects the timing. Does nothing on processors other than x86-64.
 #[inline]
 pub fn fetch<T>(object: &Py<T>) {
     let head = object.as_ptr().cast::<GcHead>().wrapping_sub(1);
@@ -22,7 +22,7 @@ fn fetch_line(address: usize) {
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let line = std::ptr::without_provenance::<i8>(address);
-        // SAFETY: a hint: it reads nothing and cannot fault, whatever stands at the address.
+        // SAFETY: a hint that reads nothing and cannot fault at any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
     }
 }

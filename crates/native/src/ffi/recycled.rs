@@ -1,15 +1,15 @@
-//! Pyclasses whose instances come and go with every callback, made from recycled memory.
+//! Pyclasses whose instances are made for every callback, allocated from recycled memory.
 //!
-//! PyO3's own freelist takes a lock and thread-local look-ups per object; this one is a vector that the GIL guards.
+//! PyO3's own freelist takes a lock and thread-local look-ups per object; this one is a vector that the GIL protects.
 //! `make` writes into recycled memory; `install` replaces the class's `tp_dealloc` by one that keeps the memory.
 //!
-//! The garbage collector must not walk a flood of such objects again and again (that was half of the cost of
-//! `call_soon_threadsafe`), and need not while what they refer to is reachable anyway. So an instance starts untracked;
-//! whoever made it calls `track` before it may become part of a cycle that nothing else holds. A class without
-//! `__traverse__` is never tracked: its instances let go of what they refer to when they have served.
+//! The garbage collector must not traverse large numbers of such objects repeatedly (that was half of the cost of
+//! `call_soon_threadsafe`), and need not while their referents are reachable anyway. So an instance starts untracked.
+//! The code that made it calls `track` before it can become part of a cycle that nothing else keeps alive. A class
+//! without `__traverse__` is never tracked: its instances drop their references when they have been used.
 //!
 //! Only for frozen classes without `__dict__`, which Python code can neither instantiate nor subclass. Free-threaded
-//! builds, where no GIL guards the vector, keep PyO3's allocation.
+//! builds, where no GIL protects the vector, keep PyO3's allocation.
 
 use super::LoopCell;
 use pyo3::ffi;
@@ -20,7 +20,7 @@ use pyo3::{PyClass, PyClassInitializer};
 /// Objects kept for reuse, per class.
 const KEPT: usize = 1024;
 
-/// The memory of dead instances, and where in an instance its value lies.
+/// The memory of dead instances, and the offset of the value in an instance.
 #[derive(Default)]
 struct Memory {
     addresses: Vec<usize>,
@@ -54,35 +54,35 @@ pub fn make<T: Recycled>(py: Python<'_>, value: T) -> PyResult<Bound<'_, T>> {
         return Ok(made);
     };
     let object = address as *mut ffi::PyObject;
-    // SAFETY: the memory of a dead instance of this class, as `dealloc` has left it: untracked, without weak references.
+    // SAFETY: the memory of a dead instance of this class, left by `dealloc` untracked and without weak references.
     // This sets its reference count and takes a reference to the type.
     unsafe { ffi::PyObject_Init(object, T::type_object_raw(py)) };
-    // SAFETY: `offset` was measured on a live instance: it stays inside the instance.
+    // SAFETY: `offset` was measured on a live instance, so it is inside the instance.
     let contents = unsafe { object.byte_add(offset) }.cast::<T>();
-    // SAFETY: the value's place in a dead instance: aligned, ours, and nothing is overwritten.
+    // SAFETY: the value's place in a dead instance: aligned, ours, and with nothing to drop.
     unsafe { contents.write(value) };
-    // SAFETY: a new reference to what is a complete instance now.
+    // SAFETY: a new reference to a now complete instance.
     let object = unsafe { Bound::from_owned_ptr(py, object) };
     // SAFETY: PyObject_Init has given it the type of `T`.
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
-/// From now on the collector looks at the instance. Runs no Python code.
+/// Lets the garbage collector track the instance from now on. Runs no Python code.
 pub fn track<T: Recycled>(_py: Python<'_>, object: &Py<T>) {
     if !T::IS_COLLECTED {
         return;
     }
-    // SAFETY: the object is alive, and the thread attached, as `_py` shows.
+    // SAFETY: the object is alive and the thread attached, as `_py` proves.
     if unsafe { ffi::PyObject_GC_IsTracked(object.as_ptr()) } == 0 {
         // SAFETY: alive, complete, untracked, and of a class with garbage collection.
         unsafe { ffi::PyObject_GC_Track(object.as_ptr().cast()) };
     }
 }
 
-/// Tells weak references that the object is gone.
+/// Clears the weak references to the object.
 ///
 /// # Safety
-/// `object` is being deallocated by an attached thread.
+/// `object` must be in deallocation by an attached thread.
 unsafe fn clear_weak_references<T: Recycled>(object: *mut ffi::PyObject) {
     // SAFETY: the type is alive: the instance still holds a reference to it.
     let class = unsafe { ffi::Py_TYPE(object) };
@@ -91,11 +91,11 @@ unsafe fn clear_weak_references<T: Recycled>(object: *mut ffi::PyObject) {
     if offset <= 0 {
         return;
     }
-    // SAFETY: the type says that the list's head stands there.
+    // SAFETY: the type says that the list's head is there.
     let head = unsafe { object.byte_offset(offset) }.cast::<*mut ffi::PyObject>();
-    // SAFETY: as above; null without weak references.
+    // SAFETY: as above; null means no weak references.
     if !unsafe { *head }.is_null() {
-        // SAFETY: what a `tp_dealloc` of such a type must do; the count of references is zero.
+        // SAFETY: required in the `tp_dealloc` of such a type; the reference count is zero.
         unsafe { ffi::PyObject_ClearWeakRefs(object) };
     }
 }
@@ -103,23 +103,23 @@ unsafe fn clear_weak_references<T: Recycled>(object: *mut ffi::PyObject) {
 /// Drops the value and keeps the memory.
 ///
 /// # Safety
-/// To be called by CPython as the `tp_dealloc` of `T`.
+/// Must be called by CPython as the `tp_dealloc` of `T`.
 unsafe extern "C" fn dealloc<T: Recycled>(object: *mut ffi::PyObject) {
     // SAFETY: objects are deallocated by attached threads.
     let py = unsafe { Python::assume_attached() };
     if T::IS_COLLECTED {
-        // SAFETY: an object of a class with garbage collection; one that is not tracked is left alone.
+        // SAFETY: an object of a class with garbage collection; nothing happens if it is not tracked.
         unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
     }
     // SAFETY: this is the object's `tp_dealloc`.
     unsafe { clear_weak_references::<T>(object) };
     // SAFETY: the object has no references left, but its value is still alive.
     let borrowed = unsafe { Borrowed::<PyAny>::from_ptr(py, object) };
-    // SAFETY: this is the `tp_dealloc` of `T` alone.
+    // SAFETY: this is the `tp_dealloc` of `T` only.
     let borrowed = unsafe { borrowed.cast_unchecked::<T>() };
     let value = std::ptr::from_ref(borrowed.get()).cast_mut();
     let offset = value.addr() - object.addr();
-    // SAFETY: nobody refers to the value any more, and it is not used again.
+    // SAFETY: nothing refers to the value any more, and it is not used again.
     unsafe { std::ptr::drop_in_place(value) };
     // SAFETY: the type is alive: this instance still holds a reference to it.
     let class = unsafe { ffi::Py_TYPE(object) };
@@ -148,7 +148,7 @@ pub fn install<T: Recycled>(py: Python<'_>) {
         return;
     }
     let class = T::type_object_raw(py);
-    // SAFETY: the type is alive, no instance has been made yet, and no other thread knows it.
+    // SAFETY: the type is alive, no instance has been made yet, and no other thread has seen it.
     let class = unsafe { &mut *class };
     class.tp_dealloc = Some(dealloc::<T>);
     if !T::IS_COLLECTED {

@@ -1,9 +1,9 @@
-//! The descriptor number inside a `socket.socket`, read without calling it.
+//! Reads the descriptor number of a `socket.socket` without a call.
 //!
-//! A transport on a socket object must notice when somebody else closes that object, before the
-//! kernel hands the number to another connection (S4), and so asks on every use. `fileno()` costs
-//! a call; the field behind it is the first of the object, as it has been since Python 2. Should
-//! that ever change, `layout_holds` says so when the module is loaded, and the call is used.
+//! A transport on a socket object must notice when the program closes that object, before the kernel reuses the
+//! number for another connection (S4), so it reads the number before every use. `fileno()` costs a call; the field
+//! behind it is the first of the object, since Python 2. If that ever changes, the check at module load
+//! (`check_layout`) notices it, and the call is used.
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -22,8 +22,8 @@ static LAYOUT_HOLDS: AtomicBool = AtomicBool::new(false);
 static SOCKET_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
 
 fn read_field(socket: &Bound<'_, PyAny>) -> RawFd {
-    // SAFETY: only called for instances of `_socket.socket`, whose first field is a C int; the
-    // module's loading compares it with `fileno()` for an open and for a closed socket.
+    // SAFETY: only called for instances of `_socket.socket`, whose first field is a C int; `check_layout` compares it
+    // with `fileno()` for an open and for a closed socket.
     unsafe { (*socket.as_ptr().cast::<SocketHead>()).fd }
 }
 
@@ -39,12 +39,12 @@ pub fn check_layout(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The socket's descriptor, -1 once it is closed or detached. Anything with a `fileno()` will do.
+/// The socket's descriptor, -1 once it is closed or detached. Works for any object with a `fileno()`.
 #[inline]
 pub fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
     let class = SOCKET_TYPE.load(Ordering::Relaxed);
     if LAYOUT_HOLDS.load(Ordering::Relaxed)
-        // SAFETY: both are alive; before `check_layout` has stored the type, the flag is false.
+        // SAFETY: both are alive; the flag is false until `check_layout` has stored the type.
         && unsafe { ffi::PyObject_TypeCheck(socket.as_ptr(), class) } != 0
     {
         return Ok(read_field(socket));

@@ -1,7 +1,6 @@
 //! `Chunk`: a bytes or str object that is cut into pieces.
 //!
-//! Save for `Chunk::of`, nothing here runs Python code: it may be used while loop state is borrowed
-//! (S2).
+//! Nothing here except `Chunk::of` runs Python code, so it can be used while loop state is borrowed (S2).
 
 use super::Object;
 use super::bytes::BytesRoom;
@@ -12,9 +11,9 @@ use pyo3::{ffi, intern};
 
 enum Kind {
     Bytes,
-    /// A str with ASCII characters alone: a character is a byte.
+    /// A str with only ASCII characters: one byte per character.
     Ascii,
-    /// A bytes object with ASCII characters alone, whose pieces are str.
+    /// A bytes object with only ASCII characters, whose pieces are str.
     Encoded,
     Text,
 }
@@ -22,16 +21,16 @@ enum Kind {
 pub struct Chunk {
     object: Object,
     kind: Kind,
-    /// Where the bytes of `Bytes` and `Ascii` lie: for as long as the object lives.
+    /// The bytes of `Bytes` and `Ascii`, valid as long as the object lives.
     data: *const u8,
     len: usize,
 }
 
-// SAFETY: the pointer is into an immutable object that this keeps alive.
+// SAFETY: the pointer is into an immutable object that this struct keeps alive.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// Of exactly bytes or str; TypeError for others.
+    /// From exactly bytes or str; TypeError for other types.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = object.cast_exact::<PyBytes>() {
             let bytes = bytes.as_bytes();
@@ -53,14 +52,14 @@ impl Chunk {
         Ok(Self { object: object.clone().into(), kind, data, len })
     }
 
-    /// Of bytes with ASCII characters alone, which the caller has looked at: pieces are str, as decoding
-    /// would give them, without the copy.
+    /// From bytes that the caller has checked to be ASCII. The pieces are str, as after decoding, but without the
+    /// copy.
     fn encoded(bytes: &Bound<'_, PyBytes>) -> PyResult<Self> {
         Ok(Self { kind: Kind::Encoded, ..Self::of(bytes.as_any())? })
     }
 
-    /// A chunk of ASCII text: what is left of this one from `start` on, if it is such a chunk too, and
-    /// `more`, which the caller has looked at.
+    /// A chunk of ASCII text: the rest of an ASCII chunk from `start` on, followed by `more`, which the caller has
+    /// checked to be ASCII. `None` if the rest is of another kind.
     pub fn with_ascii(
         rest: Option<(&Self, usize)>,
         more: &Bound<'_, PyBytes>,
@@ -77,17 +76,16 @@ impl Chunk {
         if matches!(self.kind, Kind::Text) {
             return &[];
         }
-        // SAFETY: the object lives, never changes, and has that many bytes; the slice ends with
-        // the borrow of this.
+        // SAFETY: the object is alive and immutable and has `len` bytes; the slice ends with the borrow of `self`.
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 
-    /// Bytes or characters.
+    /// In bytes or characters.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Where an ASCII character stands first, from `start` on.
+    /// The first position of an ASCII character, from `start` on.
     #[inline]
     pub fn find(&self, character: u8, start: usize) -> Option<usize> {
         if matches!(self.kind, Kind::Text) {
@@ -96,19 +94,19 @@ impl Chunk {
         Some(start + memchr::memchr(character, &self.bytes()[start..])?)
     }
 
-    /// Where one of two ASCII characters stands first, from `start` on.
+    /// The first position of either of two ASCII characters, from `start` on.
     #[inline]
     pub fn find_either(&self, first: u8, second: u8, start: usize) -> Option<usize> {
         if matches!(self.kind, Kind::Text) {
             let found = self.find_in_text(first, start);
-            // The nearer one, without looking further than to the one that was found.
+            // The nearer one: search for the second only up to the first.
             let end = found.unwrap_or(self.len);
             return self.find_in_part(second, start, end).or(found);
         }
         Some(start + memchr::memchr2(first, second, &self.bytes()[start..])?)
     }
 
-    /// Whether an ASCII character stands there.
+    /// Whether the given ASCII character is at `index`.
     #[inline]
     pub fn is_at(&self, character: u8, index: usize) -> bool {
         if matches!(self.kind, Kind::Text) {
@@ -126,14 +124,14 @@ impl Chunk {
             return None;
         }
         let (text, end) = (self.object.as_ptr(), end.min(self.len).cast_signed());
-        // SAFETY: a live str object; the range is cut to its length. -1: not there; -2, which tells
-        // of a str that is not ready, does not come since Python 3.12 and from a decoder before.
+        // SAFETY: a live str object; the range is cut to its length. -1: not found. -2 (the str is not ready) does
+        // not occur since Python 3.12, and before that not for a str from a decoder.
         let found =
             unsafe { ffi::PyUnicode_FindChar(text, character.into(), start.cast_signed(), end, 1) };
         usize::try_from(found).ok()
     }
 
-    /// `object[start:end]`; MemoryError as always.
+    /// `object[start:end]`, or MemoryError.
     #[inline]
     pub fn slice<'py>(
         &self,
@@ -156,20 +154,20 @@ impl Chunk {
     }
 }
 
-/// In characters.
+/// The length in characters.
 #[inline]
 pub fn length(text: &Bound<'_, PyString>) -> usize {
     // SAFETY: a live str object.
     unsafe { ffi::PyUnicode_GetLength(text.as_ptr()) }.cast_unsigned()
 }
 
-/// The str of bytes with ASCII characters alone, which the caller has looked at; MemoryError as always.
+/// The str of bytes that the caller has checked to be ASCII, or MemoryError.
 pub fn of_ascii<'py>(bytes: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(bytes.py(), ascii_text(bytes.as_bytes())) }
 }
 
-/// `empty.join(pieces)`, of exactly bytes or str.
+/// `empty.join(pieces)`, for exactly bytes or str.
 pub fn joined<'py>(
     empty: &Bound<'py, PyAny>,
     pieces: Vec<Bound<'py, PyAny>>,
@@ -187,7 +185,7 @@ fn joined_bytes<'py>(
     let mut room = BytesRoom::new(py, len)?;
     let (head, tail) = room.as_mut_slice(py).split_at_mut(first.len());
     for (target, source) in [(head, first), (tail, second)] {
-        // SAFETY: two objects, and as many bytes in the one as in the other.
+        // SAFETY: two distinct objects; the target has as many bytes as the source.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 source.as_ptr(),
@@ -196,18 +194,18 @@ fn joined_bytes<'py>(
             );
         }
     }
-    // SAFETY: all of it was written above.
+    // SAFETY: all bytes were written above.
     unsafe { room.finish(py, len) }
 }
 
 /// A str of ASCII characters: a new reference, or null with MemoryError set.
 #[inline]
 fn ascii_text(bytes: &[u8]) -> *mut ffi::PyObject {
-    // SAFETY: 127 makes room for one byte a character.
+    // SAFETY: the maximum 127 allocates one byte per character.
     let text = unsafe { ffi::PyUnicode_New(bytes.len().cast_signed(), 127) };
     // The empty str is shared.
     if !text.is_null() && !bytes.is_empty() {
-        // SAFETY: a str that was made with one byte a character.
+        // SAFETY: the str was made with one byte per character.
         let data = unsafe { ffi::PyUnicode_DATA(text) };
         // SAFETY: nobody else has seen this str, and it has room for the bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast::<u8>(), bytes.len()) };
@@ -219,7 +217,7 @@ fn ascii_text(bytes: &[u8]) -> *mut ffi::PyObject {
 #[inline]
 pub fn latin1<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
     let (data, len) = (bytes.as_ptr().cast(), bytes.len().cast_signed());
-    // SAFETY: so many bytes, which are copied; null stands for strict, of which this codec has no use.
+    // SAFETY: `len` bytes are copied. Null means strict, which does not matter for this codec.
     let text = unsafe { ffi::PyUnicode_DecodeLatin1(data, len, std::ptr::null()) };
     // SAFETY: a new reference, or null with an exception set.
     let text = unsafe { Bound::from_owned_ptr_or_err(py, text) }?;

@@ -1,4 +1,4 @@
-//! Long texts on a thread without the GIL, so that the loop goes on: decoding UTF-8, joining pieces.
+//! Long texts on a thread without the GIL, so that the loop can run meanwhile: decoding UTF-8, joining pieces.
 
 use super::bytes::BytesRoom;
 use super::detach::detached;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::string::PyStringData;
 use pyo3::types::{PyBytes, PyBytesMethods, PyList, PyString};
 
-/// What a look at the text has brought.
+/// Properties of the text, found by a first pass.
 struct Plan {
     chars: usize,
     largest: char,
@@ -20,11 +20,11 @@ struct Ends {
     line_feed: bool,
     carriage_return: bool,
     both: bool,
-    /// Some of them are written otherwise.
+    /// Some line ends are written differently.
     translates: bool,
 }
 
-/// What is written for each character, in order, where line ends are translated.
+/// The characters to write, with translated line ends.
 fn translated(text: &str) -> impl Iterator<Item = char> {
     let mut last = '\0';
     text.chars().filter_map(move |character| {
@@ -46,7 +46,7 @@ fn plan(text: &str, translates: bool) -> Plan {
         has.both |= is_pair;
         has.carriage_return |= !is_pair;
     }
-    // A line feed that is no second half.
+    // A line feed that is not the second half of "\r\n".
     let mut feeds = memchr::memchr_iter(b'\n', bytes);
     has.line_feed = feeds.any(|at| at == 0 || bytes[at - 1] != b'\r');
     has.translates = translates && (has.both || has.carriage_return);
@@ -62,7 +62,7 @@ fn plan(text: &str, translates: bool) -> Plan {
     Plan { chars, largest, has }
 }
 
-/// Where the characters of a new str go.
+/// The memory of a new str's characters.
 #[derive(Clone, Copy)]
 struct Room {
     data: *mut std::ffi::c_void,
@@ -70,16 +70,16 @@ struct Room {
     largest: char,
 }
 
-// SAFETY: the memory of a str that nobody else has seen; used by one thread at a time.
+// SAFETY: the memory of a str that nobody else has seen; only one thread at a time uses it.
 unsafe impl Send for Room {}
 
 impl Room {
     /// # Safety
-    /// `data` has room for `chars` characters of type `T`.
+    /// `data` must have room for `chars` characters of type `T`.
     unsafe fn fill<T>(self, found: impl Iterator<Item = char>, cast: impl Fn(char) -> T) {
         let data = self.data.cast::<T>();
         for (index, character) in found.take(self.chars).enumerate() {
-            // SAFETY: `index` is below the number of characters that there is room for.
+            // SAFETY: `index` is below `chars`, for which there is room.
             let place = unsafe { data.add(index) };
             // SAFETY: as above; nobody else has seen the memory.
             unsafe { place.write(cast(character)) };
@@ -88,7 +88,7 @@ impl Room {
 
     fn fill_all(self, text: &str, translates: bool) {
         if !translates && self.largest <= '\x7f' {
-            // SAFETY: ASCII, a byte a character; the str has room for that many.
+            // SAFETY: ASCII has one byte per character, and the str has room for them.
             unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), self.data.cast(), text.len()) };
         } else if translates {
             self.fill_with(|| translated(text));
@@ -99,7 +99,7 @@ impl Room {
 
     fn fill_with<I: Iterator<Item = char>>(self, found: impl Fn() -> I) {
         match self.largest {
-            // SAFETY: PyUnicode_New has made room for characters up to the largest (PEP 393).
+            // SAFETY: PyUnicode_New has allocated room for characters up to the largest (PEP 393).
             '\0'..='\u{ff}' => unsafe { self.fill(found(), |c| c as u8) },
             // SAFETY: as above.
             '\u{100}'..='\u{ffff}' => unsafe { self.fill(found(), |c| c as u16) },
@@ -109,8 +109,8 @@ impl Room {
     }
 }
 
-/// The text, and what ends its lines, as bytes; None if it is not UTF-8. With `translates`, lines end with "\n". Holds the
-/// GIL for a moment only. Any thread.
+/// Decode UTF-8 on a thread. Returns the text and the kinds of line ends, as bytes; None if the data is not UTF-8.
+/// With `translates`, lines end with "\n". Holds the GIL only briefly. May be called from any thread.
 #[pyfunction]
 #[pyo3(signature = (data, translates, /))]
 pub fn decode_utf8<'py>(
@@ -122,12 +122,12 @@ pub fn decode_utf8<'py>(
     let planned =
         detached(py, || std::str::from_utf8(bytes).ok().map(|text| (text, plan(text, translates))));
     let Some((text, Plan { chars, largest, has })) = planned else { return Ok(None) };
-    // SAFETY: a length and a largest character.
+    // SAFETY: called with a length and the largest character.
     let made = unsafe { ffi::PyUnicode_New(chars.cast_signed(), largest as u32) };
     // SAFETY: a new reference, or null with MemoryError set.
     let made = unsafe { Bound::from_owned_ptr_or_err(py, made) }?;
     if chars > 0 {
-        // SAFETY: a str that was made just now.
+        // SAFETY: the str was made just above.
         let start = unsafe { ffi::PyUnicode_DATA(made.as_ptr()) };
         let room = Room { data: start, chars, largest };
         detached(py, move || room.fill_all(text, has.translates));
@@ -166,12 +166,12 @@ impl Piece<'_> {
     }
 
     /// # Safety
-    /// `to` has room for as many characters of type `T` behind the first `at`.
+    /// `to` must have room for this piece's characters of type `T` after the first `at`.
     unsafe fn copy<T>(self, to: *mut T, at: usize, cast: impl Fn(u32) -> T) {
         let put = |index: usize, character: u32| {
             // SAFETY: `index` is below the piece's length.
             let place = unsafe { to.add(at + index) };
-            // SAFETY: as this function demands.
+            // SAFETY: the caller's promise.
             unsafe { place.write(cast(character)) };
         };
         match self {
@@ -186,7 +186,7 @@ fn fill_pieces(room: Room, pieces: &[Piece<'_>]) {
     let mut at = 0;
     for &piece in pieces {
         match room.largest as u32 {
-            // SAFETY: the pieces are as many characters as there is room for, none of them larger (PEP 393).
+            // SAFETY: the pieces have as many characters as there is room for, and none is larger (PEP 393).
             0..=0xff => unsafe { piece.copy(room.data.cast::<u8>(), at, |c| c as u8) },
             // SAFETY: as above.
             0x100..=0xffff => unsafe { piece.copy(room.data.cast::<u16>(), at, |c| c as u16) },
@@ -197,7 +197,7 @@ fn fill_pieces(room: Room, pieces: &[Piece<'_>]) {
     }
 }
 
-/// `b"".join(pieces)`, of exactly bytes. Holds the GIL for a moment only. Any thread.
+/// `b"".join(pieces)`, for exactly bytes. Holds the GIL only briefly. May be called from any thread.
 #[pyfunction]
 #[pyo3(signature = (pieces, /))]
 pub fn join_bytes<'py>(
@@ -217,11 +217,11 @@ pub fn join_bytes<'py>(
             at += piece.len();
         }
     });
-    // SAFETY: all of it was written above.
+    // SAFETY: all bytes were written above.
     unsafe { room.finish(py, len) }
 }
 
-/// `"".join(pieces)`, of exactly str. Holds the GIL for a moment only. Any thread.
+/// `"".join(pieces)`, for exactly str. Holds the GIL only briefly. May be called from any thread.
 #[pyfunction]
 #[pyo3(signature = (pieces, /))]
 pub fn join_text<'py>(
@@ -230,7 +230,7 @@ pub fn join_text<'py>(
 ) -> PyResult<Bound<'py, PyString>> {
     let mut seen = Vec::with_capacity(pieces.len());
     for piece in &pieces {
-        // SAFETY: a str that is complete, and that `pieces` keeps.
+        // SAFETY: a complete str, which `pieces` keeps alive.
         seen.push(match unsafe { piece.data() }? {
             PyStringData::Ucs1(data) => Piece::One(data),
             PyStringData::Ucs2(data) => Piece::Two(data),
@@ -241,14 +241,14 @@ pub fn join_text<'py>(
         let largest = seen.iter().map(|piece| piece.largest()).max().unwrap_or(0x7f);
         (seen.iter().map(|piece| piece.len()).sum::<usize>(), largest)
     });
-    // SAFETY: a length and a largest character.
+    // SAFETY: called with a length and the largest character.
     let made = unsafe { ffi::PyUnicode_New(chars.cast_signed(), largest) };
     // SAFETY: a new reference, or null with MemoryError set.
     let made = unsafe { Bound::from_owned_ptr_or_err(py, made) }?;
     if chars > 0 {
-        // SAFETY: a str that was made just now.
+        // SAFETY: the str was made just above.
         let data = unsafe { ffi::PyUnicode_DATA(made.as_ptr()) };
-        // Surrogates are no characters of Rust's: all that counts is how wide they are.
+        // Surrogates are not Rust characters; only their width matters.
         let largest = char::from_u32(largest).unwrap_or('\u{ffff}');
         let room = Room { data, chars, largest };
         let seen = &seen[..];

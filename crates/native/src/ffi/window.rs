@@ -1,7 +1,7 @@
-//! `Window`: memory of ours, shown to a C function of CPython's as a bytes-like object for the time of one call.
+//! `Window`: shows memory to a C function of CPython as a bytes-like object during one call.
 //!
 //! A `memoryview` would be made and freed for each call; a window is made once and moved. It is for functions that
-//! release the buffer before they return, as those of `_ssl` do: the call's end checks that.
+//! release the buffer before they return, as those of `_ssl` do. The end of the call checks that.
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -15,9 +15,9 @@ pub struct Window {
     start: AtomicPtr<u8>,
     len: AtomicUsize,
     is_writable: AtomicBool,
-    /// Buffers that were got and not released.
+    /// Buffers that were acquired and not released.
     exports: AtomicUsize,
-    /// A call that uses the window is under way.
+    /// A call is using the window.
     is_taken: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ impl Window {
 #[pymethods]
 impl Window {
     /// # Safety
-    /// CPython's `bf_getbuffer`: `view` is a buffer of the caller's, to be filled.
+    /// CPython's `bf_getbuffer`: `view` is a buffer of the caller, to be filled.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -45,11 +45,11 @@ impl Window {
         let this = slf.get();
         let start = this.start.load(Ordering::Relaxed);
         if start.is_null() {
-            return Err(PyBufferError::new_err("nothing is shown now"));
+            return Err(PyBufferError::new_err("the buffer is only available during the call"));
         }
         let len = this.len.load(Ordering::Relaxed).cast_signed();
         let is_readonly = !this.is_writable.load(Ordering::Relaxed);
-        // SAFETY: `view` is the caller's, to be filled; the memory is live until the call that shows it ends.
+        // SAFETY: `view` is the caller's buffer; the memory is live until the call that shows it ends.
         let filled = unsafe {
             ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), len, is_readonly.into(), flags)
         };
@@ -61,13 +61,13 @@ impl Window {
     }
 
     /// # Safety
-    /// CPython's `bf_releasebuffer`: `view` was filled by `__getbuffer__`, and is not looked at here.
+    /// CPython's `bf_releasebuffer`: `view` was filled by `__getbuffer__`, and is not read here.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         self.exports.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Gives the window back, and closes it, when the call has ended.
+/// Closes and releases the window when the call has ended.
 struct Taken<'a, 'py>(&'a Bound<'py, Window>);
 
 impl Drop for Taken<'_, '_> {
@@ -75,8 +75,8 @@ impl Drop for Taken<'_, '_> {
         let this = self.0.get();
         this.start.store(std::ptr::null_mut(), Ordering::Relaxed);
         if this.exports.load(Ordering::Relaxed) != 0 {
-            // Whoever keeps it would read freed memory.
-            eprintln!("oneloop: a buffer was kept beyond the call that it was lent for");
+            // Code that kept the buffer would read freed memory.
+            eprintln!("oneloop: a buffer was kept after the call that it was passed to");
             std::process::abort();
         }
         this.is_taken.store(false, Ordering::Release);
@@ -92,7 +92,7 @@ fn show<'py, R>(
 ) -> PyResult<R> {
     static SHARED: PyOnceLock<Py<Window>> = PyOnceLock::new();
     let shared = SHARED.get_or_try_init(py, || Py::new(py, Window::closed()))?.bind(py);
-    // Within such a call, and while another thread is in one, a window of their own.
+    // Inside such a call, or while another thread is in one, use a separate window.
     let own;
     let window = if shared.get().is_taken.swap(true, Ordering::Acquire) {
         own = Bound::new(py, Window::closed())?;
@@ -110,17 +110,17 @@ fn show<'py, R>(
     result
 }
 
-/// Shows bytes for reading to a function that keeps nothing.
+/// Shows bytes for reading to a function that keeps no reference to them.
 pub fn show_bytes<'py, R>(
     py: Python<'py>,
     bytes: &[u8],
     call: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<R>,
 ) -> PyResult<R> {
-    // An empty slice has an address that is no null.
+    // The address of an empty slice is not null.
     show(py, bytes.as_ptr().cast_mut(), bytes.len(), false, call)
 }
 
-/// Shows room for writing to a function that keeps nothing.
+/// Shows memory for writing to a function that keeps no reference to it.
 pub fn show_room<'py, R>(
     py: Python<'py>,
     room: &mut [MaybeUninit<u8>],

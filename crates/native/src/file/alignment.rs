@@ -1,4 +1,4 @@
-//! What O_DIRECT asks of a file, for `oneloop.files.direct`.
+//! The alignment that O_DIRECT requires for a file, for `oneloop.files.direct`.
 
 use crate::errors;
 use crate::ffi::detach::detached;
@@ -6,8 +6,8 @@ use oneloop_engine::sys::statx;
 use pyo3::prelude::*;
 use std::os::fd::RawFd;
 
-/// `(memory, offset)` in bytes, zeros where the file has no direct I/O; `None` if the kernel does
-/// not tell. Any thread.
+/// Return `(memory, offset)` in bytes, zeros where the file has no direct I/O; None if the kernel does not report it.
+/// May be called from any thread.
 #[pyfunction]
 #[pyo3(signature = (fd, /))]
 pub fn direct_alignment(py: Python<'_>, fd: RawFd) -> PyResult<Option<(u32, u32)>> {

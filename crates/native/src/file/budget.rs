@@ -1,38 +1,38 @@
-//! `Budget`: for how long a tick does at once what needs no waiting.
+//! `Budget`: how long a tick may spend on operations that need no waiting.
 //!
-//! A coroutine that reads file after file from the cache, or line after line from memory, would otherwise never let the
-//! loop go on. What the program computes between counts too: that is what the others wait for.
+//! Without it, a coroutine that reads file after file from the cache, or line after line from memory, would never let
+//! the loop continue. Computation between the operations counts too, because the other tasks wait for it as well.
 
 use std::time::{Duration, Instant};
 
-/// From the first such operation of a tick on. With the longest single one some tenths of a millisecond more.
+/// Counted from the first such operation of a tick. The longest single operation adds a few tenths of a millisecond.
 const PER_TICK: Duration = Duration::from_micros(400);
-/// Operations in memory between two looks at the clock, at most.
+/// The most operations in memory between two readings of the clock.
 const LARGEST_STRIDE: u32 = 8;
-/// Looks that follow each other faster than this may be fewer.
+/// If readings follow each other faster than this, the interval may grow.
 const QUICK: Duration = Duration::from_micros(20);
 
 #[derive(Default)]
 pub struct Budget {
     tick: u64,
     begun: Option<Instant>,
-    /// This tick's time is over, whatever is asked from here on.
+    /// This tick's time is used up for all further operations.
     is_spent: bool,
-    /// When the clock was looked at last.
+    /// When the clock was last read.
     looked: Option<Instant>,
-    /// Operations in memory until it is looked at again.
+    /// Operations in memory until the clock is read again.
     credit: u32,
-    /// How many there are then.
+    /// The initial `credit` after a reading.
     stride: u32,
-    /// So many short waits are not made: the last one was in vain.
+    /// Short waits still to be skipped, because the last one was futile.
     unpaid: u32,
 }
 
-/// Short waits that are left out after one in vain: a disk that is slow now is slow for a while.
+/// Short waits to skip after a futile one: a disk that is slow now stays slow for a while.
 const PENALTY: u32 = 64;
 
 impl Budget {
-    /// Whether something short may be waited for.
+    /// Whether a short wait may be tried.
     pub fn may_wait(&mut self) -> bool {
         let may = self.unpaid == 0;
         self.unpaid = self.unpaid.saturating_sub(1);
@@ -43,11 +43,11 @@ impl Budget {
         self.unpaid = PENALTY;
     }
 
-    /// Whether there is time for one more in this tick.
+    /// Whether there is time for one more operation in this tick.
     #[inline]
     pub fn allows(&mut self, tick: u64) -> bool {
         let now = Instant::now();
-        // Where the program takes its time with each of them, each is looked at.
+        // If the program takes long between operations, the clock is read at each one.
         let since = self.looked.replace(now).map_or(QUICK, |looked| now - looked);
         self.stride = if since < QUICK { (self.stride * 2).clamp(1, LARGEST_STRIDE) } else { 1 };
         self.credit = self.stride;
@@ -63,7 +63,7 @@ impl Budget {
         }
     }
 
-    /// The same for what takes no time itself, and looks at the clock now and then only.
+    /// Like `allows`, for operations that take almost no time: reads the clock only now and then.
     #[inline]
     pub fn allows_in_memory(&mut self, tick: u64) -> bool {
         if self.tick != tick || self.begun.is_none() {
@@ -76,7 +76,7 @@ impl Budget {
         self.credit > 0 || self.allows(tick)
     }
 
-    /// How many operations in memory may follow without asking again.
+    /// How many operations in memory may follow without another check.
     pub fn allowance(&self) -> u32 {
         self.stride
     }

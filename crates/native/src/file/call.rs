@@ -1,4 +1,4 @@
-//! `call`: a Python callable on a thread of the pool, for what has no request.
+//! `call`: runs a Python callable on a pool thread, for operations that have no request.
 
 use super::Files;
 use super::exit::Running;
@@ -18,25 +18,25 @@ struct Callable {
 }
 
 impl Callable {
-    /// Runs on a thread of the pool, which takes the GIL for it.
+    /// Runs on a pool thread, which takes the GIL for it.
     fn run(self, answer: &Answer) {
         let attached = Python::try_attach(|py| {
             let kwargs = self.kwargs.as_ref().map(|kwargs| kwargs.bind(py));
             let result = self.function.bind(py).call(self.args.bind(py), kwargs);
             let result = result.map(Bound::unbind);
             *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-            // Dropped here, where the GIL is held.
+            // Dropped here, while the GIL is held.
             drop(self);
         });
-        // The interpreter is going down: nobody waits for an answer any more.
+        // The interpreter is shutting down: nobody waits for an answer any more.
         let _gone = attached.is_none();
     }
 }
 
 #[pymethods]
 impl Files {
-    /// `function(*args, **kwargs)` on a thread; cancelling the future ends it only while it waits
-    /// for a thread.
+    /// Call `function(*args, **kwargs)` on a thread. Cancelling the future only has an effect before a thread has
+    /// started the call.
     #[pyo3(signature = (function, /, *args, **kwargs))]
     fn call<'py>(
         slf: &Bound<'py, Self>,
@@ -47,7 +47,7 @@ impl Files {
         Self::call_in(slf, Lane::Far, function, args, kwargs)
     }
 
-    /// The same for what takes many steps, on threads that nothing short waits for.
+    /// Like `call`, for functions with many steps, on threads that no short work waits for.
     #[pyo3(signature = (function, /, *args, **kwargs))]
     fn call_long<'py>(
         slf: &Bound<'py, Self>,

@@ -1,7 +1,6 @@
-//! `Canceller`: tells the engine when the future of an operation was cancelled.
+//! `Canceller`: notifies the engine when the future of an operation is cancelled.
 //!
-//! Only for what may take long: other operations end by themselves, and find their future
-//! cancelled then.
+//! Only for operations that may take long. Others complete on their own, and then find their future cancelled.
 
 use super::Files;
 use super::stored::Abandoned;
@@ -16,7 +15,7 @@ use std::sync::atomic::Ordering;
 pub struct Canceller {
     files: Py<Files>,
     ticket: Ticket,
-    /// What a thread that has begun looks at.
+    /// A flag that a thread checks after it has started.
     abandoned: Option<Abandoned>,
 }
 

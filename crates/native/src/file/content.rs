@@ -1,6 +1,6 @@
-//! Reads, writes, and what else works on an open file.
+//! Reads, writes and other operations on an open file.
 //!
-//! A read at an offset is tried at once, in what the page cache has; all the rest is an engine's.
+//! A read at an offset is first tried in the page cache; an engine does the rest.
 
 use super::Files;
 use super::deferred::Work;
@@ -19,11 +19,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::RawFd;
 
-/// From here on malloc maps blocks, unless it is told to keep them.
+/// malloc maps blocks of this size and above, unless it was tuned to keep them.
 const MAPPED: usize = 128 << 10;
 
 impl Files {
-    /// What has no offset may wait for ever: for a pipe's other end, a key.
+    /// A transfer without an offset may wait forever, for a pipe's other end or a key press.
     fn transfer(&self, py: Python<'_>, transfer: Transfer) -> Transfer {
         let is_file = self.descriptors.with(py, |descriptors| descriptors.is_file(transfer.fd));
         if is_file { transfer.of_file() } else { transfer }
@@ -34,7 +34,7 @@ impl Files {
         request: Request,
         want: Want,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // What may take long is called back, as long as it has not begun.
+        // A transfer that may take long can be cancelled, as long as it has not started.
         let is_near = request.fd().is_some_and(|fd| {
             slf.get().descriptors.with(slf.py(), |descriptors| descriptors.lane(fd) == Lane::Near)
         });
@@ -52,7 +52,7 @@ fn views(
     let views: Vec<View> =
         buffers.try_iter()?.map(|buffer| view(&buffer?)).collect::<PyResult<_>>()?;
     if views.len() > 1024 {
-        return Err(PyValueError::new_err("at most 1024 buffers (IOV_MAX)"));
+        return Err(PyValueError::new_err("too many buffers: at most 1024 are allowed (IOV_MAX)"));
     }
     Ok(views)
 }
@@ -63,7 +63,7 @@ fn segments(views: &[View]) -> Vec<Segment> {
 
 #[pymethods]
 impl Files {
-    /// Up to `size` bytes; at the end of the file none.
+    /// Read up to `size` bytes; b"" at the end of the file.
     #[pyo3(signature = (fd, size, offset, direct, /))]
     pub(super) fn read<'py>(
         slf: &Bound<'py, Self>,
@@ -100,7 +100,7 @@ impl Files {
         Self::begin_transfer(slf, Request::Read(transfer), Want::Bytes(room))
     }
 
-    /// Into writable buffers; the number of bytes.
+    /// Read into writable buffers; returns the number of bytes.
     #[pyo3(signature = (fd, buffers, offset, direct, /))]
     fn readv<'py>(
         slf: &Bound<'py, Self>,
@@ -129,7 +129,7 @@ impl Files {
         Self::begin_transfer(slf, request, Want::Count(views))
     }
 
-    /// From bytes-like objects; the number of bytes, which may be less than all.
+    /// Write bytes-like objects; returns the number of bytes, which may be less than all.
     #[pyo3(signature = (fd, buffers, offset, direct, /))]
     fn writev<'py>(
         slf: &Bound<'py, Self>,
@@ -181,8 +181,8 @@ impl Files {
         Self::begin(slf, Way::Engine(request), Want::Nothing)
     }
 
-    /// Closes when what is under way on the descriptor has ended. `clean`: nothing was written, so
-    /// that closing itself has nothing to wait for.
+    /// Close when all running operations on the descriptor have ended. `clean`: nothing was written, so the close
+    /// itself does not have to wait.
     #[pyo3(signature = (fd, clean, /))]
     fn close<'py>(slf: &Bound<'py, Self>, fd: RawFd, clean: bool) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
@@ -195,14 +195,15 @@ impl Files {
                 None => Ok(future),
                 Some(closing) => {
                     drop(closing);
-                    Err(PyValueError::new_err("the descriptor is being closed already"))
+                    Err(PyValueError::new_err("the descriptor is already being closed"))
                 }
             };
         }
         match Self::close_now(slf, fd, clean).map_err(|e| errors::file_error(&e))? {
             None => Ok(py.None().into_bound(py)),
             Some((way, want)) => Self::begin(slf, way, want).map_err(|error| {
-                // There is no thread to be had: the number is given back all the same, and the error tells why it took time.
+                // No thread could be started. Close anyway, and report the error, because this close may have
+                // blocked.
                 let closed = file::close(fd);
                 closed.map_or_else(|e| errors::file_error(&e), |()| error)
             }),
@@ -212,15 +213,15 @@ impl Files {
 
 #[pymethods]
 impl Files {
-    /// Closes a descriptor that nobody will use any more, at once or when what is under way on it has
-    /// ended. Any thread that holds the GIL; no loop need run.
+    /// Close a descriptor that nobody will use any more, immediately or when its running operations have ended. May
+    /// be called from any thread that holds the GIL, whether or not a loop runs.
     #[pyo3(signature = (fd, /))]
     pub(super) fn forsake(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let is_busy = || this.descriptors.with(py, |descriptors| descriptors.is_busy(fd));
         if !this.is_shut(py) && is_busy() {
             let closing = Closing { future: None, clean: true };
-            // If it is being closed already, that will do.
+            // If it is already being closed, that is enough.
             let _refused =
                 this.descriptors.with(py, |descriptors| descriptors.close_later(fd, closing));
             return Ok(());
@@ -229,7 +230,7 @@ impl Files {
     }
 }
 
-/// An empty file, or the end of one.
+/// The content of an empty file, or of a read at the end of one.
 pub(super) fn nothing(py: Python<'_>) -> Bound<'_, PyBytes> {
     PyBytes::new(py, b"")
 }

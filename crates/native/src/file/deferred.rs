@@ -1,7 +1,8 @@
-//! `Deferred`: what the budget of its tick had no time for. The next ticks do it, in order, out of the cache too.
+//! `Deferred`: operations for which their tick had no time left. Later ticks do them, in order, also from the cache.
 //!
-//! Handing it to an engine instead would cost a trip each, and have hundreds of files open at once. One turn a tick, native:
-//! thousands of tasks that woke up only to see that there is no time yet would cost more than what they wait for.
+//! Handing them to an engine instead would cost a round trip each and keep hundreds of files open at the same time.
+//! One native callback per tick handles the queue: waking thousands of tasks only to find that there is no time yet
+//! would cost more than their operations.
 
 use super::Files;
 use super::operations::Way;
@@ -17,11 +18,11 @@ use std::ffi::CString;
 use std::os::fd::RawFd;
 
 pub enum Work {
-    /// A read at an offset, by an engine if the cache does not have it.
+    /// A read at an offset. An engine does it if the data is not in the cache.
     Read { fd: RawFd, size: usize, offset: i64 },
-    /// A whole file; None if that might take a while.
+    /// A whole file; the result is None if reading it might block.
     Whole(CString),
-    /// Nothing but a later tick.
+    /// Only waits for a later tick.
     Tick,
 }
 
@@ -32,14 +33,14 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// At the loop's end.
+    /// Takes everything, at the loop's end.
     pub fn take_all(&mut self) -> VecDeque<(Py<PyAny>, Work)> {
         std::mem::take(&mut self.queue)
     }
 }
 
 impl Files {
-    /// Puts work behind what waits already; the future of what it brings.
+    /// Appends work to the queue. Returns the future of its result.
     pub(super) fn defer<'py>(slf: &Bound<'py, Self>, work: Work) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let future = this.make_future(py)?;
@@ -78,7 +79,7 @@ impl Files {
         }
         match outcome {
             Ok(Some(value)) => future.call_method1(intern!(py, "set_result"), (value,)),
-            // An engine settles it.
+            // An engine will resolve the future.
             Ok(None) => return Ok(()),
             Err(error) => future.call_method1(intern!(py, "set_exception"), (error,)),
         }
@@ -111,10 +112,10 @@ fn run(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast::<Files>()?;
     let this = slf.get();
     let mut result = Ok(());
-    // As many as there are now: what is added meanwhile is for the next tick.
+    // Only what is queued now: work added meanwhile waits for the next tick.
     let waiting = this.deferred.with(py, |deferred| deferred.queue.len());
     for turn in 0..waiting {
-        // One in any case: others may spend every tick's time.
+        // At least one, because other operations might use up every tick's time.
         if turn > 0 && !this.may_work(py) {
             break;
         }

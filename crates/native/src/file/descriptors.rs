@@ -1,8 +1,8 @@
-//! `Descriptors`: what is known of each open descriptor: operations under way, closes that wait for their end (S4), and how
-//! long its file may take.
+//! `Descriptors`: the state of each open descriptor: its running operations, a close that waits for their end (S4),
+//! and the properties of its filesystem.
 //!
-//! A number must not be given back while a thread, or an entry that was not sent yet, still names it:
-//! the kernel could hand it to another file.
+//! A number must not be released while a thread or an unsent entry still uses it: the kernel could reuse it for
+//! another file.
 
 use oneloop_engine::files::Lane;
 use oneloop_engine::sys::statx::Status;
@@ -10,22 +10,22 @@ use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 
-/// A close that waits.
+/// A waiting close.
 pub struct Closing {
-    /// Whoever hears of it; nobody, if the file was left open.
+    /// The future of the close; `None` if the file was left open by the program.
     pub future: Option<Py<PyAny>>,
     /// Nothing was written.
     pub clean: bool,
 }
 
-/// Of what nobody has looked at, the worst is assumed.
+/// Defaults to the worst case for a descriptor that was not checked.
 #[derive(Clone, Copy, Default)]
 struct Known {
     under_way: u32,
-    /// Its filesystem answers at once.
+    /// Its filesystem answers without blocking.
     is_near: bool,
     is_file: bool,
-    /// Its filesystem cannot say whether a write would wait.
+    /// Its filesystem cannot tell whether a write would block.
     is_mute: bool,
 }
 
@@ -49,7 +49,7 @@ impl Descriptors {
         self.known.get(index).copied().unwrap_or_default()
     }
 
-    /// Keeps what a look at a descriptor has brought.
+    /// Stores the result of a status check.
     pub fn learn(&mut self, fd: RawFd, status: &Status, is_near: bool) {
         if let Some(known) = self.at(fd) {
             let is_file = status.has_offsets();
@@ -57,25 +57,25 @@ impl Descriptors {
         }
     }
 
-    /// It has an end, so that nothing waits for ever.
+    /// It has an end, so that no operation waits forever.
     pub fn is_file(&self, fd: RawFd) -> bool {
         self.get(fd).is_file
     }
 
-    /// Whether a write may be tried at once.
+    /// Whether a non-blocking write may be tried.
     pub fn may_write_at_once(&self, fd: RawFd) -> bool {
         let known = self.get(fd);
         known.is_near && known.is_file && !known.is_mute
     }
 
-    /// Its filesystem cannot say whether a write would wait.
+    /// Records that its filesystem cannot tell whether a write would block.
     pub fn is_mute(&mut self, fd: RawFd) {
         if let Some(known) = self.at(fd) {
             known.is_mute = true;
         }
     }
 
-    /// Whose threads work on it.
+    /// The threads that work on it.
     pub fn lane(&self, fd: RawFd) -> Lane {
         if self.get(fd).is_near { Lane::Near } else { Lane::Far }
     }
@@ -86,7 +86,7 @@ impl Descriptors {
         }
     }
 
-    /// One has ended; the close that it was the last to hold up.
+    /// Records the end of an operation. If it was the last one, returns the close that waited for it.
     pub fn end(&mut self, fd: RawFd) -> Option<Closing> {
         let known = self.at(fd)?;
         known.under_way = known.under_way.saturating_sub(1);
@@ -97,7 +97,8 @@ impl Descriptors {
         self.get(fd).under_way > 0
     }
 
-    /// The number is being given back: the next file of that number is another one. How it is to be closed.
+    /// Forgets the descriptor because it is being closed, and the number may be reused. Returns the lane for the
+    /// close.
     pub fn forget(&mut self, fd: RawFd) -> Lane {
         let lane = self.lane(fd);
         if let Some(known) = self.at(fd) {
@@ -106,7 +107,7 @@ impl Descriptors {
         lane
     }
 
-    /// Gives the close back if another one waits already.
+    /// Returns the close to the caller if another one is already waiting.
     pub fn close_later(&mut self, fd: RawFd, closing: Closing) -> Option<Closing> {
         if self.closings.contains_key(&fd) {
             return Some(closing);
@@ -115,7 +116,7 @@ impl Descriptors {
         None
     }
 
-    /// The descriptors that wait to be closed, at the loop's end.
+    /// Takes all waiting closes, at the loop's end.
     pub fn take_closings(&mut self) -> Vec<(RawFd, Closing)> {
         self.closings.drain().collect()
     }

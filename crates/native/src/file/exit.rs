@@ -1,5 +1,4 @@
-//! What the interpreter waits for before it goes: callables that are still running on threads of
-//! pools whose loops were closed.
+//! Makes the interpreter's exit wait for callables that still run on pool threads whose loops are closed.
 
 use pyo3::prelude::*;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,7 +6,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
-/// While this lives, the interpreter does not go.
+/// The interpreter's exit waits while this value exists.
 pub struct Running;
 
 impl Running {
@@ -31,8 +30,8 @@ fn wait() {
     }
 }
 
-/// Waits for what still runs, as `concurrent.futures` does for its threads: a thread that wakes up
-/// in a finalised interpreter cannot go on.
+/// Wait for running calls, as `concurrent.futures` does for its threads: a thread that wakes up in a finalised
+/// interpreter cannot continue.
 #[pyfunction]
 pub fn wait_for_file_calls(py: Python<'_>) {
     py.detach(wait);

@@ -1,7 +1,7 @@
 //! `FastFile`: the native half of files: the operations that programs call for every line and record.
 //!
-//! Called, they give an `Operation`, which is a coroutine: awaited, it does in memory, or out of the page cache, what
-//! needs no waiting, and is the file's own (slow) coroutine otherwise. What the one does, the other does too.
+//! Each call returns an `Operation`, which is a coroutine. When awaited, it does from memory or the page cache what
+//! needs no waiting, and otherwise runs the file's own (slow) coroutine. Both have the same effects.
 
 use super::Files;
 use super::deferred::Work;
@@ -21,25 +21,25 @@ use pyo3::{IntoPyObjectExt, PyTraverseError, PyVisit};
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-/// What `write` takes without its slow half.
+/// The data that `write` accepts without its slow half.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writes {
     Nothing,
     Bytes,
-    /// Text that is encoded as UTF-8, without other line ends.
+    /// Text that is encoded as UTF-8 without newline translation.
     Text,
-    /// The same, but no line's end, which is flushed.
+    /// Like `Text`, but not text with a line end, which has to be flushed.
     TextWithinLine,
 }
 
-/// What `read` gives without its slow half, for the whole of a file.
+/// What `read` of a whole file can return without its slow half.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
     Nothing,
     Bytes,
-    /// ASCII.
+    /// ASCII text.
     Text,
-    /// The same without carriage returns, at which the decoder looks.
+    /// Like `Text`, but without carriage returns, which the decoder has to handle.
     TextWithAnyEnds,
 }
 
@@ -50,20 +50,20 @@ struct Parts {
     reads: Reads,
 }
 
-/// Longer text is decoded elsewhere.
+/// Longer text is decoded on a thread.
 const LONGEST_TEXT: usize = 256 << 10;
-/// Longer text is encoded elsewhere.
+/// Longer text is encoded by the slow half.
 const SHORT_TEXT: usize = 4096;
 
 #[pyclass(subclass, frozen, weakref, module = "oneloop._native")]
 pub struct FastFile {
     parts: OnceLock<Parts>,
-    /// In text that was read without a decoder, which would have noted it.
+    /// Whether text that was read without a decoder, which would have recorded it, had a line feed.
     has_seen_line_feed: LoopCell<bool>,
 }
 
 impl FastFile {
-    /// The next line, if it is there. `credit`: so many may be taken before the time is looked at again.
+    /// The next line, if it is available. `credit`: the number of lines until the clock is read again.
     #[inline]
     pub(super) fn next_line(&self, py: Python<'_>, credit: &mut u32) -> PyResult<Option<Object>> {
         let Some(parts) = self.parts.get() else { return Ok(None) };
@@ -81,7 +81,7 @@ impl FastFile {
         }
     }
 
-    /// Does it if that needs no waiting, or begins it.
+    /// Does the operation if that needs no waiting, or starts it.
     pub(super) fn attempt(&self, py: Python<'_>, act: &Act) -> PyResult<Attempt> {
         let Some(parts) = self.parts.get() else { return Ok(Attempt::Slow) };
         let handle = parts.handle.get();
@@ -116,7 +116,7 @@ impl FastFile {
         Ok(done.map_or(Attempt::Slow, |done| Attempt::Done(Object::new(done))))
     }
 
-    /// All of a file that is as long as it was when it was opened, if the cache has it.
+    /// Reads the whole file if it has the same length as when it was opened and the cache has it.
     fn read_all<'py>(
         &self,
         py: Python<'py>,
@@ -126,7 +126,7 @@ impl FastFile {
         let left = i64::try_from(open.len).unwrap_or(i64::MAX) - open.offset;
         let Ok(left) = usize::try_from(left) else { return Ok(None) };
         let is_plain = open.is_file && open.offset >= 0 && parts.ahead.get().is_empty(py);
-        // Of text only what is read from the beginning: what was read before, the decoder may have kept a part of.
+        // Text only from the beginning: the decoder may still hold a part of what was read before.
         let longest = match parts.reads {
             Reads::Nothing => 0,
             Reads::Bytes => LONGEST,
@@ -139,7 +139,7 @@ impl FastFile {
         let mut room = BytesRoom::new(py, left + 1)?;
         let data = match cached::read(open.number, room.as_mut_slice(py), open.offset) {
             Ok(AtOnce::Done(n)) if n == left => room.completed(py, n)?,
-            // What is wrong, the slow way says.
+            // The slow half reports errors.
             _ => return Ok(None),
         };
         let read = match parts.reads {
@@ -160,20 +160,20 @@ impl FastFile {
         Ok(Some(read))
     }
 
-    /// Buffers what a write has made room for.
+    /// Buffers data for which a write has made room.
     pub(super) fn put(&self, py: Python<'_>, data: &[u8]) {
         if let Some(parts) = self.parts.get() {
             parts.handle.get().push(py, data);
         }
     }
 
-    /// The turn that an operation has kept is over.
+    /// Ends the turn that an operation has kept.
     pub(super) fn leave(&self, py: Python<'_>) -> PyResult<()> {
         self.parts.get().map_or(Ok(()), |parts| parts.handle.get().pass_on(py))
     }
 }
 
-/// Into the buffer; and out of it what is to be flushed.
+/// Writes into the buffer, and flushes it if necessary.
 fn write<'py>(
     py: Python<'py>,
     parts: &Parts,
@@ -215,7 +215,7 @@ fn write<'py>(
     if is_flushed { send(py, parts, len) } else { Ok(Attempt::Done(Object::new(len))) }
 }
 
-/// What is pending goes out before what is written now, which does not fit behind it.
+/// Sends the pending data, because the new data does not fit after it.
 fn make_room(
     py: Python<'_>,
     parts: &Parts,
@@ -239,7 +239,7 @@ fn make_room(
     }
 }
 
-/// What is pending goes out; `value` is what the await gives then.
+/// Sends the pending data. `value` is the result of the await afterwards.
 fn send<'py>(py: Python<'py>, parts: &Parts, value: Bound<'py, PyAny>) -> PyResult<Attempt> {
     match FileHandle::ship(parts.handle.bind(py))? {
         Sending::Done => Ok(Attempt::Done(Object::new(value))),
@@ -251,7 +251,7 @@ fn send<'py>(py: Python<'py>, parts: &Parts, value: Bound<'py, PyAny>) -> PyResu
     }
 }
 
-/// A file of which nothing was written, and that needs no waiting to be closed.
+/// Closes a file to which nothing was written, if the close does not block.
 fn close(py: Python<'_>, parts: &Parts) -> PyResult<Attempt> {
     let handle = parts.handle.get();
     let Some(files) = handle.native(py) else { return Ok(Attempt::Slow) };
@@ -266,7 +266,8 @@ fn close(py: Python<'_>, parts: &Parts) -> PyResult<Attempt> {
     Ok(Attempt::Done(Object::new(py.None().into_bound(py))))
 }
 
-/// The bytes of a short str, and its length in characters. None for others, among them those that UTF-8 cannot have.
+/// The UTF-8 bytes of a short str, and its length in characters. `None` for other objects, and for text that UTF-8
+/// cannot encode.
 #[inline]
 fn short_text<'a>(data: &'a Bound<'_, PyAny>) -> Option<(&'a [u8], usize)> {
     let text = data.cast_exact::<PyString>().ok()?;
@@ -281,7 +282,7 @@ fn has_line_end(text: &[u8]) -> bool {
     memchr::memchr2(b'\n', b'\r', text).is_some()
 }
 
-/// All that was asked for, or the end of the file.
+/// Everything requested, or the data up to the end of the file.
 fn read_at(
     py: Python<'_>,
     open: Open,
@@ -291,7 +292,7 @@ fn read_at(
     let mut room = BytesRoom::new(py, size)?;
     match cached::read(open.number, room.as_mut_slice(py), offset) {
         Ok(AtOnce::Done(n)) if n == size || n == 0 => Ok(Some(room.completed(py, n)?.into_any())),
-        // What is wrong, the slow way says.
+        // The slow half reports errors.
         _ => Ok(None),
     }
 }
@@ -312,8 +313,8 @@ impl FastFile {
         Ok(())
     }
 
-    /// Once, by the subclass. `writes`: "bytes", "text", "text within lines", or nothing for the slow way alone; `reads`:
-    /// "bytes", "text", "text with any line ends", or nothing.
+    /// Called once, by the subclass. `writes`: "bytes", "text", "text within lines", or anything else for the slow
+    /// half only; `reads`: "bytes", "text", "text with any line ends", or anything else.
     #[pyo3(signature = (handle, ahead, writes, reads, /))]
     fn _attach(
         &self,
@@ -335,7 +336,7 @@ impl FastFile {
             _ => Writes::Nothing,
         };
         let parts = Parts { handle, ahead, writes, reads };
-        self.parts.set(parts).map_err(|_| PyRuntimeError::new_err("attached already"))
+        self.parts.set(parts).map_err(|_| PyRuntimeError::new_err("the file is already attached"))
     }
 
     #[getter]
@@ -344,13 +345,13 @@ impl FastFile {
     }
 }
 
-/// A call of a method that has a slow half.
+/// A method with a slow half.
 trait Halved {
     const NAME: &'static CStr;
     const DOC: &'static CStr;
     const SLOW: &'static str;
 
-    /// None: these arguments are the slow half's.
+    /// `None`: only the slow half supports these arguments.
     fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act>;
 }
 
@@ -389,7 +390,7 @@ struct Read;
 impl Halved for Read {
     const NAME: &'static CStr = c"read";
     const DOC: &'static CStr =
-        c"read($self, size=-1, /, *, timeout=None)\n--\n\nUp to `size` bytes or characters, fewer only at the end; all that is left if that is -1 or None.";
+        c"read($self, size=-1, /, *, timeout=None)\n--\n\nRead up to `size` bytes or characters, fewer only at the end; everything left if `size` is -1 or None.";
     const SLOW: &'static str = "_read";
 
     fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
@@ -405,7 +406,7 @@ struct ReadLine;
 impl Halved for ReadLine {
     const NAME: &'static CStr = c"readline";
     const DOC: &'static CStr =
-        c"readline($self, size=-1, /, *, timeout=None)\n--\n\nOne line with its end, or the first `size` of it; nothing at the end.";
+        c"readline($self, size=-1, /, *, timeout=None)\n--\n\nRead one line with its end, or its first `size` bytes or characters; empty at the end of the file.";
     const SLOW: &'static str = "_readline";
 
     fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
@@ -417,7 +418,7 @@ struct Write;
 impl Halved for Write {
     const NAME: &'static CStr = c"write";
     const DOC: &'static CStr =
-        c"write($self, data, /, *, timeout=None)\n--\n\nWrite all of `data`, into the buffer if it has room; returns its length.";
+        c"write($self, data, /, *, timeout=None)\n--\n\nWrite all of `data`, into the buffer if there is room; returns its length.";
     const SLOW: &'static str = "_write";
 
     fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
@@ -432,7 +433,7 @@ struct ReadAt;
 impl Halved for ReadAt {
     const NAME: &'static CStr = c"pread";
     const DOC: &'static CStr =
-        c"pread($self, size, offset, *, timeout=None)\n--\n\nUp to `size` bytes from `offset` on, fewer only where the file ends. The cursor stays.";
+        c"pread($self, size, offset, *, timeout=None)\n--\n\nRead up to `size` bytes from `offset` on, fewer only at the end of the file. Does not move the cursor.";
     const SLOW: &'static str = "_pread";
 
     fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
@@ -446,7 +447,7 @@ impl Halved for ReadAt {
 struct Flush;
 impl Halved for Flush {
     const NAME: &'static CStr = c"flush";
-    const DOC: &'static CStr = c"flush($self, *, timeout=None)\n--\n\nHand everything that was written to the kernel; of the disk, `fsync` speaks.\n\nRaises:\n    OSError: the kernel does not take it. What it did not take stays, and is tried again.";
+    const DOC: &'static CStr = c"flush($self, *, timeout=None)\n--\n\nPass all written data to the kernel; `fsync` also writes it to the disk.\n\nRaises:\n    OSError: the write failed. Data that was not written stays buffered and is tried again.";
     const SLOW: &'static str = "_flush";
 
     fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
@@ -457,7 +458,7 @@ impl Halved for Flush {
 struct Close;
 impl Halved for Close {
     const NAME: &'static CStr = c"close";
-    const DOC: &'static CStr = c"close($self, *, timeout=None)\n--\n\nWrite out what is buffered and give the descriptor back, once.\n\nA cancelled close goes on by itself; who calls again waits for the same one. A read that waits for a pipe ends\nwith ValueError.\n\nRaises:\n    OSError: what is buffered could not be written, or the kernel says so; the file is closed nevertheless.";
+    const DOC: &'static CStr = c"close($self, *, timeout=None)\n--\n\nWrite buffered data and close the descriptor. A second call does nothing.\n\nA cancelled close continues in the background, and another call waits for the same close. A read that waits for a\npipe ends with ValueError.\n\nRaises:\n    OSError: buffered data could not be written, or the close failed; the file is closed nevertheless.";
     const SLOW: &'static str = "_close";
 
     fn act(arguments: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {
@@ -465,11 +466,11 @@ impl Halved for Close {
     }
 }
 
-/// `async with` ends: closes, whatever has been raised.
+/// The end of `async with`: closes the file, with or without an exception.
 struct Exit;
 impl Halved for Exit {
     const NAME: &'static CStr = c"__aexit__";
-    const DOC: &'static CStr = c"__aexit__($self, kind, error, trace, /)\n--\n\nClose.";
+    const DOC: &'static CStr = c"__aexit__($self, kind, error, trace, /)\n--\n\nClose the file.";
     const SLOW: &'static str = "_close";
 
     fn act(_: &[Borrowed<'_, '_, PyAny>]) -> Option<Act> {

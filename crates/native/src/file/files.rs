@@ -1,7 +1,7 @@
-//! `Files`: the file operations of one loop: which engines do them, and their life.
+//! `Files`: the file operations of one loop: its engines, and their start and end.
 //!
-//! What an operation goes through is in `operations`, the engines' place in poller and tick in
-//! `reaping`. Belongs to the loop's thread (S5).
+//! The life of an operation is in `operations`; the engines' place in poller and tick is in `reaping`. Belongs to the
+//! loop's thread (S5).
 
 use super::budget::Budget;
 use super::deferred::Deferred;
@@ -21,14 +21,14 @@ use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long `shut` waits for what is under way.
+/// How long `shut` waits for running operations.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// All file operations of one loop.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct Files {
     pub(super) owner: Py<LoopCore>,
-    /// None once shut.
+    /// `None` once shut down.
     pub(super) engines: LoopCell<Option<Engines<Pending>>>,
     pub(super) budget: LoopCell<Budget>,
     pub(super) deferred: LoopCell<Deferred>,
@@ -38,26 +38,26 @@ pub struct Files {
     pub(super) ring_token: LoopCell<Option<Token>>,
     pub(super) direct_token: LoopCell<Option<Token>>,
     pub(super) pool_token: LoopCell<Option<Token>>,
-    /// Engines that do not work here, and why.
+    /// Engines that do not work here, and the reasons.
     refused: Vec<(Choice, String)>,
     choice: Choice,
 }
 
-/// Why an engine that was asked for by name cannot be had, and what to do.
+/// The error for a requested engine that is not available, with the reason and advice.
 fn forbidden(choice: Choice, error: &io::Error) -> PyErr {
     let why = match error.raw_os_error() {
-        Some(libc::ENOSYS) => "this kernel, or a sandbox, has none",
+        Some(libc::ENOSYS) => "the kernel or a sandbox does not provide it",
         Some(libc::EPERM | libc::EACCES) => {
-            "forbidden by a sandbox (as Docker's seccomp profile does) or by \
+            "it is forbidden by a sandbox (for example Docker's seccomp profile) or by \
              kernel.io_uring_disabled"
         }
-        Some(libc::ENOMEM) => "no memory for it (RLIMIT_MEMLOCK on older kernels)",
+        Some(libc::ENOMEM) => "there is not enough memory (RLIMIT_MEMLOCK on older kernels)",
         _ => "it does not work here",
     };
     let name = choice.name();
     let text = format!(
-        "the file engine {name:?} was asked for, but {why}: {error}. Leave the choice to oneloop, \
-         or ask for \"threads\" (ONELOOP_FILES=threads)"
+        "the file engine {name:?} was requested, but {why}: {error}. Let oneloop choose the engine, \
+         or request \"threads\" (ONELOOP_FILES=threads)"
     );
     match error.raw_os_error() {
         Some(errno) => PyOSError::new_err((errno, text)),
@@ -73,7 +73,7 @@ fn chosen(engine: Option<&str>) -> PyResult<(Choice, Vec<(Choice, io::Error)>)> 
         Some("threads") => Choice::Threads,
         Some(other) => {
             return Err(PyValueError::new_err(format!(
-                "unknown file engine {other:?}: known are \"ring\", \"aio\" and \"threads\""
+                "unknown file engine {other:?}: use \"ring\", \"aio\" or \"threads\""
             )));
         }
     };
@@ -83,7 +83,7 @@ fn chosen(engine: Option<&str>) -> PyResult<(Choice, Vec<(Choice, io::Error)>)> 
 
 #[pymethods]
 impl Files {
-    /// Operations of `loop`, on the named engine or the best one that works.
+    /// Make the operations of `loop`, on the named engine or the best one that works.
     #[new]
     #[pyo3(signature = (r#loop, engine = None))]
     fn new(r#loop: &Bound<'_, LoopCore>, engine: Option<&str>) -> PyResult<Py<Self>> {
@@ -109,13 +109,13 @@ impl Files {
         Ok(files.unbind())
     }
 
-    /// Name of the engine: ring, aio or threads.
+    /// The name of the engine: ring, aio or threads.
     #[getter]
     fn engine(&self) -> &'static str {
         self.choice.name()
     }
 
-    /// What `oneloop.files.engine_info()` tells.
+    /// The data for `oneloop.files.engine_info()`.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
         let (under_way, threads) = self
@@ -136,7 +136,7 @@ impl Files {
         visit.call(&self.owner)
     }
 
-    /// Ends the engines: called when the loop is closed. Waits a moment for what is under way.
+    /// Shut down the engines, when the loop is closed. Waits briefly for running operations.
     fn shut(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -148,7 +148,7 @@ impl Files {
         let Some(engines) = this.engines.take(py) else { return Ok(()) };
         let mut completions = Vec::new();
         let deadline = Instant::now() + PATIENCE;
-        // Threads may need the GIL to end what they do.
+        // Threads may need the GIL to finish.
         let result = py.detach(|| engines.shut(deadline, &mut completions));
         let settled = completions.into_iter().map(Pending::abandon).fold(Ok(()), PyResult::and);
         result.map_err(|e| errors::os_error("io_uring_enter", &e))?;

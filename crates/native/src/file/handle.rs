@@ -1,7 +1,6 @@
-//! `FileHandle`: the native half of `oneloop.files.descriptor.Descriptor`: whose turn it is, where the cursor is, and what
-//! is written behind.
+//! `FileHandle`: the native half of `oneloop.files.descriptor.Descriptor`: the turn, the cursor, and buffered writes.
 //!
-//! Here is what the operations in memory look at; most of what waits is Python's.
+//! It holds the state that operations in memory need; most waiting is implemented in Python.
 
 use super::Files;
 use super::operations::{Begun, LONG, Way};
@@ -27,9 +26,9 @@ struct State {
     number: RawFd,
     is_reading: bool,
     is_writing: bool,
-    /// Where the cursor is; -1: at the kernel's position.
+    /// The position of the cursor; -1: use the kernel's position.
     offset: i64,
-    /// How long the file was when it was opened, in bytes.
+    /// The length of the file when it was opened, in bytes.
     len: u64,
     is_appending: bool,
     /// A regular file or a block device.
@@ -37,35 +36,35 @@ struct State {
     /// It was opened with O_DIRECT.
     is_direct: bool,
     is_owner: bool,
-    /// Others know the number: the cursor becomes the kernel's position as soon as nobody uses it.
+    /// Other code knows the number: the cursor becomes the kernel's position as soon as the file is idle.
     is_shared: bool,
-    /// Closing may have something to wait for.
+    /// Closing may have to wait.
     was_written: bool,
-    /// Somebody is in the middle of an operation.
+    /// An operation holds the turn.
     is_taken: bool,
-    /// A cancelled operation has left a transfer under way.
+    /// A cancelled operation has left a running transfer.
     has_flight: bool,
-    /// What uses the number without anybody who would wait.
+    /// The number of users of the descriptor that no task waits for.
     watched: u32,
-    /// Written and not yet handed to the kernel.
+    /// Written and not yet passed to the kernel.
     pending: Vec<u8>,
-    /// As much as may be pending.
+    /// The maximum of `pending`.
     capacity: usize,
-    /// Who waits for the turn, in order.
+    /// Waits for the turn, in order.
     waiting: VecDeque<Py<PyAny>>,
-    /// Who waits until what was sent has been written.
+    /// Wait until sent data has been written.
     observers: Vec<Py<PyAny>>,
 }
 
 #[pyclass(subclass, frozen, module = "oneloop._native")]
 pub struct FileHandle {
     files: Py<PyAny>,
-    /// The same, unless a test has put something else in its place: nothing is done in memory then.
+    /// The same object, except if a test has replaced it: then nothing is done in memory.
     native: Option<Py<Files>>,
     state: LoopCell<State>,
 }
 
-/// What an operation in memory may do now.
+/// The state that an operation in memory may use now.
 #[derive(Clone, Copy)]
 pub struct Open {
     pub number: RawFd,
@@ -77,7 +76,7 @@ pub struct Open {
     pub len: u64,
 }
 
-/// What a thread writes, and how far it has come: it stays the file's until all of it is written.
+/// Data that a thread writes, and its progress. The data belongs to the file until all of it is written.
 #[derive(Default)]
 pub struct Sent {
     data: Vec<u8>,
@@ -105,18 +104,18 @@ fn write_out(fd: RawFd, offset: i64, is_appending: bool, shipment: &Shipment) ->
     Ok(sent.written)
 }
 
-/// What became of the sending.
+/// The result of sending.
 pub enum Sending<'py> {
-    /// All was written at once.
+    /// Everything was written immediately.
     Done,
-    /// A thread writes; the turn is to be kept until then.
+    /// A thread writes. The turn must be kept until then.
     Wait(Bound<'py, PyAny>),
-    /// This is no file, and may wait for ever.
+    /// It is not a regular file, and writing may wait forever.
     No,
 }
 
 impl FileHandle {
-    /// None where an operation has to wait, or to raise: the file is closed, or in use.
+    /// `None` if an operation has to wait or raise: the file is closed or in use.
     #[inline]
     pub(super) fn peek(&self, py: Python<'_>) -> Option<Open> {
         self.state.with(py, |state| {
@@ -133,7 +132,7 @@ impl FileHandle {
         })
     }
 
-    /// Whether the running loop is the file's, and its tick has time.
+    /// Whether the file belongs to the running loop, and its tick has time.
     #[inline]
     pub(super) fn may_work(&self, py: Python<'_>) -> bool {
         self.native.as_ref().is_some_and(|files| {
@@ -142,13 +141,13 @@ impl FileHandle {
         })
     }
 
-    /// Operations that may follow without a look at the time.
+    /// The number of operations that may follow without reading the clock.
     pub(super) fn credit(&self, py: Python<'_>) -> u32 {
         let credit = |files: &Py<Files>| files.get().budget.with(py, |budget| budget.allowance());
         self.native.as_ref().map_or(1, credit).max(1)
     }
 
-    /// Whether the running loop is the file's.
+    /// Whether the file belongs to the running loop.
     pub(super) fn is_ours(&self, py: Python<'_>) -> bool {
         self.native(py).is_some_and(|files| files.get().owner.get().current_callback().is_some())
     }
@@ -157,7 +156,7 @@ impl FileHandle {
         self.native.as_ref().map(|files| files.bind(py))
     }
 
-    /// False if it does not fit; what fills the buffer is the slow way's too.
+    /// False if it does not fit. Data that fills the buffer is also left to the slow half.
     #[inline]
     pub(super) fn put(&self, py: Python<'_>, data: &[u8]) -> bool {
         self.state.with(py, |state| {
@@ -170,7 +169,7 @@ impl FileHandle {
         })
     }
 
-    /// Whether so much fits into an empty buffer, and does not fill it.
+    /// Whether `len` bytes fit into an empty buffer without filling it.
     pub(super) fn may_hold(&self, py: Python<'_>, len: usize) -> bool {
         self.state.with(py, |state| len < state.capacity)
     }
@@ -187,7 +186,7 @@ impl FileHandle {
         self.state.with(py, |state| state.is_taken = true);
     }
 
-    /// The number, for closing it, if nothing uses it and the program's file owns it.
+    /// Takes the number, to close it, if nothing uses it and the file owns it.
     pub(super) fn give_up(&self, py: Python<'_>) -> Option<RawFd> {
         self.state.with(py, |state| {
             let is_clean = state.watched == 0 && state.is_owner && !state.was_written;
@@ -195,7 +194,7 @@ impl FileHandle {
         })
     }
 
-    /// Hands what is pending to the kernel. The caller has the turn, and keeps it until the future is done.
+    /// Passes pending data to the kernel. The caller has the turn, and keeps it until the future is done.
     pub(super) fn ship<'py>(slf: &Bound<'py, Self>) -> PyResult<Sending<'py>> {
         let (py, this) = (slf.py(), slf.get());
         let Some(files) = this.native(py) else { return Ok(Sending::No) };
@@ -228,7 +227,7 @@ impl FileHandle {
                 Ok(AtOnce::Unknown) => {
                     files.get().descriptors.with(py, |descriptors| descriptors.is_mute(fd));
                 }
-                // The thread says what is wrong.
+                // A thread repeats the write and reports the error.
                 Ok(AtOnce::WouldBlock | AtOnce::Alone) | Err(_) => {}
             }
         }
@@ -249,7 +248,8 @@ impl FileHandle {
             Ok(Begun::Done(done)) => done.map(|()| Sending::Done),
             Ok(Begun::Later(future)) => Ok(Sending::Wait(future)),
             Err(error) => {
-                // Nobody else has it: it could not be begun (there is no thread to be had, the process was forked).
+                // Nobody else holds the shipment, so it was not started: no thread could be started, or the process
+                // was forked.
                 if Arc::strong_count(&sent) == 1 && this.state.with(py, |state| state.has_flight) {
                     this.landed(py, &sent)?;
                     Files::has_ended(files, fd)?;
@@ -259,7 +259,7 @@ impl FileHandle {
         }
     }
 
-    /// Moves the cursor behind what was written, and keeps the rest.
+    /// Moves the cursor past the written data, and keeps the rest.
     fn has_written(&self, py: Python<'_>, sent: &Sent, is_appending: bool) {
         self.state.with(py, |state| {
             if state.offset >= 0 && sent.written > 0 {
@@ -273,7 +273,7 @@ impl FileHandle {
         });
     }
 
-    /// The thread has done what it could; or never began.
+    /// Called when the thread has finished, or could not be started.
     pub(super) fn landed(&self, py: Python<'_>, shipment: &Shipment) -> PyResult<()> {
         let sent = std::mem::take(&mut *shipment.lock().unwrap_or_else(PoisonError::into_inner));
         let is_appending = self.state.with(py, |state| state.is_appending);
@@ -292,7 +292,7 @@ impl FileHandle {
         Ok(())
     }
 
-    /// Moves the kernel's position to the cursor, which it is from here on, if others know the number.
+    /// If other code knows the number, moves the kernel's position to the cursor, which from now on is that position.
     fn give_out(&self, py: Python<'_>) -> PyResult<()> {
         let moved = self.state.with(py, |state| {
             let is_due = state.is_shared && state.offset >= 0 && state.number >= 0;
@@ -302,7 +302,7 @@ impl FileHandle {
         file::move_position(number, offset).map_err(|e| errors::file_error(&e))
     }
 
-    /// Gives the turn to who has waited longest, if anybody has.
+    /// Passes the turn to the waiter that has waited longest, if there is one.
     pub(super) fn pass_on(&self, py: Python<'_>) -> PyResult<()> {
         if !self.state.with(py, |state| state.has_flight) {
             self.give_out(py)?;
@@ -324,7 +324,8 @@ impl FileHandle {
 
 #[pymethods]
 impl FileHandle {
-    /// Of an open descriptor, `capacity` bytes of whose writes are buffered. More arguments are the subclass's.
+    /// Make a handle for an open descriptor that buffers up to `capacity` written bytes. Further arguments are for
+    /// the subclass.
     #[new]
     #[pyo3(signature = (files, number, capacity, opened, *_args, **_kwargs))]
     fn new(
@@ -376,7 +377,7 @@ impl FileHandle {
         self.files.clone_ref(py)
     }
 
-    /// The descriptor; -1 once it is given back.
+    /// The descriptor; -1 once it is released.
     #[getter]
     fn number(&self, py: Python<'_>) -> RawFd {
         self.state.with(py, |state| state.number)
@@ -387,7 +388,7 @@ impl FileHandle {
         self.state.with(py, |state| state.number = number);
     }
 
-    /// Where the cursor is; -1: at the kernel's position.
+    /// The position of the cursor; -1: the kernel's position.
     #[getter]
     fn offset(&self, py: Python<'_>) -> i64 {
         self.state.with(py, |state| state.offset)
@@ -398,7 +399,7 @@ impl FileHandle {
         self.state.with(py, |state| state.offset = offset);
     }
 
-    /// Whether closing may have something to wait for.
+    /// Whether closing may have to wait.
     #[getter]
     fn was_written(&self, py: Python<'_>) -> bool {
         self.state.with(py, |state| state.was_written)
@@ -409,7 +410,7 @@ impl FileHandle {
         self.state.with(py, |state| state.was_written = value);
     }
 
-    /// How much uses the number without anybody who would wait.
+    /// The number of users of the descriptor that no task waits for.
     #[getter]
     fn watched(&self, py: Python<'_>) -> u32 {
         self.state.with(py, |state| state.watched)
@@ -420,7 +421,7 @@ impl FileHandle {
         self.state.with(py, |state| state.watched = count);
     }
 
-    /// Whether somebody has the turn.
+    /// Whether an operation holds the turn.
     #[getter]
     fn is_taken(&self, py: Python<'_>) -> bool {
         self.state.with(py, |state| state.is_taken)
@@ -431,7 +432,7 @@ impl FileHandle {
         self.state.with(py, |state| state.is_taken = value);
     }
 
-    /// Whether a cancelled operation has left a transfer under way.
+    /// Whether a cancelled operation has left a running transfer.
     #[getter]
     fn has_flight(&self, py: Python<'_>) -> bool {
         self.state.with(py, |state| state.has_flight)
@@ -442,7 +443,7 @@ impl FileHandle {
         self.state.with(py, |state| state.has_flight = value);
     }
 
-    /// Takes the turn. False, and nothing has changed, if the caller has to wait for it first, or for a later tick.
+    /// Take the turn. Returns False, without any change, if the caller has to wait for it or for a later tick.
     fn take_turn(&self, py: Python<'_>) -> bool {
         if self.native.as_ref().is_some_and(|files| !files.get().may_work_in_memory(py)) {
             return false;
@@ -454,12 +455,12 @@ impl FileHandle {
         })
     }
 
-    /// Puts a future that waits for the turn behind the others.
+    /// Append a future that waits for the turn.
     fn enqueue(&self, py: Python<'_>, waiter: Py<PyAny>) {
         self.state.with(py, |state| state.waiting.push_back(waiter));
     }
 
-    /// It waits no more.
+    /// Remove a future that no longer waits.
     fn dequeue(&self, waiter: &Bound<'_, PyAny>) {
         let removed = self.state.with(waiter.py(), |state| {
             let index = state.waiting.iter().position(|waiting| waiting.is(waiter))?;
@@ -468,7 +469,8 @@ impl FileHandle {
         drop(removed);
     }
 
-    /// Others know the number from here on: the cursor is its position in the kernel, once what is under way has ended.
+    /// Other code knows the number from now on: the cursor becomes the kernel's position, once running operations
+    /// have ended.
     fn share(&self, py: Python<'_>) -> PyResult<()> {
         let is_free = self.state.with(py, |state| {
             state.is_shared = true;
@@ -477,36 +479,36 @@ impl FileHandle {
         if is_free { self.give_out(py) } else { Ok(()) }
     }
 
-    /// Gives the turn to who has waited longest, if anybody has.
+    /// Pass the turn to the waiter that has waited longest, if there is one.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
         self.pass_on(py)
     }
 
-    /// How much is pending, in bytes.
+    /// The number of pending bytes.
     #[getter]
     fn pending(&self, py: Python<'_>) -> usize {
         self.state.with(py, |state| state.pending.len())
     }
 
-    /// Writes `data` behind. False if it does not fit.
+    /// Buffer `data`. Returns False if it does not fit.
     fn buffer(&self, data: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = data.py();
         with_bytes(data, |bytes| self.put(py, bytes))
     }
 
-    /// Writes `data` behind, however much it is.
+    /// Buffer `data`, whatever its length.
     fn append(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = data.py();
         with_bytes(data, |bytes| self.push(py, bytes))
     }
 
-    /// What is pending, which is the caller's now.
+    /// Take the pending data out of the buffer.
     fn take_pending<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let pending = self.state.with(py, |state| std::mem::take(&mut state.pending));
         PyBytes::new(py, &pending)
     }
 
-    /// Puts back what could not be written, before what is pending.
+    /// Put back data that could not be written, before the pending data.
     fn put_back(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = data.py();
         with_bytes(data, |bytes| {
@@ -516,8 +518,8 @@ impl FileHandle {
         })
     }
 
-    /// Hands what is pending to the kernel: None if that is done; a future of it; False where it is not done this way. What
-    /// could not be written is pending again afterwards.
+    /// Pass pending data to the kernel. Returns None if that is done, a future, or False if this file needs the slow
+    /// way. Data that could not be written becomes pending again.
     fn send<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         Ok(match Self::ship(slf)? {
@@ -527,12 +529,12 @@ impl FileHandle {
         })
     }
 
-    /// Writes what is pending and closes the file, in one trip to a thread; whatever becomes of the writing. None if that is
-    /// done; a future of it; False, and nothing was done, if that cannot be: something is under way, or it is no file of
-    /// ours.
+    /// Write pending data and close the file, in one round trip to a thread; the close happens even if the write
+    /// fails. Returns None if that is done, a future, or False if nothing was done, because an operation is running
+    /// or it is not a file of this loop.
     ///
     /// Raises:
-    ///     OSError: what is pending could not be written, or the kernel says so; the file is closed nevertheless.
+    ///     OSError: pending data could not be written, or the close failed; the file is closed nevertheless.
     fn close_written<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let refused = || Ok(PyBool::new(py, false).to_owned().into_any());
@@ -563,7 +565,7 @@ impl FileHandle {
             Ok(Begun::Done(done)) => done.map(|()| py.None().into_bound(py)),
             Ok(Begun::Later(future)) => Ok(future),
             Err(error) => {
-                // The number and what is pending are the file's again.
+                // The file keeps the number and the pending data.
                 this.state.with(py, |state| state.number = number);
                 this.landed(py, &shipment)?;
                 Err(error)
@@ -571,7 +573,7 @@ impl FileHandle {
         }
     }
 
-    /// Has a future done once what was sent has been written, or could not be.
+    /// Resolve a future once the sent data has been written, or could not be.
     fn observe(&self, py: Python<'_>, observer: Py<PyAny>) {
         self.state.with(py, |state| state.observers.push(observer));
     }

@@ -1,4 +1,4 @@
-//! `Lines`: iterates over the lines of a file, most of them straight out of what was read ahead.
+//! `Lines`: iterates over the lines of a file, mostly from the read-ahead data.
 
 use super::fast::FastFile;
 use crate::ffi::awaitable::{self, Iterate, Step, Steps};
@@ -9,19 +9,19 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 
 /// The lines of a file.
 ///
-/// It is the awaitable of its next line itself: a line is taken when it is awaited, so that none is lost with an awaitable
-/// that nobody awaits; awaited again, it takes another one. From when it is given until it has ended, others get an
-/// awaitable of their own.
+/// This object is also the awaitable of its next line. A line is taken when it is awaited, so that no line is lost if
+/// an awaitable is never awaited. Awaiting it again takes the next line. While one await is pending, other callers
+/// get separate awaitables.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct Lines {
-    /// Called when there is no line: an awaitable of the next, or of StopAsyncIteration.
+    /// Called when no line is available: returns an awaitable of the next one, or of StopAsyncIteration.
     more: Py<PyAny>,
     file: Py<FastFile>,
-    /// Lines that may be given before the time is looked at again.
+    /// Lines that may be returned before the clock is read again.
     credit: LoopCell<u32>,
-    /// Given as an awaitable that has not begun.
+    /// Returned as an awaitable that has not started.
     is_given: LoopCell<bool>,
-    /// What the await of this object waits for.
+    /// The coroutine that this object's await waits for.
     waiting: LoopCell<Option<Object>>,
 }
 
@@ -33,7 +33,7 @@ impl Lines {
         line
     }
 
-    /// Keeps the rest of an await that goes on.
+    /// Keeps the coroutine of an await that is not finished.
     fn after(&self, py: Python<'_>, steps: Object, step: PyResult<Step>) -> PyResult<Step> {
         if let Ok(Step::Yielded(_)) = step {
             self.waiting.with(py, |waiting| *waiting = Some(steps));
@@ -109,13 +109,13 @@ impl Lines {
         Self::sent(slf, &slf.py().None().into_bound(slf.py()))
     }
 
-    /// As of coroutines.
+    /// Like a coroutine's `send`.
     #[pyo3(name = "send", signature = (value, /))]
     fn sent(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         awaitable::sent(slf, value)
     }
 
-    /// As of coroutines: what the await waits for gets it.
+    /// Like a coroutine's `throw`: passed to what the await waits for.
     #[pyo3(signature = (*args))]
     fn throw<'py>(
         &self,
@@ -133,7 +133,7 @@ impl Lines {
         }
     }
 
-    /// As of coroutines: of the await that waits.
+    /// Like a coroutine's `close`: ends the pending await.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.is_given.set(py, false);
         match self.waiting.take(py) {

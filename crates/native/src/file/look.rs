@@ -1,4 +1,4 @@
-//! Looks: what an open file is, and what a path leads to; at once where no server has to be asked.
+//! Status of open files and paths, without blocking where no server has to be contacted.
 
 use super::Files;
 use super::operations::Way;
@@ -16,16 +16,17 @@ use pyo3::types::PyBytes;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::sync::{Arc, OnceLock};
 
-/// Where a thread leaves what it has seen, and whether that is on a filesystem that answers at once.
+/// Where a thread stores a status, and whether the filesystem answers without blocking.
 pub type Seen = Arc<OnceLock<(Status, bool)>>;
 
-/// What Python gets of it: the mode, the size and the best block in bytes, and whether its filesystem answers at once.
+/// The status for Python: mode, size and preferred I/O size in bytes, and whether the filesystem answers without
+/// blocking.
 pub fn told<'py>(py: Python<'py>, status: &Status, is_near: bool) -> PyResult<Bound<'py, PyAny>> {
     (status.mode, status.len, status.block_bytes, is_near).into_bound_py_any(py)
 }
 
 impl Files {
-    /// Remembers what was seen of an open descriptor.
+    /// Stores the status of an open descriptor.
     pub(super) fn keep_look(&self, py: Python<'_>, fd: RawFd, status: &Status, is_near: bool) {
         self.descriptors.with(py, |descriptors| descriptors.learn(fd, status, is_near));
     }
@@ -33,7 +34,7 @@ impl Files {
 
 #[pymethods]
 impl Files {
-    /// What an open descriptor is, for those who open it and for `close`: `(mode, size, block, is_near)`.
+    /// The status of an open descriptor, for code that opens it and for `close`: `(mode, size, block, is_near)`.
     #[pyo3(signature = (fd, /))]
     fn look<'py>(slf: &Bound<'py, Self>, fd: RawFd) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
@@ -44,7 +45,7 @@ impl Files {
             }
             AtOnce::WouldBlock | AtOnce::Alone | AtOnce::Unknown => {}
         }
-        // The number is not to be given back meanwhile: what is seen would be another file.
+        // The number must not be released meanwhile: the status would be another file's.
         this.descriptors.with(py, |descriptors| descriptors.begin(fd));
         let seen = Seen::default();
         let theirs = Arc::clone(&seen);
@@ -56,7 +57,7 @@ impl Files {
         Self::begin(slf, Way::Call(Box::new(work), Lane::Far), Want::Look(seen, fd))
     }
 
-    /// Opens what is in the kernel's cache, and looks at it: `(number, look)`; None if that might take a while.
+    /// Open a path that is in the kernel's cache, and return `(number, status)`; None if that might block.
     #[pyo3(signature = (path, flags, dir_fd, /))]
     fn open_at_once<'py>(
         slf: &Bound<'py, Self>,
@@ -76,7 +77,7 @@ impl Files {
         Ok(Some((number, told(py, &status, true)?)))
     }
 
-    /// `os.stat` of a path, or (not followed) `os.lstat`; None if that might take a while.
+    /// `os.stat` of a path, or `os.lstat` if links are not followed; None if that might block.
     #[pyo3(signature = (path, follow_symlinks, dir_fd, /))]
     fn stat<'py>(
         &self,
@@ -94,7 +95,8 @@ impl Files {
     }
 }
 
-/// Finds out whether the filesystem of an open file answers at once; afterwards looks know it. May wait. Any thread.
+/// Find out whether the filesystem of an open file answers without blocking, and remember it. May block. May be
+/// called from any thread.
 #[pyfunction]
 #[pyo3(signature = (fd, /))]
 pub fn learn_filesystem(py: Python<'_>, fd: RawFd) -> PyResult<bool> {

@@ -1,7 +1,6 @@
-//! File I/O for Python: the operations of one loop, on the engine's engines.
+//! File I/O for Python: the operations of one loop, on the engines of `oneloop_engine::files`.
 //!
-//! Stands on `event_loop`; knows no transport. What a path was called in the program, cursors,
-//! buffering and text are Python's matter (`oneloop.files`).
+//! Uses `event_loop`, no transports. Path objects, text and most of the buffering are in Python (`oneloop.files`).
 
 pub(crate) mod alignment;
 mod budget;

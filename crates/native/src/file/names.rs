@@ -1,4 +1,4 @@
-//! Opening, and what changes the names in folders.
+//! Opening files, and operations on names in folders.
 
 use super::Files;
 use super::cancel::Canceller;
@@ -17,12 +17,12 @@ use std::os::fd::{IntoRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A path as the kernel takes it.
+/// A path in the kernel's format.
 pub(super) fn path(bytes: &Bound<'_, PyBytes>) -> PyResult<CString> {
     CString::new(bytes.as_bytes()).map_err(|_| PyValueError::new_err("embedded null byte"))
 }
 
-/// An opening whose path a thread looks at first: it may be a FIFO, which would occupy a thread for ever.
+/// An open whose path a thread checks first: it may be a FIFO, which would block a thread forever.
 pub struct Opening {
     request: Request,
     /// Set by the thread.
@@ -30,7 +30,8 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// The thread has looked. The descriptor, if the file could be opened at once now; else an engine settles the future.
+    /// Called when the thread has checked the path. Returns the descriptor if the file could be opened without
+    /// blocking; otherwise an engine resolves the future.
     pub fn go_on(
         self,
         slf: &Bound<'_, Files>,
@@ -38,9 +39,11 @@ impl Opening {
         future: &Bound<'_, PyAny>,
     ) -> PyResult<Option<RawFd>> {
         let Request::Open { at, flags, .. } = &self.request else {
-            return Err(PyRuntimeError::new_err("an opening opens"));
+            return Err(PyRuntimeError::new_err(
+                "internal error: the request does not open a file",
+            ));
         };
-        // What is not there may be about to be made; all else open(2) would say too.
+        // The path may not exist yet because O_CREAT makes it. Other errors would also come from open(2).
         if let Err(e) = looked
             && !(e.raw_os_error() == Some(libc::ENOENT) && flags & libc::O_CREAT != 0)
         {
@@ -72,7 +75,9 @@ impl Opening {
 impl Files {
     fn look_and_open<'py>(slf: &Bound<'py, Self>, request: Request) -> PyResult<Bound<'py, PyAny>> {
         let Request::Open { at, flags, .. } = request.clone() else {
-            return Err(PyRuntimeError::new_err("an opening opens"));
+            return Err(PyRuntimeError::new_err(
+                "internal error: the request does not open a file",
+            ));
         };
         let opening = Opening { request, may_wait_for_ever: Arc::default() };
         let theirs = Arc::clone(&opening.may_wait_for_ever);
@@ -92,7 +97,7 @@ fn place(bytes: &Bound<'_, PyBytes>, dir_fd: RawFd) -> PyResult<Place> {
 
 #[pymethods]
 impl Files {
-    /// The descriptor, never inherited by child processes.
+    /// Open a file; returns the descriptor, which child processes never inherit.
     #[pyo3(signature = (path, flags, mode, dir_fd, /))]
     fn open<'py>(
         slf: &Bound<'py, Self>,

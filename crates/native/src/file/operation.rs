@@ -1,8 +1,7 @@
-//! `Operation`: a call of a file's method, to be awaited: what needs no waiting is done by the await itself; all else by
-//! the coroutine of the method's slow half, which this stands for then.
+//! `Operation`: the awaitable that a file's method returns. The await itself does what needs no waiting; everything
+//! else is done by the coroutine of the method's slow half, to which this object then forwards.
 //!
-//! It is a coroutine for all who ask (`collections.abc.Coroutine`), so that tasks can be made of it; nothing is done before
-//! it is awaited.
+//! It is a `collections.abc.Coroutine`, so that it can be made a task. Nothing is done before it is awaited.
 
 use super::fast::FastFile;
 use crate::ffi::awaitable::{self, Step, Steps};
@@ -14,7 +13,7 @@ use pyo3::types::{PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, PyTraverseError, PyVisit, intern};
 use std::ffi::CString;
 
-/// What a method was asked for.
+/// The operation that was called.
 pub enum Act {
     Read(usize),
     ReadLine,
@@ -25,12 +24,12 @@ pub enum Act {
     Close,
 }
 
-/// What an attempt to do it without the slow half brought.
+/// The result of an attempt without the slow half.
 pub enum Attempt {
     Done(Object),
-    /// It has begun: what it waits for, and what comes then.
+    /// It has started: the future to wait for, and the next step.
     Wait(Object, Then),
-    /// The slow half is to do it.
+    /// The slow half has to do it.
     Slow,
 }
 
@@ -41,18 +40,18 @@ impl Attempt {
     }
 }
 
-/// What comes once an operation has waited.
+/// The step after an operation has waited.
 pub enum Then {
-    /// It has kept the turn until then; this is what it gives.
+    /// It has kept the turn until now; this is the result.
     Leave(Object),
-    /// The same, and this is buffered before.
+    /// Like `Leave`, but these bytes are buffered first.
     Put(Box<[u8]>, Object),
-    /// Bytes: what it gives, if they are as many, or none.
+    /// The bytes read are the result, if there are this many or none.
     Read(usize),
 }
 
 impl Act {
-    /// The arguments of the slow half.
+    /// The arguments for the slow half.
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         match self {
             Self::Read(size) => PyTuple::new(py, [*size]),
@@ -67,13 +66,13 @@ impl Act {
 
 enum Course {
     New(Act),
-    /// It has begun, and waits.
+    /// It has started and waits.
     Waiting {
         steps: Object,
         then: Then,
         act: Act,
     },
-    /// The slow half is under way.
+    /// The slow half is running.
     Slow(Object),
     Ended,
 }
@@ -101,7 +100,7 @@ impl Operation {
         self.course.with(py, |now| std::mem::replace(now, course))
     }
 
-    /// The slow half does it.
+    /// Runs the slow half.
     fn go_slow(slf: Borrowed<'_, '_, Self>, act: &Act, value: &Bound<'_, PyAny>) -> PyResult<Step> {
         let (py, this) = (slf.py(), slf.get());
         let method = this.file.bind(py).getattr(PyString::intern(py, this.slow))?;
@@ -111,7 +110,7 @@ impl Operation {
         call::send(&coroutine, value)
     }
 
-    /// One step of what it waits for. Where the course is New afterwards, the slow half is to begin anew.
+    /// One step of the awaited coroutine. If the course is `New` afterwards, the slow half has to start over.
     fn go_on(
         &self,
         py: Python<'_>,
@@ -169,10 +168,10 @@ impl Operation {
         })
     }
 
-    /// Nobody has awaited it.
+    /// Warns that it was never awaited.
     #[cold]
     fn warn(&self, py: Python<'_>) {
-        // What is being raised while this goes is not to be lost.
+        // An exception may be propagating; it must not be lost.
         let raised = PyErr::take(py);
         let name = self.__qualname__(py).unwrap_or_else(|_| self.name().to_owned());
         let text = CString::new(format!("coroutine '{name}' was never awaited"));
@@ -219,7 +218,7 @@ impl Steps for Operation {
                 match step {
                     Ok(Step::Returned(_)) | Err(_) => {
                         if let Course::New(act) = this.set(py, Course::Ended) {
-                            // It was not all: the slow half does it again.
+                            // The read was short: the slow half repeats it.
                             return Self::go_slow(slf, &act, value);
                         }
                         step
@@ -251,13 +250,13 @@ impl Operation {
         Self::sent(slf, &slf.py().None().into_bound(slf.py()))
     }
 
-    /// As of coroutines.
+    /// Like a coroutine's `send`.
     #[pyo3(name = "send", signature = (value, /))]
     fn sent(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         awaitable::sent(slf, value)
     }
 
-    /// As of coroutines.
+    /// Like a coroutine's `throw`.
     #[pyo3(signature = (*args))]
     fn throw<'py>(
         &self,
@@ -283,13 +282,13 @@ impl Operation {
         Err(call::raised(args)?)
     }
 
-    /// As of coroutines.
+    /// Like a coroutine's `close`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         match self.set(py, Course::Ended) {
             Course::Slow(coroutine) => {
                 coroutine.bind(py).call_method0(intern!(py, "close")).map(drop)
             }
-            // What it has begun goes on; the turn does not wait for it.
+            // The operation continues, but the turn is passed on.
             Course::Waiting { then: Then::Leave(_) | Then::Put(..), .. } => {
                 self.file.get().leave(py)
             }
@@ -308,7 +307,7 @@ impl Operation {
         Ok(format!("{}.{}", class.name()?, self.name()))
     }
 
-    /// What the slow half waits for, as coroutines tell it.
+    /// The object that the slow half waits for, as for coroutines.
     #[getter]
     fn cr_await<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.slow(py).map(|coroutine| coroutine.getattr(intern!(py, "cr_await"))).transpose()
@@ -349,7 +348,7 @@ impl Drop for Operation {
         match self.course.peek(|course| (matches!(course, Course::New(_)), course.has_turn())) {
             Some((true, _)) => Python::attach(|py| self.warn(py)),
             Some((_, true)) => Python::attach(|py| {
-                // As the `finally` of a coroutine that is not awaited to its end.
+                // Like the `finally` of a coroutine that is not awaited to its end.
                 if let Err(error) = self.close(py) {
                     error.write_unraisable(py, None);
                 }

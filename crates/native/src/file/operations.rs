@@ -1,5 +1,5 @@
-//! The course of an operation: begun with a future, queued, sent, settled; and of a close, which waits for
-//! what is under way on its descriptor.
+//! The life of an operation (started with a future, queued, sent, resolved) and of a close, which waits for running
+//! operations on its descriptor.
 //!
 //! No cell is borrowed while Python code runs (S2).
 
@@ -22,46 +22,46 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// O_DIRECT transfers that are sent together; all other requests wait for the end of the tick.
+/// This many O_DIRECT transfers are sent together; all other requests wait for the end of the tick.
 const BATCH: usize = 4;
 
-/// How long a short write is waited for.
+/// How long to wait for a short write.
 const PATIENCE: Duration = Duration::from_micros(50);
-/// Longer transfers have threads of their own.
+/// Longer transfers have separate threads.
 pub(super) const LONG: usize = 1 << 20;
 
-/// How an operation is to be done.
+/// How an operation is executed.
 pub enum Way {
     Engine(Request),
-    /// By a thread of its own: it may wait for ever.
+    /// By a separate thread: it may wait forever.
     Alone(Request),
     Call(Call, Lane),
-    /// The same, whether or not anybody waits: a file is being closed.
+    /// Like `Call`, even if nobody waits: a file is being closed.
     Due(Call, Lane),
 }
 
-/// What became of a wait for a short operation.
+/// The result of waiting for a short operation.
 pub enum Begun<'py> {
-    /// It is done, or it failed.
+    /// It has succeeded or failed.
     Done(PyResult<()>),
     /// It takes longer.
     Later(Bound<'py, PyAny>),
 }
 
 impl Files {
-    /// Whether this tick has time for something that needs no waiting.
+    /// Whether this tick has time for an operation that needs no waiting.
     pub(super) fn may_work(&self, py: Python<'_>) -> bool {
         let tick = self.owner.get().tick_number(py);
         self.budget.with(py, |budget| budget.allows(tick))
     }
 
-    /// The same for what takes next to no time.
+    /// Like `may_work`, for operations that take almost no time.
     pub(super) fn may_work_in_memory(&self, py: Python<'_>) -> bool {
         let tick = self.owner.get().tick_number(py);
         self.budget.with(py, |budget| budget.allows_in_memory(tick))
     }
 
-    /// Begins an operation; its future.
+    /// Starts an operation and returns its future.
     pub(super) fn begin<'py>(
         slf: &Bound<'py, Self>,
         way: Way,
@@ -71,7 +71,7 @@ impl Files {
         Ok(future)
     }
 
-    /// Begins an operation that may wait for ever: cancelling its future ends it.
+    /// Starts an operation that may wait forever; cancelling its future ends it.
     pub(super) fn begin_cancellable<'py>(
         slf: &Bound<'py, Self>,
         way: Way,
@@ -82,7 +82,7 @@ impl Files {
         Ok(future)
     }
 
-    /// Begins an operation that looks whether it was abandoned.
+    /// Starts an operation that checks whether it was abandoned.
     pub(super) fn begin_abandonable<'py>(
         slf: &Bound<'py, Self>,
         way: Way,
@@ -94,8 +94,9 @@ impl Files {
         Ok(future)
     }
 
-    /// Begins what is as a rule over in a few microseconds, and waits that long for it: a trip through the poller and a
-    /// task's wake-up would cost more than it does itself (design 0014). On an error it was not begun.
+    /// Starts an operation that usually takes a few microseconds, and waits that long: a round trip through the
+    /// poller and a task's wake-up would cost more than the operation (design 0014). If it returns an error, nothing
+    /// was started.
     pub(super) fn begin_briefly<'py>(
         slf: &Bound<'py, Self>,
         way: Way,
@@ -110,7 +111,7 @@ impl Files {
             Way::Due(call, Lane::Near) => (Work::Call(call), Lane::Near, true),
             way => return Self::begin(slf, way, want).map(Begun::Later),
         };
-        // As where a future is made: nothing is begun then.
+        // The same checks as for making a future: on an error nothing is started.
         this.owner.get().check_closed()?;
         this.owner.get()._check_process(py)?;
         let pending = Pending { future: None, want };
@@ -124,7 +125,7 @@ impl Files {
                 if matches!(late, Brief::Late(_)) {
                     this.budget.with(py, Budget::has_waited_in_vain);
                 }
-                // It was begun, so that this is no error of the beginning.
+                // The operation was started, so this is not an error of starting it.
                 let future = match this.make_future(py) {
                     Ok(future) => future,
                     Err(error) => return Ok(Begun::Done(Err(error))),
@@ -143,7 +144,7 @@ impl Files {
             }
             Err(pending) => {
                 drop(pending);
-                Err(PyRuntimeError::new_err("the file operations of this event loop were shut"))
+                Err(PyRuntimeError::new_err("the file operations of this event loop are shut down"))
             }
         }
     }
@@ -196,7 +197,7 @@ impl Files {
         Self::take(slf, way, lane, fd, pending)
     }
 
-    /// Closes a descriptor for nobody, on a thread.
+    /// Closes a descriptor on a thread, without a future.
     fn close_for_nobody(slf: &Bound<'_, Self>, fd: RawFd, lane: Lane) -> PyResult<()> {
         let pending = Pending { future: None, want: Want::Nothing };
         let way = Way::Due(Box::new(move || file::close(fd).map(|()| 0)), lane);
@@ -245,12 +246,12 @@ impl Files {
             }
             Err(pending) => {
                 drop(pending);
-                Err(PyRuntimeError::new_err("the file operations of this event loop were shut"))
+                Err(PyRuntimeError::new_err("the file operations of this event loop are shut down"))
             }
         }
     }
 
-    /// Asks that an operation end soon.
+    /// Asks for an operation to end early.
     pub(super) fn cancel(slf: &Bound<'_, Self>, ticket: Ticket) {
         let this = slf.get();
         this.engines.with(slf.py(), |engines| {
@@ -269,7 +270,7 @@ impl Files {
         }
     }
 
-    /// Runs `f` on the engines and settles what has completed.
+    /// Runs `f` on the engines, and resolves the futures of completed operations.
     pub(super) fn drive(
         slf: &Bound<'_, Self>,
         f: impl FnOnce(&mut Engines<Pending>, &mut Vec<Completion<Pending>>) -> io::Result<()>,
@@ -284,7 +285,7 @@ impl Files {
         settled
     }
 
-    /// Every future hears of its operation, whatever becomes of the others.
+    /// Resolves every future, even if others fail.
     fn settle_all(slf: &Bound<'_, Self>, completions: Vec<Completion<Pending>>) -> PyResult<()> {
         let mut result = Ok(());
         for completion in completions {
@@ -297,7 +298,7 @@ impl Files {
         result
     }
 
-    /// An operation on this descriptor has ended: a close may have waited for it.
+    /// An operation on this descriptor has ended: starts a close that has waited for it.
     pub(super) fn has_ended(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
         let ended = slf.get().descriptors.with(slf.py(), |descriptors| descriptors.end(fd));
         let Some(Closing { future, clean }) = ended else { return Ok(()) };
@@ -314,7 +315,7 @@ impl Files {
         }
     }
 
-    /// Whether a clean descriptor is closed without waiting.
+    /// Whether a clean descriptor can be closed without waiting.
     pub(super) fn closes_at_once(slf: &Bound<'_, Self>, fd: RawFd) -> bool {
         let this = slf.get();
         let is_quick = this.descriptors.with(slf.py(), |descriptors| {
@@ -323,7 +324,7 @@ impl Files {
         is_quick && !cached::is_long_to_close(fd)
     }
 
-    /// Whose threads close a descriptor, of which nothing is known from here on; near ones may be closed at once.
+    /// Forgets a descriptor and returns the lane for its close; `Near` ones may be closed immediately.
     fn closing_lane(slf: &Bound<'_, Self>, fd: RawFd) -> Lane {
         match slf.get().descriptors.with(slf.py(), |descriptors| descriptors.forget(fd)) {
             Lane::Near if cached::is_long_to_close(fd) => Lane::Bulk,
@@ -331,7 +332,7 @@ impl Files {
         }
     }
 
-    /// Closes a descriptor that nothing is under way on; or says how, where that may take a while.
+    /// Closes a descriptor without running operations. If that might block, returns how to do it instead.
     pub(super) fn close_now(
         slf: &Bound<'_, Self>,
         fd: RawFd,
@@ -345,7 +346,7 @@ impl Files {
         Ok(Some((Way::Due(call, lane), Want::Nothing)))
     }
 
-    /// The same where nobody waits for it; any thread that holds the GIL.
+    /// Like `close_now`, without a future. From any thread that holds the GIL.
     pub(super) fn forsake_now(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
         let lane = Self::closing_lane(slf, fd);
         if lane == Lane::Near || slf.get().is_shut(slf.py()) {

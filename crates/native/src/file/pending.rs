@@ -1,5 +1,5 @@
-//! `Pending`: whoever waits for an operation, what he will get, and the memory that the kernel has
-//! until then (S1).
+//! `Pending`: the future of an operation, the kind of its result, and the memory that the kernel uses until then
+//! (S1).
 
 use super::Files;
 use super::handle::{FileHandle, Shipment};
@@ -20,41 +20,41 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a call's thread leaves what the callable has returned or raised.
+/// Where a call's thread stores the return value or exception.
 pub type Answer = Arc<Mutex<Option<PyResult<Py<PyAny>>>>>;
 
-/// What the future gets when the operation has succeeded.
+/// The result that the future gets if the operation has succeeded.
 pub enum Want {
     Nothing,
     Descriptor,
-    /// How many bytes were moved; the views are what they were moved from or to.
+    /// The number of bytes; the views are the buffers of the transfer.
     Count(#[expect(dead_code, reason = "kept until the completion: S1")] Vec<View>),
     Bytes(BytesRoom),
-    /// Bytes that went through aligned memory, for O_DIRECT.
+    /// Bytes from aligned memory, for O_DIRECT.
     Aligned(Aligned),
     Answer(Answer),
-    /// What a thread has seen of a descriptor.
+    /// The status of a descriptor, from a thread.
     Look(Seen, RawFd),
-    /// What a file had pending has been written, or goes back to it.
+    /// A file's pending data was written, or is returned to it.
     Sent {
         handle: Py<FileHandle>,
         shipment: Shipment,
         fd: RawFd,
     },
-    /// A path that was looked at is to be opened.
+    /// A path was checked and can be opened.
     Opening(Opening),
-    /// How many bytes a whole file has now; None if it was none.
+    /// The number of bytes in a whole file; None if it is not a regular file.
     Written(#[expect(dead_code, reason = "kept until the completion: S1")] View),
 }
 
 pub struct Pending {
-    /// Nobody: a descriptor that was left open is being closed.
+    /// `None`: a descriptor that was left open is being closed.
     pub future: Option<Py<PyAny>>,
     pub want: Want,
 }
 
 impl Pending {
-    /// Hands the result to the future, unless that was cancelled; memory is released here.
+    /// Resolves the future, unless it was cancelled. Releases the memory.
     pub fn settle(completion: Completion<Self>, slf: &Bound<'_, Files>) -> PyResult<()> {
         let Completion { owner, outcome } = completion;
         let (used, landed) = match &owner.want {
@@ -80,7 +80,7 @@ impl Pending {
         }
         let want = match want {
             Want::Opening(opening) => match opening.go_on(slf, &outcome.result, future) {
-                // An engine settles it.
+                // An engine will resolve the future.
                 Ok(None) => return Ok(()),
                 Ok(Some(fd)) => {
                     return future.call_method1(intern!(py, "set_result"), (fd,)).map(drop);
@@ -112,7 +112,7 @@ impl Pending {
         }
     }
 
-    /// A descriptor that was opened too late is nobody's.
+    /// Closes a descriptor that was opened after its future was cancelled.
     fn discard(slf: &Bound<'_, Files>, want: &Want, result: &io::Result<usize>) -> PyResult<()> {
         match (want, result) {
             (Want::Descriptor, Ok(fd)) => Files::forsake_now(slf, *fd as RawFd),

@@ -1,7 +1,7 @@
-//! `ReadAhead`: bytes or text read ahead of the program, cut into lines.
+//! `ReadAhead`: bytes or text read ahead of the program, and split into lines.
 //!
-//! Pure memory: knows neither files nor encodings. What is taken counts as read; what is not, the file still owes. Its
-//! plain twin is in the tests.
+//! Works only in memory, without files or encodings. Taken data counts as read by the program. The tests compare it
+//! with a simple implementation.
 
 use crate::ffi::text::{self, Chunk};
 use crate::ffi::{LoopCell, Object};
@@ -10,30 +10,30 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ops::ControlFlow;
 
-/// What ends a line.
+/// The line end.
 #[derive(Clone, Copy)]
 enum Newline {
     One(u8),
     /// A carriage return and a line feed.
     Pair,
-    /// Either of them, or both.
+    /// Either of them, or the pair.
     Any,
 }
 
-/// Less than this is joined with what comes next; what is longer is joined once a line's end has come.
+/// A shorter rest is joined with the next data; a longer one is joined once a line end has arrived.
 const SHORT: usize = 16 << 10;
 
-/// Where the program has got to; one owner, `ReadAhead`.
+/// The data and the program's position in it, owned by `ReadAhead`.
 #[derive(Default)]
 struct State {
     chunk: Option<Chunk>,
     at: usize,
-    /// No newline before here.
+    /// There is no newline before this position.
     searched: usize,
-    /// What was fed behind the chunk and not joined with it.
+    /// Data fed after the chunk and not joined with it.
     tail: Vec<Object>,
     tail_len: usize,
-    /// A line may end there.
+    /// A line may end in the tail.
     has_end: bool,
 }
 
@@ -46,7 +46,7 @@ impl State {
         self.len() - self.at + self.tail_len
     }
 
-    /// From the position to `end`, which becomes the position.
+    /// Takes everything from the position to `end`, which becomes the position.
     fn take<'py>(&mut self, py: Python<'py>, end: usize) -> Option<PyResult<Bound<'py, PyAny>>> {
         let chunk = self.chunk.as_ref()?;
         let end = end.min(chunk.len());
@@ -80,7 +80,7 @@ impl State {
     }
 }
 
-/// Behind the first line's end from `start` on; or from where to look once there is more.
+/// The position after the first line end from `start` on; or where to search once there is more.
 #[inline]
 fn end_of_line(chunk: &Chunk, newline: Newline, start: usize) -> ControlFlow<usize, usize> {
     let found = |end: Option<usize>| match end {
@@ -93,7 +93,7 @@ fn end_of_line(chunk: &Chunk, newline: Newline, start: usize) -> ControlFlow<usi
             let mut from = start;
             while let Some(index) = chunk.find(b'\r', from) {
                 if index + 1 == chunk.len() {
-                    // Its other half may come.
+                    // The line feed may follow later.
                     return ControlFlow::Continue(index);
                 }
                 if chunk.is_at(b'\n', index + 1) {
@@ -103,7 +103,8 @@ fn end_of_line(chunk: &Chunk, newline: Newline, start: usize) -> ControlFlow<usi
             }
             ControlFlow::Continue(chunk.len())
         }
-        // A carriage return at the very end ends a line: the decoder keeps one back as long as a line feed may follow.
+        // A carriage return at the very end ends a line, because the decoder holds one back while a line feed may
+        // follow.
         Newline::Any => found(chunk.find_either(b'\n', b'\r', start).map(|index| {
             let is_pair = chunk.is_at(b'\r', index) && chunk.is_at(b'\n', index + 1);
             index + usize::from(is_pair)
@@ -136,7 +137,7 @@ impl ReadAhead {
             line = self.state.with(py, |state| state.line(py, self.newline, limit));
         }
         let line = line.transpose()?;
-        // Nothing of nothing: what was asked for is there.
+        // With a limit of 0, an empty line is available.
         Ok(if limit == 0 { line.or_else(|| Some(self.empty(py))) } else { line })
     }
 
@@ -149,7 +150,7 @@ impl ReadAhead {
         self.state.with(py, |state| state.remaining() == 0)
     }
 
-    /// The first `size`, if that many are here in one piece.
+    /// The first `size` bytes or characters, if they are available in one piece.
     #[inline]
     pub(super) fn exactly<'py>(
         &self,
@@ -162,7 +163,7 @@ impl ReadAhead {
         taken.transpose()
     }
 
-    /// Puts a chunk that begins with what was left in the place of the old one.
+    /// Replaces the chunk by one that begins with the rest of the old one.
     fn replace(&self, py: Python<'_>, chunk: Chunk) {
         let old = self.state.with(py, |state| {
             state.searched = state.searched.saturating_sub(state.at);
@@ -174,7 +175,7 @@ impl ReadAhead {
         drop(old);
     }
 
-    /// Joins the tail with what is left before it.
+    /// Joins the rest of the chunk with the tail.
     fn join(&self, py: Python<'_>) -> PyResult<()> {
         if self.state.with(py, |state| state.tail.is_empty()) {
             return Ok(());
@@ -202,19 +203,19 @@ impl ReadAhead {
             1 if has(b'\n', 0) => Newline::One(b'\n'),
             1 if has(b'\r', 0) => Newline::One(b'\r'),
             2 if has(b'\r', 0) && has(b'\n', 1) => Newline::Pair,
-            _ => return Err(PyValueError::new_err("\\n, \\r, \\r\\n or nothing expected")),
+            _ => return Err(PyValueError::new_err("newline must be \\n, \\r, \\r\\n or empty")),
         };
         let empty = Object::new(chunk.slice(py, 0, 0)?);
         Ok(Self { newline, empty, state: LoopCell::default() })
     }
 
-    /// How much can be taken.
+    /// The number of bytes or characters available.
     #[getter]
     fn remaining(&self, py: Python<'_>) -> usize {
         self.state.with(py, |state| state.remaining())
     }
 
-    /// Append what was read.
+    /// Append data that was read.
     fn feed(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = data.py();
         let fed = Chunk::of(data)?;
@@ -226,9 +227,9 @@ impl ReadAhead {
             self.replace(py, fed);
             return Ok(());
         }
-        // What is long is not copied again with every piece of it that comes.
+        // Long data is not copied again for every new piece.
         if left >= SHORT {
-            // Half of a pair may be at either end.
+            // Either half of a pair may be at the boundary.
             let has_end = matches!(self.newline, Newline::Pair)
                 || matches!(end_of_line(&fed, self.newline, 0), ControlFlow::Break(_));
             let piece = Object::new(data.clone());
@@ -245,9 +246,8 @@ impl ReadAhead {
         Ok(())
     }
 
-    /// Append text that was read, as the bytes that it is encoded in. False, and nothing is appended,
-    /// if they are not ASCII characters alone, or none, or one of them is a carriage return that
-    /// decoding would translate.
+    /// Append text as its encoded bytes. Returns False, and appends nothing, if they are empty, not pure ASCII, or
+    /// have a carriage return that decoding would translate.
     fn feed_ascii(&self, data: &Bound<'_, PyBytes>, translates: bool) -> PyResult<bool> {
         let py = data.py();
         let bytes = data.as_bytes();
@@ -259,7 +259,7 @@ impl ReadAhead {
             let rest = state.chunk.as_ref().filter(|chunk| state.at < chunk.len());
             let is_long =
                 state.tail_len > 0 || rest.is_some_and(|chunk| chunk.len() - state.at >= SHORT);
-            // A long line is fed as text, which is not joined with every piece of it.
+            // Pieces of a long line are fed as text, which is not joined at every piece.
             if is_long {
                 None
             } else {
@@ -268,13 +268,13 @@ impl ReadAhead {
         });
         match chunk {
             Some(chunk) => self.replace(py, chunk?),
-            // What is left was decoded.
+            // The rest of the chunk is decoded text.
             None => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Up to `size` of it; all when negative.
+    /// Take up to `size` of it; all if negative.
     #[pyo3(signature = (size = -1), text_signature = "($self, size=-1)")]
     fn take<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyAny>> {
         self.join(py)?;
@@ -283,13 +283,13 @@ impl ReadAhead {
         taken.unwrap_or_else(|| Ok(self.empty(py)))
     }
 
-    /// A line with its end, or its first `limit`; None if neither is there yet.
+    /// Take a line with its end, or its first `limit`; None if neither is available yet.
     #[pyo3(signature = (limit = -1), text_signature = "($self, limit=-1)")]
     fn take_line<'py>(&self, py: Python<'py>, limit: isize) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.line(py, limit)
     }
 
-    /// Everything, in the pieces in which it is here.
+    /// Take everything, as the pieces it is stored in.
     fn take_pieces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let (rest, tail) = self.state.with(py, |state| {
             let rest = state.chunk.as_ref().map(|chunk| chunk.slice(py, state.at, chunk.len()));
@@ -302,7 +302,7 @@ impl ReadAhead {
         Ok(pieces)
     }
 
-    /// Everything that `take()` would give, which stays.
+    /// Everything that `take()` would return, without taking it.
     fn peek<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.join(py)?;
         let rest = self.state.with(py, |state| {
@@ -312,7 +312,8 @@ impl ReadAhead {
         rest.unwrap_or_else(|| Ok(self.empty(py)))
     }
 
-    /// Skip, or go back if it is still here. False if it is not, and nothing has changed.
+    /// Move the position forward, or back if the data is still available. Returns False, without any change, if it is
+    /// not.
     fn r#move(&self, py: Python<'_>, distance: isize) -> PyResult<bool> {
         self.join(py)?;
         Ok(self.state.with(py, |state| match state.at.checked_add_signed(distance) {
@@ -327,7 +328,7 @@ impl ReadAhead {
         }))
     }
 
-    /// Forget everything.
+    /// Drop everything.
     fn clear(&self, py: Python<'_>) {
         self.forget(py);
     }

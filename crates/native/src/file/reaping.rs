@@ -1,4 +1,4 @@
-//! The engines' place in the loop: their descriptors in the poller, the sending at the end of the tick.
+//! The engines in the loop: their descriptors in the poller, and sending at the end of the tick.
 
 use super::Files;
 use super::pending::Pending;
@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 impl Files {
-    /// The loop may run in another thread than before, where its ring is of no use.
+    /// The loop may run in another thread than before, which cannot use its ring.
     pub(super) fn follow_thread(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let old = self
@@ -27,7 +27,7 @@ impl Files {
         self.register(slf)
     }
 
-    /// Puts the engines' descriptors into the poller.
+    /// Registers the engines' descriptors in the poller.
     pub(super) fn register(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let fds = self.engines.with(py, |engines| {
@@ -51,15 +51,15 @@ impl Files {
     }
 }
 
-/// Fails what waits for a ring that only another thread could reap; its records stay (S1).
+/// Fails the futures of a ring that only another thread could reap; its records stay (S1).
 fn give_up(slf: &Bound<'_, Files>, ring: &ring::Ring<Pending>) -> PyResult<()> {
     let py = slf.py();
     for (request, pending) in ring.operations() {
         let Some(future) = pending.future.as_ref().map(|future| future.bind(py)) else { continue };
         if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
             let error = PyRuntimeError::new_err(
-                "the event loop has moved to another thread while this file operation was under \
-                 way: whether it has happened is unknown",
+                "the event loop has moved to another thread while this file operation was in \
+                 progress: it is unknown whether it has happened",
             );
             future.call_method1(intern!(py, "set_exception"), (error,))?;
         }
@@ -74,7 +74,7 @@ fn files_of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, F
     Ok(object.cast::<Files>()?)
 }
 
-/// At the end of the tick: sends what was queued.
+/// At the end of the tick: sends queued requests.
 pub(super) fn flush(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = owner.py();
     let slf = files_of(object)?;
@@ -84,7 +84,7 @@ pub(super) fn flush(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> P
     let is_more =
         this.engines.with(py, |engines| engines.as_ref().is_some_and(Engines::has_unsent));
     if is_more {
-        // In the next tick, which must not sleep before.
+        // Try again in the next tick, which must not sleep before.
         owner.get().run_soon(py, object.clone().unbind(), ask_again);
     }
     Ok(())

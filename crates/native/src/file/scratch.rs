@@ -1,17 +1,17 @@
-//! `Scratch`: aligned memory for reads past the page cache, used again.
+//! `Scratch`: reusable aligned memory for direct reads.
 
 use oneloop_engine::sys::memory::Aligned;
 
-/// Kept for the next reads, of one length.
+/// The number of blocks kept for the next reads, all of one length.
 const KEPT: usize = 64;
-/// Longer ones are given back.
+/// Longer blocks are freed.
 const KEPT_BYTES: usize = 64 << 10;
 
 #[derive(Default)]
 pub struct Scratch(Vec<Aligned>);
 
 impl Scratch {
-    /// Memory of this length, with anything in it; None if there is no memory.
+    /// Memory of this length with arbitrary content; `None` if there is no memory.
     pub fn take(&mut self, len: usize) -> Option<Aligned> {
         match self.0.pop_if(|aligned| aligned.len() == len) {
             Some(aligned) => Some(aligned),
@@ -23,7 +23,7 @@ impl Scratch {
         if aligned.len() > KEPT_BYTES {
             return;
         }
-        // Those of another length have served.
+        // Blocks of another length are no longer needed.
         if self.0.last().is_some_and(|kept| kept.len() != aligned.len()) {
             self.0.clear();
         }

@@ -1,4 +1,4 @@
-//! What a server of files asks of `Files`: work on its threads, pieces of files, and the end of descriptors.
+//! What a file server needs from `Files`: work on its threads, pieces of files, and closing descriptors.
 
 use super::Files;
 use super::operations::Way;
@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 impl Files {
-    /// The file operations of a loop; made at the first use.
+    /// The file operations of a loop, made at the first use.
     pub fn of_loop<'py>(owner: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         Ok(imports::files_of(owner.py())?.call1((owner,))?.cast_into()?)
     }
 
-    /// Work that may wait for a disk or a server, on a thread; a future that is done when the work is.
+    /// Runs work that may wait for a disk or a server on a thread. Returns a future that is done when the work is.
     pub fn run_far<'py>(
         slf: &Bound<'py, Self>,
         work: impl FnOnce() + Send + 'static,
@@ -27,12 +27,12 @@ impl Files {
         Self::begin(slf, Way::Call(call, Lane::Far), Want::Nothing)
     }
 
-    /// What is known of a descriptor that `read_piece` will be asked for.
+    /// Stores the status of a descriptor for `read_piece`.
     pub fn adopt(&self, py: Python<'_>, opened: &Opened) {
         self.keep_look(py, opened.fd.as_raw_fd(), &opened.status, opened.is_near);
     }
 
-    /// Up to `len` bytes, or a future of them.
+    /// Returns up to `len` bytes, or a future of them.
     pub fn read_piece<'py>(
         slf: &Bound<'py, Self>,
         fd: RawFd,
@@ -42,7 +42,7 @@ impl Files {
         Self::read(slf, fd, len, offset, false)
     }
 
-    /// Closes a descriptor, where that may wait on a thread.
+    /// Closes a descriptor, on a thread if that may block.
     pub fn end(slf: &Bound<'_, Self>, fd: OwnedFd) -> PyResult<()> {
         Self::forsake(slf, fd.into_raw_fd())
     }

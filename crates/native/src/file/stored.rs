@@ -1,6 +1,6 @@
-//! What is written to the end in one trip to a thread: a whole file.
+//! Writes a whole file in one round trip to a thread.
 //!
-//! Three trips (open, write, close) cost three times as much, and the two last of them wait for nobody.
+//! Three round trips (open, write, close) cost three times as much, and the last two depend on nothing else.
 
 use super::Files;
 use super::operations::{LONG, Way};
@@ -17,16 +17,16 @@ use std::os::fd::{IntoRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Between two pieces a thread looks whether it was abandoned.
+/// After each piece the thread checks whether the operation was abandoned.
 const PIECE: usize = 4 << 20;
-/// What a thread says of a path that is no regular file: opening it may wait for ever.
+/// A thread returns this for a path that is not a regular file: opening it may wait forever.
 pub const NOT_HERE: usize = usize::MAX;
 
 /// Set when nobody waits any more.
 pub type Abandoned = Arc<AtomicBool>;
 
 impl Files {
-    /// Whose threads work on a path.
+    /// The lane for a path.
     fn lane_of(path: &CStr) -> Lane {
         if cached::is_near(path) { Lane::Near } else { Lane::Far }
     }
@@ -39,7 +39,7 @@ fn check(abandoned: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// All of the segment, from `offset` on, or at the end (-1).
+/// Writes the whole segment, at offset `from` or at the end (-1).
 fn write_all(fd: RawFd, from: i64, segment: Segment, abandoned: &AtomicBool) -> io::Result<usize> {
     let (mut rest, mut offset) = (segment, from);
     while !rest.is_empty() {
@@ -58,7 +58,7 @@ fn write_all(fd: RawFd, from: i64, segment: Segment, abandoned: &AtomicBool) -> 
     Ok(segment.len())
 }
 
-/// The error of the work comes before that of the close, which happens in any case.
+/// Closes the file in any case. An error of the work takes precedence over an error of the close.
 pub(super) fn closed(fd: RawFd, done: io::Result<usize>) -> io::Result<usize> {
     let closed = file::close(fd);
     done.and_then(|n| closed.map(|()| n))
@@ -66,8 +66,8 @@ pub(super) fn closed(fd: RawFd, done: io::Result<usize>) -> io::Result<usize> {
 
 #[pymethods]
 impl Files {
-    /// Opens, writes and closes a regular file: the number of bytes, or None if the path is none, and nothing was done.
-    /// Cancelled, it ends soon, perhaps in the middle.
+    /// Open, write and close a regular file. Returns the number of bytes, or None without doing anything if the path
+    /// is not a regular file. If cancelled, it ends soon, possibly with a partly written file.
     #[pyo3(signature = (path, data, flags, mode, /))]
     fn write_file<'py>(
         slf: &Bound<'py, Self>,
@@ -79,7 +79,7 @@ impl Files {
         let path = super::names::path(path)?;
         let view = View::of(data)?;
         let segment = view.segment();
-        // What a filesystem of another machine is asked for may take long.
+        // A filesystem on another machine may take long.
         let lane = if segment.len() > LONG { Lane::Bulk } else { Self::lane_of(&path) };
         let abandoned = Abandoned::default();
         let theirs = Arc::clone(&abandoned);

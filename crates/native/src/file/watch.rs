@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use std::ffi::CString;
 use std::os::fd::{IntoRawFd, RawFd};
 
-/// A new queue of events, non-blocking; the caller owns the descriptor. Any thread.
+/// Return a new, non-blocking event queue. The caller owns the descriptor. May be called from any thread.
 #[pyfunction]
 pub fn inotify_init() -> PyResult<RawFd> {
     match inotify::create() {
@@ -17,7 +17,7 @@ pub fn inotify_init() -> PyResult<RawFd> {
     }
 }
 
-/// Watches `path`; returns its watch descriptor. Looking the path up may block. Any thread.
+/// Watch `path` and return its watch descriptor. Looking up the path may block. May be called from any thread.
 #[pyfunction]
 #[pyo3(signature = (queue, path, mask, /))]
 pub fn inotify_add_watch(py: Python<'_>, queue: RawFd, path: &[u8], mask: u32) -> PyResult<i32> {
@@ -28,7 +28,7 @@ pub fn inotify_add_watch(py: Python<'_>, queue: RawFd, path: &[u8], mask: u32) -
     }
 }
 
-/// Ends a watch. Any thread.
+/// End a watch. May be called from any thread.
 #[pyfunction]
 #[pyo3(signature = (queue, watch, /))]
 pub fn inotify_rm_watch(queue: RawFd, watch: i32) -> PyResult<()> {

@@ -1,4 +1,4 @@
-//! `read_file`: a whole small file that the kernel has in its caches, in one call.
+//! `read_file`: reads a whole small file from the kernel's caches in one call.
 
 use super::Files;
 use super::content::nothing;
@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
 impl Files {
-    /// The content of a file, or None if that might take a while.
+    /// The content of a file, or None if reading it might block.
     pub(super) fn read_cached<'py>(
         &self,
         py: Python<'py>,
@@ -38,17 +38,17 @@ impl Files {
             return Ok(Ok(None));
         }
         if len == 0 {
-            // Empty, or one of /proc, which do not tell their length.
+            // The file is empty, or one of /proc, whose status has no length.
             let mut probe = [MaybeUninit::uninit()];
             return Ok(cached::read(fd.as_raw_fd(), &mut probe, 0).map(|read| match read {
                 AtOnce::Done(0) => Some(nothing(py)),
                 _ => None,
             }));
         }
-        // With room for one byte more: whether the file has grown, or is another one, since it was looked at.
+        // With room for one more byte, to detect that the file has grown or was replaced since the check.
         let mut room = BytesRoom::new(py, len + 1)?;
         match cached::read(fd.as_raw_fd(), room.as_mut_slice(py), 0) {
-            // All that there was. Less: not all is cached, or it was cut.
+            // Complete. A shorter result means that not all is cached, or that the file was truncated.
             Ok(AtOnce::Done(n)) if n == len => Ok(Ok(Some(room.completed(py, n)?))),
             Ok(_) => Ok(Ok(None)),
             Err(e) => Ok(Err(e)),
@@ -58,8 +58,8 @@ impl Files {
 
 #[pymethods]
 impl Files {
-    /// The content of a regular file, or None if that might take a while; a future of either, if this tick has no time
-    /// left for it.
+    /// The content of a regular file, or None if reading it might block. If this tick has no time left: a future of
+    /// either.
     #[pyo3(name = "read_file", signature = (path, /))]
     fn read_whole<'py>(
         slf: &Bound<'py, Self>,
@@ -74,12 +74,12 @@ impl Files {
         Ok(this.read_cached(py, &path)?.map(Bound::into_any))
     }
 
-    /// A future that is done in a later tick, once those that wait for one have had their turn.
+    /// A future that is done in a later tick, after the operations already waiting for one.
     fn later<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::defer(slf, Work::Tick)
     }
 
-    /// Whether what needs no waiting has taken its time in this tick, so that the next is to be `later`.
+    /// Whether this tick has no time left for operations in memory, so that the caller should use `later`.
     fn is_spent(&self, py: Python<'_>) -> bool {
         !self.may_work_in_memory(py)
     }

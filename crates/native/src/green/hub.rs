@@ -1,8 +1,8 @@
-//! `HubCore`: the greenlet that runs a loop, and the way to and from green threads.
+//! `HubCore`: the greenlet that runs a loop, and the switches to and from green threads.
 //!
-//! A green thread that waits switches straight to the next one that is ready, else to the hub, whose tick goes on. The
-//! loop counts as not running for the code of green threads: what looks for a running loop (asyncio's functions, Django)
-//! finds none there. Upholds S2: nothing is borrowed across a switch.
+//! A green thread that waits switches directly to the next ready one, else to the hub, whose tick then continues.
+//! While a green thread runs, the loop counts as not running: code that looks for a running loop (asyncio's
+//! functions, Django) finds none. Upholds S2: no borrow is held across a switch.
 
 use super::waiter::{self, Turn, Waiter};
 use crate::event_loop::LoopCore;
@@ -13,41 +13,41 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 use std::cell::RefCell;
 
 thread_local! {
-    /// Whose green threads run.
+    /// The hub whose green threads run in this thread.
     static ACTIVE: RefCell<Option<Py<HubCore>>> = const { RefCell::new(None) };
 }
 
-/// The hub whose green threads run in this thread now; None if none do.
+/// Return the hub whose green threads run in this thread now, or None.
 #[pyfunction]
 fn active_hub(py: Python<'_>) -> Option<Bound<'_, HubCore>> {
     ACTIVE.with_borrow(|hub| hub.as_ref().map(|hub| hub.bind(py).clone()))
 }
 
-/// In a forked child: the green threads are the parent's.
+/// In a forked child: the green threads belong to the parent.
 #[pyfunction]
 fn forget_active_hub() {
     drop(ACTIVE.take());
 }
 
-/// A loop's way to green threads and back; base class of `oneloop.green.hub.Hub`.
+/// Connects a loop with green threads. Base class of `oneloop.green.hub.Hub`.
 #[pyclass(frozen, subclass, weakref, module = "oneloop._native")]
 pub struct HubCore {
     owner: Py<LoopCore>,
-    /// Runs the loop, or will.
+    /// The greenlet that runs, or will run, the loop.
     greenlet: LoopCell<Option<Object>>,
-    /// The loop's own greenlet is suspended: a green thread runs.
+    /// The loop's own greenlet is suspended, because a green thread runs.
     is_away: LoopCell<bool>,
 }
 
-/// Who goes on.
+/// The greenlet that continues.
 enum Next {
     Hub(Object),
-    /// One that has begun.
+    /// A green thread that has already begun.
     Turn(Turn),
 }
 
 impl HubCore {
-    /// That of the loop that runs here, of the green thread that calls, or of the thread.
+    /// The hub of the loop that runs here, of the calling green thread, or of the thread.
     pub fn here(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
         match active_hub(py).filter(|hub| hub.get().is_away.get(py)) {
             Some(hub) if call::call0(&imports::running_loop(py)?)?.is_none() => Ok(hub),
@@ -59,7 +59,7 @@ impl HubCore {
         self.owner.bind(py)
     }
 
-    /// Whether the hub runs the loop's own greenlet now.
+    /// Whether the hub currently runs the loop's own greenlet.
     pub fn is_at_home(&self, py: Python<'_>) -> bool {
         !self.is_away.get(py)
     }
@@ -69,27 +69,28 @@ impl HubCore {
         slf.get().greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.clone_ref(py)))
     }
 
-    /// Nobody is woken any more: the loop is closed.
+    /// The loop is closed, so no green thread is woken any more.
     pub fn is_over(&self) -> bool {
         self.owner.get().is_closed_now()
     }
 
-    /// Any thread: a green thread goes on soon.
+    /// From any thread: queues a green thread to continue soon.
     pub fn queue(&self, waiter: &Bound<'_, Waiter>) {
         let py = waiter.py();
         self.owner.get().run_green_soon(py, waiter.clone().into_any().unbind(), waiter::run);
     }
 
-    /// Whether the greenlet that calls may wait.
+    /// Whether the calling greenlet may wait.
     pub fn may_park(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
         let this = slf.get();
-        // Where any loop runs, a coroutine or a callback calls. A greenlet that was begun by one is no green thread either.
+        // If any loop is running, the caller is a coroutine or a callback. A greenlet started by one of those is not
+        // a green thread either.
         let runs = !call::call0(&imports::running_loop(py)?)?.is_none();
         Ok(!runs && (!this.owner.get().is_running() || this.is_away.get(py)))
     }
 
-    /// RuntimeError for the hub: who would go on meanwhile?
+    /// RuntimeError for the hub, because nothing could continue in its place.
     pub fn check_may_park(slf: &Bound<'_, Self>) -> PyResult<()> {
         if !Self::may_park(slf)? {
             let py = slf.py();
@@ -100,7 +101,8 @@ impl HubCore {
         Ok(())
     }
 
-    /// Lets others go on until somebody switches back here; an error is what they have thrown.
+    /// Lets others continue until one of them switches back here. The error is an exception thrown into this
+    /// greenlet.
     #[inline(never)]
     pub fn park(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<()> {
         match Self::next(slf, current)? {
@@ -113,7 +115,7 @@ impl HubCore {
         }
     }
 
-    /// Who goes on when the greenlet that calls waits.
+    /// The greenlet to continue with when the caller waits.
     #[inline(never)]
     fn next(slf: &Bound<'_, Self>, current: &Bound<'_, PyAny>) -> PyResult<Next> {
         let py = slf.py();
@@ -134,7 +136,7 @@ impl HubCore {
         }))
     }
 
-    /// By the loop's tick: a green thread has its turn, and those that it switches to.
+    /// Called by the loop's tick: resumes a green thread, and those it switches to.
     pub fn resume(slf: &Bound<'_, Self>, turn: &Turn) -> PyResult<()> {
         let resumed = Self::resume_within(slf, turn);
         if let Err(error) = &resumed
@@ -147,7 +149,7 @@ impl HubCore {
         resumed
     }
 
-    /// The same within a callback of the loop's, whose end is what sends what was gathered.
+    /// Like `resume`, inside a callback of the loop; the end of that callback sends gathered data.
     pub fn resume_within(slf: &Bound<'_, Self>, turn: &Turn) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -166,9 +168,9 @@ impl HubCore {
         call::call1(&set_running_loop, &running)?;
         match switched {
             Ok(_) => Ok(()),
-            // The hub is told to end.
+            // The hub was told to end.
             Err(error) if error.is_instance(py, &imports::hub_destroyed(py)?) => Err(error),
-            // A greenlet has ended with it; those of `oneloop.green` report theirs.
+            // An exception has ended a greenlet. Those of `oneloop.green` report theirs themselves.
             Err(error) => {
                 slf.call_method1(intern!(py, "_handle_uncaught"), (error.value(py),)).map(drop)
             }
@@ -193,7 +195,7 @@ impl HubCore {
         Ok(Self { owner, greenlet: LoopCell::new(None), is_away: LoopCell::new(false) })
     }
 
-    /// The greenlet that runs the loop, or will; None before the first green thread.
+    /// The greenlet that runs, or will run, the loop; None before the first green thread.
     #[getter]
     fn greenlet(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.greenlet.with(py, |hub| hub.as_ref().map(|hub| hub.as_ref().clone_ref(py)))
@@ -205,13 +207,14 @@ impl HubCore {
         drop(old);
     }
 
-    /// Whether a green thread runs, and the loop waits for it.
+    /// Whether a green thread runs while the loop waits for it.
     #[getter]
     fn is_away(&self, py: Python<'_>) -> bool {
         self.is_away.get(py)
     }
 
-    /// Have a greenlet of this thread, which has not begun, begin in the loop's next tick. Returns what `cancel_start` takes.
+    /// Start a greenlet of this thread, which has not begun, in the loop's next tick. Returns the waiter for
+    /// `cancel_start`.
     fn start<'py>(
         slf: &Bound<'py, Self>,
         greenlet: &Bound<'py, PyAny>,
@@ -221,7 +224,7 @@ impl HubCore {
         Ok(waiter)
     }
 
-    /// Let the others that are ready go first.
+    /// Let other ready green threads run first.
     pub fn pause(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let current = greenlet::current(py)?;
@@ -231,8 +234,8 @@ impl HubCore {
         Waiter::await_turn(&waiter, &current)
     }
 
-    /// Have an exception raised in a greenlet of this thread, where it waits, in the loop's next tick; nothing if it has
-    /// ended by then.
+    /// Raise an exception in a waiting greenlet of this thread, in the loop's next tick. Does nothing if it has ended
+    /// by then.
     fn throw_soon<'py>(
         slf: &Bound<'py, Self>,
         greenlet: &Bound<'py, PyAny>,
@@ -255,18 +258,19 @@ impl HubCore {
     }
 }
 
-/// The hub whose green thread calls, that of the loop that runs here, or the thread's own, made at its first use.
+/// Return the hub of the calling green thread, of the loop that runs here, or of the thread, which is made at first
+/// use.
 #[pyfunction]
 fn get_hub(py: Python<'_>) -> PyResult<Bound<'_, HubCore>> {
     HubCore::here(py)
 }
 
-/// Let other green threads and coroutines go on, for at least so many seconds.
+/// Let other green threads and coroutines run, for at least `seconds`.
 ///
-/// Without `ref`, that does not count as something to wait for: LoopExit is raised where nothing else is left.
+/// With `ref=False` this does not count as something to wait for: LoopExit is raised if nothing else is left.
 ///
 /// Raises:
-///     BlockingSwitchOutError: in a coroutine, which awaits `asyncio.sleep` instead.
+///     BlockingSwitchOutError: called in a coroutine, which must await `asyncio.sleep` instead.
 #[pyfunction]
 #[pyo3(signature = (seconds = 0.0, r#ref = true))]
 fn sleep(py: Python<'_>, seconds: f64, r#ref: bool) -> PyResult<()> {

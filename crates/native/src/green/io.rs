@@ -1,7 +1,7 @@
-//! What green threads do with sockets: try, and wait where the kernel says EAGAIN.
+//! Socket operations of green threads: try, and wait if the kernel returns EAGAIN.
 //!
-//! The descriptors are non-blocking, whatever timeout their objects tell. Memory that the kernel is given is a buffer that
-//! is held (S1), never the stack (S3).
+//! The descriptors are non-blocking, whatever timeout the socket objects report. Memory passed to the kernel is in a
+//! buffer that stays held (S1), never on the stack (S3).
 
 use super::HubCore;
 use super::waiter::{self, Waiter};
@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// When an operation's time is up. `None`: never; `Some(None)`: it does not wait at all.
+/// The time limit of an operation. `deadline` is `None` without a limit; with `never_waits` the operation only tries.
 struct Patience {
     deadline: Option<Instant>,
     never_waits: bool,
@@ -31,7 +31,7 @@ impl Patience {
         };
         let timeout = Duration::try_from_secs_f64(timeout_s)
             .map_err(|_| PyValueError::new_err("Timeout value out of range"))?;
-        // Longer than the clock can tell is for ever.
+        // A timeout beyond the clock's range never ends.
         Ok(Self { deadline: Instant::now().checked_add(timeout), never_waits: timeout.is_zero() })
     }
 
@@ -40,10 +40,11 @@ impl Patience {
     }
 }
 
-/// Who has less time tries at once: it might be over before the wait has begun, and there may be data.
+/// With less time left, a read is always tried before waiting: the time might be over before the wait starts, and there
+/// may be data.
 const WORTH_A_WAIT: Duration = Duration::from_millis(1);
 
-/// What is to be ended after a wait.
+/// What has to be ended after a wait.
 struct Begun<'py> {
     waiter: Bound<'py, Waiter>,
     watch: Bound<'py, Watch>,
@@ -92,7 +93,7 @@ impl Begun<'_> {
     }
 }
 
-/// Waits until a socket may be ready. What lies on the stack meanwhile is copied with each switch: it is kept small.
+/// Waits until a socket may be ready. Every switch copies the stack frames in use, so this function is kept small.
 #[inline(never)]
 fn wait<'py>(
     hub: &Bound<'py, HubCore>,
@@ -107,7 +108,7 @@ fn wait<'py>(
     waited.map(drop)
 }
 
-/// Tries until it is done, waiting in between.
+/// Tries until the operation is done, waiting in between.
 fn persist<'py, T>(
     sock: &Bound<'py, PyAny>,
     operation: &'static str,
@@ -117,7 +118,7 @@ fn persist<'py, T>(
 ) -> PyResult<T> {
     let hub = HubCore::here(sock.py())?;
     loop {
-        // Somebody may have closed it meanwhile: the number is asked for each time.
+        // The socket may have been closed meanwhile, so its number is read each time.
         let fd = socket_object::fileno(sock)?;
         match attempt(&hub, fd)? {
             Ok(done) => return Ok(done),
@@ -130,8 +131,8 @@ fn persist<'py, T>(
     }
 }
 
-/// As `persist` for what reads: where the last read has emptied the socket, and nothing was heard of it since, the first
-/// attempt is saved. `attempt` tells how many bytes it has read, and how many there was room for.
+/// Like `persist`, for reads: skips the first attempt if the last read has emptied the socket and no event has
+/// arrived since. `attempt` returns how many bytes it has read and how many would have fitted.
 fn persist_reading<'py, T>(
     sock: &Bound<'py, PyAny>,
     operation: &'static str,
@@ -179,7 +180,7 @@ fn green_recv<'py>(
     })
 }
 
-/// `socket.recv_into` of a green thread, into all of a buffer.
+/// `socket.recv_into` of a green thread, with the whole buffer.
 #[pyfunction]
 #[pyo3(signature = (sock, buffer, timeout, /))]
 fn green_recv_into(
@@ -223,7 +224,7 @@ fn green_send(
     })
 }
 
-/// `socket.sendall` of a green thread; the timeout is for all of it.
+/// `socket.sendall` of a green thread; the timeout applies to the whole call.
 #[pyfunction]
 #[pyo3(signature = (sock, data, timeout, /))]
 fn green_send_all(
@@ -235,7 +236,7 @@ fn green_send_all(
     let view = View::of(data)?;
     let mut sent = 0;
     loop {
-        // Nothing to send is sent too: the kernel may know that the peer is gone.
+        // Empty data is sent too: the kernel may report that the peer is gone.
         sent += persist(sock, "sendall", Side::Write, &patience, |hub, fd| {
             let more = socket::send(fd, &view.as_slice(sock.py())[sent..]);
             hub.get().owner(sock.py()).get().note_sent(sock.py(), 0);
@@ -250,7 +251,7 @@ fn green_send_all(
     }
 }
 
-/// Waits until a socket may be read from or written to.
+/// Wait until a socket may be readable or writable.
 #[pyfunction]
 #[pyo3(signature = (sock, for_writing, timeout, /))]
 fn green_wait(sock: &Bound<'_, PyAny>, for_writing: bool, timeout: Option<f64>) -> PyResult<()> {
@@ -259,7 +260,7 @@ fn green_wait(sock: &Bound<'_, PyAny>, for_writing: bool, timeout: Option<f64>) 
     wait(&hub, sock, socket_object::fileno(sock)?, side, &Patience::of(timeout)?)
 }
 
-/// Whoever waits for a socket gets an exception: it is being closed.
+/// Raise an exception in all green threads that wait for a socket, because it is being closed.
 #[pyfunction]
 #[pyo3(signature = (sock, error, /))]
 fn green_cancel_wait(sock: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {

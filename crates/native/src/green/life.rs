@@ -1,10 +1,10 @@
-//! `Life`: what a `Greenlet` does, and what became of it.
+//! `Life`: the function of a `Greenlet`, and its result.
 //!
 //! ```text
 //! made → started → running → ended
 //!      ↘ killed before it began ↗
 //! ```
-//! Everything that happens once for each green thread is here; what few of them need is `Greenlet`'s own Python.
+//! Everything that every green thread needs is here; what few of them need is in `Greenlet`'s Python code.
 
 use super::{HubCore, Waiter};
 use crate::event_loop::LoopCore;
@@ -18,7 +18,7 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is to be called.
+/// The function to call.
 struct Work {
     function: Option<Object>,
     args: Py<PyTuple>,
@@ -27,27 +27,27 @@ struct Work {
 
 #[derive(Default)]
 struct State {
-    /// None when it has ended.
+    /// `None` when it has ended.
     work: Option<Work>,
     value: Option<Object>,
     /// The exception that has ended it.
     raised: Option<Object>,
-    /// Called, or woken if they are waiters, when it has ended.
+    /// Called (or woken, if they are waiters) when it has ended.
     links: VecDeque<Object>,
     is_ready: bool,
-    /// The hub will call the links.
+    /// The hub is going to call the links.
     is_notifying: bool,
-    /// Its place in the ready queue before it begins.
+    /// Its entry in the ready queue before it begins.
     start: Option<Py<Waiter>>,
-    /// Who has made it, weakly.
+    /// A weak reference to the greenlet that made it.
     spawner: Option<Object>,
-    /// A dictionary that it shares with those that it was spawned by and those that it spawns.
+    /// A dictionary shared with the greenlets that spawned it and those it spawns.
     tree: Option<Object>,
 }
 
 type NextCall<'py> = (Bound<'py, PyAny>, Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>);
 
-/// What a green thread of `hub` does, for a `Greenlet` that it belongs to; called, it does it.
+/// The work of a green thread of `hub`, which belongs to a `Greenlet`. Calling it runs the function.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct Life {
     hub: Py<HubCore>,
@@ -84,7 +84,7 @@ impl Life {
         })
     }
 
-    /// The dictionary for those that this one spawns too.
+    /// The dictionary to share with greenlets that this one spawns.
     fn shared_tree(&self, py: Python<'_>) -> Object {
         if let Some(tree) = self.field(py, |state| state.tree.as_ref()) {
             return Object::new(tree);
@@ -116,7 +116,7 @@ impl Life {
         drop(work);
     }
 
-    /// Those who have linked themselves go on, or are called.
+    /// Wakes the links if all are waiters. Otherwise makes the hub notify all of them, in order.
     fn tell(&self, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = greenlet.py();
         let waiters = self.state.with(py, |state| {
@@ -134,7 +134,7 @@ impl Life {
         Ok(())
     }
 
-    /// Has the hub call the links, once, in its next tick; any thread.
+    /// Makes the hub call the links, once, in its next tick. From any thread.
     fn notify_later(&self, greenlet: &Bound<'_, PyAny>) {
         let py = greenlet.py();
         let is_new = self.state.with(py, |state| !std::mem::replace(&mut state.is_notifying, true));
@@ -148,7 +148,7 @@ impl Life {
         self.state.with(py, |state| state.links.pop_front())
     }
 
-    /// What is to be called; None if it has ended.
+    /// The function to call; `None` if it has ended.
     #[inline(never)]
     fn next_call<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<NextCall<'py>>> {
         let py = slf.py();
@@ -179,7 +179,8 @@ impl Life {
                     return Self::end_with(slf, &current, Some(raised), None);
                 }
                 slf.get().record(py, None, Some(raised.clone_ref(py)));
-                // What ends the program is raised in the main greenlet before that goes on for another reason.
+                // An exception that ends the program is raised in the main greenlet before that continues for another
+                // reason.
                 let reported = current.call_method1(intern!(py, "_report"), (raised.bind(py),));
                 slf.get().tell(&current)?;
                 reported.map(drop)
@@ -211,14 +212,14 @@ impl Life {
         Self::make(hub, function, args, kwargs)
     }
 
-    /// Do it, in the greenlet that calls. What it ends with is kept, and whoever waits for it is told.
+    /// Run the function in the calling greenlet. Stores its result, and notifies those that wait for it.
     #[pyo3(signature = (*_args, **_kwargs))]
     fn __call__(
         slf: &Bound<'_, Self>,
         _args: &Bound<'_, PyTuple>,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        // This frame lies below all that the function does, and is copied with every switch: it is kept small.
+        // This frame lies below all frames of the function and is copied with every switch, so it is kept small.
         match Self::next_call(slf)? {
             None => Ok(()),
             Some((function, args, kwargs)) => {
@@ -229,7 +230,7 @@ impl Life {
         }
     }
 
-    /// It has ended, without having begun perhaps, with a value or an exception.
+    /// Record the end, with a value or an exception, possibly before it has begun.
     fn end(
         slf: &Bound<'_, Self>,
         greenlet: &Bound<'_, PyAny>,
@@ -239,15 +240,15 @@ impl Life {
         Self::end_with(slf, greenlet, Some(Object::new(value)), raised.map(Object::new))
     }
 
-    /// Start `greenlet`, whose life it is, in the loop's next tick.
+    /// Start `greenlet`, the owner of this life, in the loop's next tick.
     fn begin(slf: &Bound<'_, Self>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
         Self::start_soon(slf, greenlet)
     }
 
-    /// Wait for the end of `greenlet`, whose life it is.
+    /// Wait for the end of `greenlet`, the owner of this life.
     ///
     /// Raises:
-    ///     RuntimeError: by the green thread itself.
+    ///     RuntimeError: called by the green thread itself.
     fn join(slf: &Bound<'_, Self>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let current = greenlet::current(py)?;
@@ -285,7 +286,7 @@ impl Life {
         self.state.with(py, |state| state.is_ready)
     }
 
-    /// What the function has returned.
+    /// The function's return value.
     #[getter]
     fn value<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.field(py, |state| state.value.as_ref())
@@ -304,7 +305,7 @@ impl Life {
         self.field(py, |state| state.raised.as_ref())
     }
 
-    /// What is called; None if that is the greenlet's `_run`, or it has ended.
+    /// The function to call; None if it is the greenlet's `_run`, or if it has ended.
     #[getter]
     fn function<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.field(py, |state| state.work.as_ref().and_then(|work| work.function.as_ref()))
@@ -319,7 +320,7 @@ impl Life {
         drop(old);
     }
 
-    /// Its positional arguments; none when it has ended.
+    /// The positional arguments; empty when it has ended.
     #[getter]
     fn args<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
         let args = self.state.with(py, |s| s.work.as_ref().map(|work| work.args.clone_ref(py)));
@@ -335,7 +336,7 @@ impl Life {
         drop(old);
     }
 
-    /// Its keyword arguments; none when it has ended.
+    /// The keyword arguments; empty when it has ended.
     #[getter]
     fn kwargs<'py>(&self, py: Python<'py>) -> Bound<'py, PyDict> {
         let kwargs = self.state.with(py, |state| {
@@ -353,19 +354,19 @@ impl Life {
         drop(old);
     }
 
-    /// Its place in the ready queue before it begins; None if it was not started.
+    /// Its entry in the ready queue before it begins; None if it was not started.
     #[getter]
     fn start(&self, py: Python<'_>) -> Option<Py<Waiter>> {
         self.state.with(py, |state| state.start.as_ref().map(|start| start.clone_ref(py)))
     }
 
-    /// A weak reference to the greenlet that has made it.
+    /// A weak reference to the greenlet that made it.
     #[getter]
     fn spawner<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.field(py, |state| state.spawner.as_ref())
     }
 
-    /// A dictionary that it shares with those that it was spawned by and those that it spawns.
+    /// A dictionary shared with the greenlets that spawned it and those it spawns.
     #[getter]
     fn tree<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         let tree = self.shared_tree(py);
@@ -374,7 +375,7 @@ impl Life {
         bound
     }
 
-    /// What is told of its end: functions, and waiters.
+    /// Functions and waiters to notify of its end.
     #[getter]
     fn links<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
         let links: Vec<Object> = self
@@ -383,7 +384,8 @@ impl Life {
         links.iter().map(|link| link.bind(py).clone()).collect()
     }
 
-    /// Have the hub call the links of `greenlet`, whose life it is, in its next tick. Any thread.
+    /// Make the hub call the links of `greenlet`, the owner of this life, in its next tick. May be called from any
+    /// thread.
     fn notify_soon(&self, greenlet: &Bound<'_, PyAny>) {
         self.notify_later(greenlet);
     }
@@ -394,7 +396,7 @@ impl Life {
         self.state.with(py, |state| state.links.push_back(link));
     }
 
-    /// Remove this very object, at its first place. Whether it was there.
+    /// Remove the first link that is this object. Returns whether there was one.
     fn remove_link(&self, link: &Bound<'_, PyAny>) -> bool {
         let removed = self.state.with(link.py(), |state| {
             let place = state.links.iter().position(|other| other.as_ref().is(link))?;
@@ -403,7 +405,7 @@ impl Life {
         removed.is_some()
     }
 
-    /// The first link, taken out.
+    /// Remove and return the first link.
     fn pop_link<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let link = self.first_link(py)?;
         let bound = link.bind(py).clone();
@@ -436,7 +438,7 @@ impl Life {
     }
 }
 
-/// On the hub: tells those who have linked themselves of a greenlet's end, in the order in which they have.
+/// On the hub: calls the links of an ended greenlet, in the order in which they were added.
 fn notify(_: &Bound<'_, LoopCore>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = greenlet.py();
     let life = greenlet.getattr(intern!(py, "_life"))?;
@@ -458,7 +460,7 @@ fn notify(_: &Bound<'_, LoopCore>, greenlet: &Bound<'_, PyAny>) -> PyResult<()> 
     Ok(())
 }
 
-/// `Greenlet`, and what its subclasses may have in its place.
+/// `Greenlet`, and its methods that subclasses may override.
 struct Plain {
     class: Py<PyType>,
     init: Py<PyAny>,
@@ -466,10 +468,10 @@ struct Plain {
 }
 
 static PLAIN: PyOnceLock<Plain> = PyOnceLock::new();
-/// Somebody wants to be told of each start.
+/// Starts are being watched.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Tells this module of `Greenlet`, once.
+/// Register the class `Greenlet`, once.
 #[pyfunction]
 #[pyo3(signature = (greenlet, /))]
 fn set_greenlet_class(greenlet: &Bound<'_, PyType>) -> PyResult<()> {
@@ -484,14 +486,14 @@ fn set_greenlet_class(greenlet: &Bound<'_, PyType>) -> PyResult<()> {
     Ok(())
 }
 
-/// Have each start go through `Greenlet.start`, or no more.
+/// Make each start call `Greenlet.start`, or stop doing so.
 #[pyfunction]
 #[pyo3(signature = (is_watched, /))]
 fn watch_starts(is_watched: bool) {
     IS_WATCHED.store(is_watched, Ordering::Relaxed);
 }
 
-/// Who calls, weakly, and the dictionary that it shares, if it is a `Greenlet`.
+/// A weak reference to the calling greenlet, and the shared dictionary if it is a `Greenlet`.
 fn spawned_by(py: Python<'_>) -> PyResult<(Option<Object>, Option<Object>)> {
     let current = greenlet::current(py)?;
     let weak = Object::new(PyWeakrefReference::new(&current)?.into_any());
@@ -504,7 +506,7 @@ fn spawned_by(py: Python<'_>) -> PyResult<(Option<Object>, Option<Object>)> {
     Ok((Some(weak), Some(tree)))
 }
 
-/// Make a green thread of this class, with these arguments of its own, and start it.
+/// Make a green thread of this class with these arguments, and start it.
 #[pyfunction]
 #[pyo3(signature = (class, /, *args, **kwargs))]
 fn spawn_green<'py>(

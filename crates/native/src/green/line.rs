@@ -1,8 +1,8 @@
-//! Those who wait for an object, in the order in which they came: `LineCore`, and `SemaphoreCore`, which counts besides.
+//! Queues of waiters, first come, first served: `LineCore`, and `SemaphoreCore`, which also counts.
 //!
-//! A place in a line is a green thread's `Waiter`, or an object of Python's with the same `wake(value)` and `done()` (a
-//! coroutine's). Who looks whether it has to wait, and takes a place if so, does both in one access to the cell: no wake-up
-//! from another thread is lost in between.
+//! A place in a line is a green thread's `Waiter`, or a Python object with the same `wake(value)` and `done()` (a
+//! coroutine's). The check whether to wait and the entry into the line happen in one access to the cell, so that no
+//! wake-up from another thread is lost in between.
 
 use super::{HubCore, Waiter};
 use crate::ffi::{LoopCell, Object, call};
@@ -13,7 +13,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::VecDeque;
 
-/// What a wait ends with when its time is up.
+/// The result of a wait that has timed out.
 static TIMED_OUT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 pub fn timed_out(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -21,7 +21,7 @@ pub fn timed_out(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     TIMED_OUT.get_or_try_init(py, make).map(|object| object.bind(py).clone())
 }
 
-/// Wakes who has the place. False if nobody waits there any more.
+/// Wakes the waiter in a place. Returns false if it does not wait there any more.
 pub fn wake(place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match place.cast_exact::<Waiter>() {
         Ok(waiter) => Ok(Waiter::wake(waiter, Some(value))),
@@ -29,7 +29,7 @@ pub fn wake(place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool
     }
 }
 
-/// Waits for at most so many seconds; what the wait ends with, `TIMED_OUT` if they have passed.
+/// Waits for at most `timeout_s`. Returns the value of the wait, or `TIMED_OUT`.
 pub fn wait<'py>(
     waiter: &Bound<'py, Waiter>,
     timeout_s: Option<f64>,
@@ -58,7 +58,7 @@ pub struct LineCore {
 }
 
 impl LineCore {
-    /// Wakes who has waited longest. False if nobody waits.
+    /// Wakes the waiter that has waited longest. Returns false if there is none.
     pub fn wake_with(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         while let Some(place) = self.places.with(py, VecDeque::pop_front) {
             if wake(place.bind(py), value)? {
@@ -80,28 +80,28 @@ impl LineCore {
         self.places.with(py, |places| places.len())
     }
 
-    /// Wake who has waited longest. False if nobody waits.
+    /// Wake the waiter that has waited longest. Returns False if there is none.
     #[pyo3(signature = (value = None))]
     fn wake<'py>(&self, py: Python<'py>, value: Option<Bound<'py, PyAny>>) -> PyResult<bool> {
         self.wake_with(py, &value.unwrap_or_else(|| py.None().into_bound(py)))
     }
 
-    /// A place for the green thread that calls; `wait` is to follow.
+    /// Return a place for the calling green thread; call `wait` next.
     fn enter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         let waiter = Bound::new(py, Waiter::make(&HubCore::here(py)?))?;
         self.add(waiter.clone().into_any());
         Ok(waiter)
     }
 
-    /// Have this place at the end of the line.
+    /// Append a place to the line.
     pub fn add(&self, place: Bound<'_, PyAny>) {
         let py = place.py();
         let place = Object::new(place);
         self.places.with(py, |places| places.push_back(place));
     }
 
-    /// Wait in a place; what it is woken with, `TIMED_OUT` after so many seconds. Thrown out of it, `given_back` is called
-    /// with what it was woken with meanwhile.
+    /// Wait in a place. Returns the value it is woken with, or `TIMED_OUT` after `timeout_s` seconds. If an exception
+    /// ends the wait after it was woken, `given_back` is called with that value.
     #[pyo3(signature = (waiter, timeout_s = None, given_back = None))]
     pub fn wait<'py>(
         &self,
@@ -128,7 +128,7 @@ impl LineCore {
         waited
     }
 
-    /// Take a place out of the line.
+    /// Remove a place from the line.
     fn forget(&self, place: &Bound<'_, PyAny>) {
         let left = self.places.with(place.py(), |places| {
             position(places, place).and_then(|index| places.remove(index))
@@ -151,7 +151,7 @@ impl LineCore {
 struct Count {
     value: i64,
     places: VecDeque<Object>,
-    /// Somebody wants to be told when the value is not 0.
+    /// Links are notified when the value is not 0.
     has_links: bool,
 }
 
@@ -159,12 +159,12 @@ struct Count {
 #[pyclass(frozen, subclass, module = "oneloop._native")]
 pub struct SemaphoreCore {
     count: LoopCell<Count>,
-    /// More than this it is never.
+    /// The maximum value.
     bound: Option<i64>,
 }
 
 impl SemaphoreCore {
-    /// Lowers the counter if that is possible.
+    /// Lowers the counter if possible.
     pub fn take(&self, py: Python<'_>) -> bool {
         self.count.with(py, |count| {
             let is_free = count.value > 0;
@@ -173,7 +173,7 @@ impl SemaphoreCore {
         })
     }
 
-    /// Lowers the counter, or takes this place.
+    /// Lowers the counter, or enters the line.
     fn take_or_enter(&self, place: &Bound<'_, PyAny>) -> bool {
         let kept = Object::new(place.clone());
         let unused = self.count.with(place.py(), |count| {
@@ -187,7 +187,8 @@ impl SemaphoreCore {
         unused.is_some()
     }
 
-    /// Who has waited longest has it at once, so that nobody who comes now overtakes; else the counter is raised.
+    /// Gives the count directly to the waiter that has waited longest, so that nobody overtakes it; raises the
+    /// counter if there is none.
     pub fn pass_on(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let value = true.into_pyobject(py)?.to_owned().into_any();
@@ -226,13 +227,13 @@ impl SemaphoreCore {
         Ok(Self { count: LoopCell::new(Count { value, ..Count::default() }), bound })
     }
 
-    /// How often `acquire` would not wait.
+    /// How many calls of `acquire` would succeed without waiting.
     #[getter]
     fn counter(&self, py: Python<'_>) -> i64 {
         self.count.with(py, |count| count.value)
     }
 
-    /// How many wait.
+    /// The number of waiters.
     #[getter]
     fn waiting(&self, py: Python<'_>) -> usize {
         self.count.with(py, |count| count.places.len())
@@ -248,7 +249,8 @@ impl SemaphoreCore {
         self.counter(py) > 0
     }
 
-    /// Lower the counter: whether that was possible in so many seconds. In a coroutine: an awaitable of that.
+    /// Lower the counter. Returns whether that was possible within `timeout` seconds; in a coroutine, an awaitable of
+    /// that.
     #[pyo3(signature = (blocking = true, timeout = None))]
     fn acquire<'py>(
         slf: &Bound<'py, Self>,
@@ -287,7 +289,8 @@ impl SemaphoreCore {
         answer(false)
     }
 
-    /// Raise the counter, or let who has waited longest go on. Any thread. The counter's value.
+    /// Raise the counter, or wake the waiter that has waited longest. Returns the counter's value. May be called from
+    /// any thread.
     ///
     /// Raises:
     ///     ValueError: it is bounded, and was released more often than acquired.
@@ -303,7 +306,7 @@ impl SemaphoreCore {
     fn __enter__(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         if !call::call0(&imports::running_loop(py)?)?.is_none() {
-            let text = "in a coroutine, a semaphore is acquired with `async with`";
+            let text = "in a coroutine, use `async with` to acquire a semaphore";
             return Err(pyo3::exceptions::PyRuntimeError::new_err(text));
         }
         Self::acquire(slf, true, None).map(drop)
@@ -318,22 +321,22 @@ impl SemaphoreCore {
         slf.call_method0(intern!(slf.py(), "release")).map(drop)
     }
 
-    /// Lower the counter, or have this place at the end of the line: whether it was lowered.
+    /// Lower the counter, or append this place to the line. Returns whether the counter was lowered.
     fn _take_or_enter(&self, place: &Bound<'_, PyAny>) -> bool {
         self.take_or_enter(place)
     }
 
-    /// What was taken, or given to somebody who was thrown out of its wait, is free again.
+    /// Release what was acquired by, or given to, a waiter whose wait an exception has ended.
     fn _pass_on(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::pass_on(slf)
     }
 
-    /// Have `_notify_soon` called when the counter is raised, or no more.
+    /// Start or stop calling `_notify_soon` when the counter is raised.
     fn _watch(&self, py: Python<'_>, has_links: bool) {
         self.count.with(py, |count| count.has_links = has_links);
     }
 
-    /// Take a place out of the line.
+    /// Remove a place from the line.
     fn forget(&self, place: &Bound<'_, PyAny>) {
         let left = self.count.with(place.py(), |count| {
             position(&count.places, place).and_then(|index| count.places.remove(index))
@@ -352,7 +355,7 @@ impl SemaphoreCore {
     }
 }
 
-/// What ends the wait; `TIMED_OUT` after so many seconds.
+/// Wait for a waiter. Returns its value, or `TIMED_OUT` after `timeout_s` seconds.
 #[pyfunction]
 #[pyo3(signature = (waiter, timeout_s, /))]
 fn wait_for<'py>(

@@ -1,9 +1,9 @@
-//! `QueueCore`: a queue whose items leave in the order in which they came, and the ways in and out of it that do not wait.
+//! `QueueCore`: a first-in, first-out queue, and its put and get operations that do not wait.
 //!
-//! An item goes straight to who has waited longest for one. Room is kept for who has waited longest for that, until it goes
-//! on and puts its item in, or is killed.
-//! Each look at the queue and what follows from it happens without another thread in between: no Python code runs there.
-//! Subclasses that order their items in other ways go through Python, `_put_lined` and `_get_lined`.
+//! An item goes directly to the getter that has waited longest. Free room is reserved for the putter that has waited
+//! longest, until it continues and puts its item in, or is killed. Each check of the queue and the action after it
+//! run without another thread in between, because no Python code runs there. Subclasses with another order of items
+//! use Python code, `_put_lined` and `_get_lined`.
 
 use super::line::{self, LineCore, timed_out};
 use super::{HubCore, Waiter};
@@ -17,22 +17,22 @@ use std::collections::VecDeque;
 
 #[derive(Default)]
 struct State {
-    /// A deque; None before `_open`.
+    /// A deque; `None` before `_open`.
     items: Option<Object>,
-    /// Those who wait for room.
+    /// Waiters for room.
     putters: VecDeque<Object>,
-    /// So much room is kept for those who were woken for it.
+    /// The number of slots reserved for putters that were woken.
     kept: usize,
     maxsize: Option<usize>,
     is_shutdown: bool,
-    /// Items leave in the order in which they came: nothing of it is overridden.
+    /// Items leave in first-in, first-out order: no method is overridden.
     is_plain: bool,
-    /// Items whose work is not done.
+    /// Items for which `task_done` was not called.
     unfinished: i64,
 }
 
 impl State {
-    /// Whether there is room beside so many items.
+    /// Whether there is room besides `length` items.
     fn has_room(&self, length: usize) -> bool {
         self.maxsize.is_none_or(|maxsize| length + self.kept < maxsize)
     }
@@ -46,10 +46,10 @@ pub struct QueueCore {
     finishers: Py<LineCore>,
 }
 
-/// What a try has come to.
+/// The result of an attempt.
 enum Try {
     Done(Object),
-    /// There is none; the place was taken, if there was one.
+    /// Nothing is available; the place, if any, was entered into the line.
     Waits,
     ShutDown,
 }
@@ -61,7 +61,7 @@ impl QueueCore {
         items.map(|items| items.bind(py).clone()).ok_or_else(missing)
     }
 
-    /// The calls on a deque are C, and keep other threads out.
+    /// Methods of a deque are C functions, so no other thread runs meanwhile.
     fn length(items: &Bound<'_, PyAny>) -> PyResult<usize> {
         items.len()
     }
@@ -113,7 +113,7 @@ impl QueueCore {
         Ok(Try::Waits)
     }
 
-    /// Keeps the room that there is for those who wait for it.
+    /// Reserves free room for those that wait for it.
     fn fill(&self, py: Python<'_>, items: &Bound<'_, PyAny>) -> PyResult<()> {
         loop {
             let length = Self::length(items)?;
@@ -129,7 +129,7 @@ impl QueueCore {
         }
     }
 
-    /// Puts an item into room that was kept for it.
+    /// Puts an item into reserved room.
     fn put_kept(slf: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let is_shutdown = this.state.with(py, |state| {
@@ -175,7 +175,7 @@ impl QueueCore {
         Self { state: LoopCell::default(), getters, finishers }
     }
 
-    /// Have these items, of which there may be so many.
+    /// Set the container for the items.
     fn _open(&self, items: Bound<'_, PyAny>, is_plain: bool) {
         let py = items.py();
         let items = Object::new(items);
@@ -192,36 +192,36 @@ impl QueueCore {
         self.items(py)
     }
 
-    /// Whether items leave in the order in which they came, and nothing of that is overridden.
+    /// Whether items leave in first-in, first-out order, with no method overridden.
     #[getter]
     fn _is_plain(&self, py: Python<'_>) -> bool {
         self.state.with(py, |state| state.is_plain)
     }
 
-    /// An item has come, whose work is not done.
+    /// Count a new item as unfinished.
     fn _count_put(&self, py: Python<'_>) {
         self.state.with(py, |state| state.unfinished += 1);
     }
 
-    /// Those who wait for an item.
+    /// Waiters for an item.
     #[getter]
     fn _getters(&self, py: Python<'_>) -> Py<LineCore> {
         self.getters.clone_ref(py)
     }
 
-    /// Those who wait until all work is done.
+    /// Waiters for the end of all work.
     #[getter]
     fn _finishers(&self, py: Python<'_>) -> Py<LineCore> {
         self.finishers.clone_ref(py)
     }
 
-    /// How many wait for room.
+    /// The number of waiters for room.
     #[getter]
     fn _waiting_putters(&self, py: Python<'_>) -> usize {
         self.state.with(py, |state| state.putters.len())
     }
 
-    /// How many items there may be; None: any number.
+    /// The maximum number of items; None: no limit.
     #[getter]
     fn maxsize(&self, py: Python<'_>) -> Option<usize> {
         self.state.with(py, |state| state.maxsize)
@@ -248,7 +248,7 @@ impl QueueCore {
         self.state.with(py, |state| state.is_shutdown = is_shutdown);
     }
 
-    /// How many items were put in whose work is not done.
+    /// The number of items for which `task_done` was not called.
     #[getter]
     fn unfinished_tasks(&self, py: Python<'_>) -> i64 {
         self.state.with(py, |state| state.unfinished)
@@ -259,7 +259,7 @@ impl QueueCore {
         self.state.with(py, |state| state.unfinished = unfinished);
     }
 
-    /// The work of so many items is done; who waits for that goes on when there is none left.
+    /// Mark `count` items as done. Wakes `join` when none is left.
     fn _tasks_done(&self, py: Python<'_>, count: i64) -> PyResult<()> {
         let left = self.state.with(py, |state| {
             let left = state.unfinished - count;
@@ -276,7 +276,7 @@ impl QueueCore {
         Ok(())
     }
 
-    /// Have this place until all work is done; false if it is.
+    /// Enter this place until all work is done. Returns False if it is already done.
     fn _enter_unfinished(&self, place: Bound<'_, PyAny>) -> bool {
         let is_over = self.state.with(place.py(), |state| state.unfinished <= 0);
         if !is_over {
@@ -285,10 +285,11 @@ impl QueueCore {
         !is_over
     }
 
-    /// Put an item in, waiting for room for at most so many seconds. In a coroutine, if blocking: an awaitable.
+    /// Put an item in, waiting for room for at most `timeout` seconds. In a coroutine, if blocking, returns an
+    /// awaitable.
     ///
     /// Raises:
-    ///     Full: there is no room, and `block` is false or the time is up.
+    ///     Full: there is no room, and `block` is false or the time is over.
     ///     ShutDown: the queue was shut down.
     #[pyo3(signature = (item, block = true, timeout = None))]
     fn put<'py>(
@@ -333,11 +334,12 @@ impl QueueCore {
         }
     }
 
-    /// An item, waited for for at most so many seconds. In a coroutine, if blocking: an awaitable of it.
+    /// Take an item out, waiting for at most `timeout` seconds. In a coroutine, if blocking, returns an awaitable of
+    /// it.
     ///
     /// Raises:
-    ///     Empty: there is none, and `block` is false or the time is up.
-    ///     ShutDown: the queue was shut down, and is empty.
+    ///     Empty: there is no item, and `block` is false or the time is over.
+    ///     ShutDown: the queue was shut down and is empty.
     #[pyo3(signature = (block = true, timeout = None))]
     fn get<'py>(
         slf: &Bound<'py, Self>,
@@ -365,8 +367,8 @@ impl QueueCore {
         slf.call_method1(intern!(py, "_given"), (item,))
     }
 
-    /// As `put` where there is room: whether there was. If not, the place is woken with None when room is kept for it:
-    /// `_put_kept` is to follow, or `_give_room_back`.
+    /// Put an item in if there is room, and return whether there was. Otherwise the place is woken with None when
+    /// room is reserved for it; call `_put_kept` or `_give_room_back` then.
     #[pyo3(signature = (item, place))]
     fn _try_put(
         slf: &Bound<'_, Self>,
@@ -377,19 +379,19 @@ impl QueueCore {
         put.map_or_else(|| Err(PyErr::from_value(imports::shut_down(slf.py())?.call0()?)), Ok)
     }
 
-    /// Put an item into the room that was kept for it.
+    /// Put an item into the room that was reserved for it.
     #[pyo3(name = "_put_kept")]
     fn put_kept_py(slf: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<()> {
         Self::put_kept(slf, item)
     }
 
-    /// Who has got room was ended before it could use it.
+    /// Release reserved room, because its green thread ended before using it.
     fn _give_room_back(&self, py: Python<'_>) -> PyResult<()> {
         self.state.with(py, |state| state.kept -= 1);
         self.fill(py, &self.items(py)?)
     }
 
-    /// As `get` where there is an item: it, in a tuple. If there is none, None, and the place is woken with one.
+    /// Take an item and return it in a tuple. If there is none, return None; the place is woken with an item later.
     fn _try_get<'py>(
         slf: &Bound<'py, Self>,
         place: &Bound<'py, PyAny>,
@@ -402,12 +404,12 @@ impl QueueCore {
         }
     }
 
-    /// A place does not wait for room any more.
+    /// Remove a place that waits for room.
     fn forget(&self, place: &Bound<'_, PyAny>) {
         self.withdraw(place);
     }
 
-    /// Wake all who wait for room with this value, without having it.
+    /// Wake all that wait for room with this value, without reserving room.
     fn _refuse_putters(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = value.py();
         while let Some(place) = self.state.with(py, |state| state.putters.pop_front()) {

@@ -1,4 +1,4 @@
-//! `RLock`'s fast way: a lock that its owner, a greenlet, may acquire again.
+//! The fast path of `RLock`: a lock that the greenlet that owns it may acquire again.
 
 use super::line::SemaphoreCore;
 use crate::ffi::{LoopCell, greenlet};
@@ -21,7 +21,7 @@ pub struct RLockCore {
 }
 
 impl RLockCore {
-    /// Once more, if `me` owns it.
+    /// Acquires it once more, if `me` owns it.
     fn again(&self, me: &Bound<'_, PyAny>) -> bool {
         self.state.with(me.py(), |state| {
             let is_mine = state.owner.as_ref().is_some_and(|owner| owner.is(me));
@@ -43,7 +43,7 @@ impl RLockCore {
         Self { block, state: LoopCell::default() }
     }
 
-    /// Whether it was possible in so many seconds; None or less than 0: however long it takes.
+    /// Acquire the lock. Returns whether that was possible within `timeout` seconds; None or less than 0: no limit.
     #[pyo3(signature = (blocking = true, timeout = None))]
     fn acquire(slf: &Bound<'_, Self>, blocking: bool, timeout: Option<f64>) -> PyResult<bool> {
         let (py, this) = (slf.py(), slf.get());
@@ -67,10 +67,10 @@ impl RLockCore {
         Self::acquire(slf, true, None)
     }
 
-    /// Let go of it once.
+    /// Release the lock once.
     ///
     /// Raises:
-    ///     RuntimeError: another green thread owns it, or nobody.
+    ///     RuntimeError: another green thread owns it, or nobody does.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         let me = greenlet::current(py)?;
         let left = self.state.with(py, |state| {
@@ -100,19 +100,19 @@ impl RLockCore {
         self.release(py)
     }
 
-    /// The semaphore that it is made of.
+    /// The underlying semaphore.
     #[getter]
     fn _block(&self, py: Python<'_>) -> Py<SemaphoreCore> {
         self.block.clone_ref(py)
     }
 
-    /// Whose it is; None: nobody's.
+    /// The owner, or None.
     #[getter]
     fn _owner(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.state.with(py, |state| state.owner.as_ref().map(|owner| owner.clone_ref(py)))
     }
 
-    /// How often its owner has acquired it.
+    /// How many times its owner has acquired it.
     #[getter]
     fn _count(&self, py: Python<'_>) -> usize {
         self.state.with(py, |state| state.count)
@@ -129,13 +129,13 @@ impl RLockCore {
         drop(old);
     }
 
-    /// Nobody's any more, whoever's it was: what `_set_owner` takes to have it again.
+    /// Release it completely, whoever owns it. Returns the arguments of `_set_owner` to restore it.
     fn _disown(&self, py: Python<'_>) -> (usize, Option<Py<PyAny>>) {
         let state = self.state.take(py);
         (state.count, state.owner)
     }
 
-    /// Whether the greenlet that calls owns it.
+    /// Whether the calling greenlet owns it.
     fn _is_owned(&self, py: Python<'_>) -> PyResult<bool> {
         let me = greenlet::current(py)?;
         Ok(self.state.with(py, |state| state.owner.as_ref().is_some_and(|owner| owner.is(&me))))

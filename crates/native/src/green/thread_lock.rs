@@ -1,4 +1,4 @@
-//! `LockCore`: `_thread`'s lock for green threads, as far as nobody has to wait; see `oneloop.green.threadlock`.
+//! `LockCore`: `_thread`'s lock for green threads, the part that does not wait; see `oneloop.green.threadlock`.
 
 use super::line::{position, wake};
 use crate::ffi::{LoopCell, Object};
@@ -9,8 +9,8 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// So many locks are taken without contention before others have their turn: who polls for something that another green
-/// thread is to do (`queue.get(False)`, again and again) would wait for ever.
+/// The number of uncontended acquisitions after which other green threads get a turn. Otherwise code that polls for a
+/// result of another green thread (`queue.get(False)` in a loop) would wait forever.
 const TURN: u32 = 1000;
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
@@ -63,11 +63,11 @@ impl LockCore {
         Self(LoopCell::default())
     }
 
-    /// Take the lock, waiting for it for at most so many seconds: whether that was possible.
+    /// Acquire the lock. Returns whether that was possible within `timeout` seconds.
     ///
     /// Raises:
     ///     ValueError: the timeout is negative and not -1, or given without `blocking`.
-    ///     OverflowError: the timeout is too great.
+    ///     OverflowError: the timeout is too large.
     ///     BlockingSwitchOutError: it would wait, in a coroutine, for a green thread of the same OS thread.
     #[pyo3(signature = (blocking = None, timeout = None))]
     fn acquire<'py>(
@@ -96,7 +96,7 @@ impl LockCore {
         Self::acquire_blocking(slf)
     }
 
-    /// Let go of it: who has waited longest has it, or nobody.
+    /// Release the lock, and hand it to the waiter that has waited longest, if there is one.
     ///
     /// Raises:
     ///     RuntimeError: nobody holds it.
@@ -142,12 +142,13 @@ impl LockCore {
         self.0.with(py, |state| state.owner)
     }
 
-    /// It was handed over to the OS thread that calls.
+    /// Record that it was handed over to the calling OS thread.
     fn _own(&self, py: Python<'_>) {
         self.0.with(py, |state| state.owner = thread::ident());
     }
 
-    /// Take the lock, or have this place at the end of the line: whether it was taken. The place is woken with True.
+    /// Acquire the lock, or append this place to the line. Returns whether it was acquired. The place is woken with
+    /// True.
     fn _take_or_enter(&self, place: Bound<'_, PyAny>) -> bool {
         let py = place.py();
         let place = Object::new(place);
@@ -163,7 +164,7 @@ impl LockCore {
         unused.is_some()
     }
 
-    /// Take a place out of the line: whether it stood there.
+    /// Remove a place from the line. Returns whether it was there.
     fn _forget(&self, place: &Bound<'_, PyAny>) -> bool {
         let left = self.0.with(place.py(), |state| {
             position(&state.places, place).and_then(|index| state.places.remove(index))

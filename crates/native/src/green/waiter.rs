@@ -1,10 +1,11 @@
-//! `Waiter`: one wait of one green thread, and what it ends with.
+//! `Waiter`: one wait of one green thread, and its result.
 //!
 //! ```text
 //! pending → parked → queued → ended
-//!       ↘ resolved ↗     (before anybody waited)
+//!       ↘ resolved ↗     (before the wait)
 //! ```
-//! A green thread that is thrown out of its wait lets go of the waiter first, so that what wakes it later finds nobody.
+//! If an exception ends the wait, the green thread first detaches from the waiter, so that a later wake-up has no
+//! effect.
 
 use super::HubCore;
 use crate::event_loop::LoopCore;
@@ -22,22 +23,22 @@ enum Outcome {
     Error(Object),
 }
 
-/// What a green thread goes on with.
+/// The next turn of a green thread.
 pub struct Turn {
     pub target: Object,
-    /// It is raised there.
+    /// Raised in the target.
     pub error: Option<Object>,
-    /// It has not begun.
+    /// The target has not begun, and its parent must be set to the hub first.
     starts: bool,
 }
 
 impl Turn {
-    /// Of a greenlet that has not begun, and whose parent is the hub's.
+    /// The turn of a greenlet that has not begun and whose parent is already the hub.
     pub fn beginning(target: Object) -> Self {
         Self { target, error: None, starts: false }
     }
 
-    /// Goes on there until somebody switches back here.
+    /// Switches to the target until another greenlet switches back here.
     pub fn take<'py>(&self, hub: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = hub.py();
         if self.starts {
@@ -46,7 +47,7 @@ impl Turn {
         self.go(py)
     }
 
-    /// The same for one that has begun.
+    /// Like `take`, for a greenlet that has begun.
     pub fn go<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.error {
             None => greenlet::switch(self.target.bind(py)),
@@ -57,18 +58,18 @@ impl Turn {
 
 #[derive(Default)]
 struct State {
-    /// Who waits.
+    /// The greenlet that waits.
     greenlet: Option<Object>,
     outcome: Outcome,
-    /// It stands in the loop's ready queue.
+    /// It is in the loop's ready queue.
     is_queued: bool,
-    /// Raised where the greenlet waits, whatever it waits for.
+    /// Raised in the greenlet, whatever it waits for.
     thrown: Option<Object>,
     /// The greenlet has not begun.
     starts: bool,
 }
 
-/// A wait of a green thread of `hub`, to be ended with a value or an exception, once. Any thread may end it.
+/// A wait of a green thread of `hub`. It ends once, with a value or an exception, from any thread.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct Waiter {
     hub: Py<HubCore>,
@@ -95,11 +96,11 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Who is to go on, if he still waits; the waiter has left the ready queue.
+    /// The greenlet to continue, if it still waits. Called when the waiter has left the ready queue.
     pub fn leave_queue(&self, py: Python<'_>) -> Option<Turn> {
         let (target, error, starts) = self.state.with(py, |state| {
             state.is_queued = false;
-            // Who starts is not held any longer: the greenlet keeps this waiter.
+            // A greenlet that starts is no longer referenced here, because it references this waiter.
             let target = if state.starts {
                 state.greenlet.take()
             } else {
@@ -108,7 +109,7 @@ impl Waiter {
             (target, state.thrown.take(), state.starts)
         });
         let target = target?;
-        // A greenlet that has ended would pass it on to its parent.
+        // A dead greenlet would raise it in its parent.
         let is_dead = |target: &Object| {
             target.bind(py).getattr(intern!(py, "dead")).and_then(|dead| dead.is_truthy())
         };
@@ -118,7 +119,7 @@ impl Waiter {
         Some(Turn { target, error, starts })
     }
 
-    /// False if it had ended already.
+    /// Returns false if it had already ended.
     fn end(slf: &Bound<'_, Self>, outcome: Outcome) -> bool {
         let (py, this) = (slf.py(), slf.get());
         if this.hub.get().is_over() {
@@ -151,7 +152,7 @@ impl Waiter {
         self.hub.bind(py)
     }
 
-    /// The value that it was woken with, if it was; nobody waits for it any more.
+    /// The value it was woken with, if any; nobody waits for it any more.
     pub fn taken<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.outcome(py).and_then(Result::ok).map(|value| value.into_bound(py))
     }
@@ -169,14 +170,14 @@ impl Waiter {
         }
     }
 
-    /// Puts an exception for a greenlet into the ready queue.
+    /// Queues an exception to be raised in a greenlet.
     pub fn throw_soon(slf: &Bound<'_, Self>, error: &Bound<'_, PyAny>) {
         let error = Object::new(error.clone());
         slf.get().state.with(slf.py(), |state| state.thrown = Some(error));
         Self::resume_soon(slf);
     }
 
-    /// Puts a greenlet that goes on by itself into the ready queue.
+    /// Queues a greenlet to continue.
     pub fn resume_soon(slf: &Bound<'_, Self>) {
         Self::end(slf, Outcome::Value(Object::new(slf.py().None().into_bound(slf.py()))));
     }
@@ -189,10 +190,10 @@ impl Waiter {
         Self::make(hub)
     }
 
-    /// Wait, and have what it ends with; at once if it has ended. Afterwards it can be used again.
+    /// Wait, and return the result; immediately if it has already ended. Afterwards the waiter can be used again.
     ///
     /// Raises:
-    ///     RuntimeError: another green thread waits already, or the hub itself would have to wait.
+    ///     RuntimeError: another green thread is already waiting, or the caller is the hub.
     pub fn get(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         if let Some(outcome) = this.outcome(py) {
@@ -209,7 +210,7 @@ impl Waiter {
             is_free
         });
         if !is_free {
-            return Err(PyRuntimeError::new_err("another green thread waits here already"));
+            return Err(PyRuntimeError::new_err("another green thread is already waiting here"));
         }
         loop {
             let parked = HubCore::park(hub, &current);
@@ -219,40 +220,40 @@ impl Waiter {
                 parked?;
                 return this.outcome(py).unwrap_or_else(|| Ok(py.None()));
             }
-            // Somebody has switched here who was not meant to.
+            // An unrelated switch has resumed this greenlet: keep waiting.
         }
     }
 
-    /// Whether it has ended, and nobody has had the result yet.
+    /// Whether it has ended and the result was not taken yet.
     fn is_ended(&self, py: Python<'_>) -> bool {
         self.state.with(py, |state| !matches!(state.outcome, Outcome::Pending))
     }
 
-    /// End the wait with a value. False if it had ended already. Any thread.
+    /// End the wait with a value. Returns False if it had already ended. May be called from any thread.
     #[pyo3(signature = (value = None, /))]
     pub fn wake(slf: &Bound<'_, Self>, value: Option<&Bound<'_, PyAny>>) -> bool {
         let value = value.map_or_else(|| slf.py().None().into_bound(slf.py()), Clone::clone);
         Self::end(slf, Outcome::Value(Object::new(value)))
     }
 
-    /// End the wait with an exception. False if it had ended already. Any thread.
+    /// End the wait with an exception. Returns False if it had already ended. May be called from any thread.
     #[pyo3(signature = (error, /))]
     fn fail(slf: &Bound<'_, Self>, error: &Bound<'_, PyAny>) -> bool {
         Self::end(slf, Outcome::Error(Object::new(error.clone())))
     }
 
-    /// Nobody waits any more: what ends the wait later wakes nobody.
+    /// Detach the greenlet: a later end of the wait wakes nobody.
     fn let_go(&self, py: Python<'_>) {
         let waited = self.state.with(py, |state| state.greenlet.take());
         drop(waited);
     }
 
-    /// Whether it has ended, and nobody has had the result yet.
+    /// Whether it has ended and the result was not taken yet.
     fn done(&self, py: Python<'_>) -> bool {
         self.is_ended(py)
     }
 
-    /// Whoever waits; None if nobody does.
+    /// The greenlet that waits, or None.
     #[getter]
     fn greenlet(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.state.with(py, |state| state.greenlet.as_ref().map(|g| g.as_ref().clone_ref(py)))
@@ -280,20 +281,21 @@ impl Waiter {
     }
 }
 
-/// Whether others may switch straight to the greenlet. It begins where the hub's stack ends: from another one's, it would
-/// have that one's depth of recursion, and copy its stack with each switch.
+/// Whether other green threads may switch directly to the greenlet. A greenlet must begin at the end of the hub's
+/// stack: started from another one's stack, it would inherit that one's recursion depth and copy its stack at each
+/// switch.
 pub fn has_begun(object: &Bound<'_, PyAny>) -> bool {
     let begins = |waiter: &Waiter| waiter.state.with(object.py(), |state| state.starts);
     object.cast::<Waiter>().is_ok_and(|waiter| !begins(waiter.get()))
 }
 
-/// As `Waiter.wake()`, for those that know objects alone.
+/// Like `Waiter.wake()`, for code that only has an object.
 pub fn wake(object: &Bound<'_, PyAny>) -> PyResult<()> {
     Waiter::resume_soon(object.cast::<Waiter>()?);
     Ok(())
 }
 
-/// The loop's turn for a green thread.
+/// The entry in the ready queue: runs a green thread.
 pub fn run(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let waiter = object.cast::<Waiter>()?;
     match waiter.get().leave_queue(owner.py()) {

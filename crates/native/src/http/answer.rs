@@ -1,7 +1,7 @@
-//! The answer of an exchange, as ASGI's messages describe it: checked, framed, written.
+//! The response of an exchange, from ASGI messages: checked, framed and written.
 //!
-//! A head waits for the first part of its body, with which it leaves in one send; without one it leaves when the callback
-//! ends. A body that is longer or shorter than its head says never leaves as if it were right.
+//! The head waits for the first part of the body and is sent together with it; without one it is sent when the
+//! callback ends. A body whose length differs from the head's Content-Length is never sent as if it were complete.
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange, State};
@@ -21,19 +21,19 @@ use std::borrow::Cow;
 pub enum Framing {
     /// The head does not say.
     Unknown,
-    /// So many bytes are still to come.
+    /// This many bytes are still to come.
     Length(u64),
     Chunked,
-    /// HTTP/1.0: the end of the connection ends it.
+    /// HTTP/1.0: closing the connection ends it.
     UntilClose,
-    /// The answer has no body, whatever its head says: RFC 9110 section 6.4.1.
+    /// The response has no body, whatever its head says: RFC 9110 section 6.4.1.
     NoBody,
 }
 
-/// A body of this length goes beside its head instead of behind it: copying would cost more.
+/// A body of this length is sent next to its head instead of being copied after it.
 const LONG_BODY: usize = 16 * 1024;
 
-/// An item of a message; KeyError if it is not there.
+/// An item of a message; KeyError if it is missing.
 pub fn item<'py>(
     message: &Bound<'py, PyAny>,
     name: &Bound<'py, pyo3::types::PyString>,
@@ -55,17 +55,17 @@ pub fn optional<'py>(
     Ok((!value.is_none()).then_some(value))
 }
 
-/// A part of an answer, as it goes out.
+/// A part of a response with its framing.
 pub struct Framed {
     pub out: Vec<u8>,
-    /// The data follows `out`, and this follows the data; else both are in it.
+    /// If set, the data is sent after `out`, and this after the data; otherwise all of it is in `out`.
     pub tail: Option<&'static [u8]>,
-    /// The answer is complete with it.
+    /// The response is complete after it.
     pub ends: bool,
 }
 
 impl Exchange {
-    /// One message of the application's; a future if its sending takes longer.
+    /// Handles one message of the application. Returns a future if sending it takes longer.
     pub fn send_message<'py>(
         slf: &Bound<'py, Self>,
         message: &Bound<'py, PyAny>,
@@ -143,7 +143,7 @@ impl Exchange {
         }
         this.state.with(py, |s| {
             s.status = status;
-            // The answer of a WebSocket's request has none.
+            // The response to a WebSocket request has no trailers.
             s.has_trailers = has_trailers && this.websocket.is_none();
             s.framing = if this.is_head || status == 204 || status == 304 {
                 Framing::NoBody
@@ -152,25 +152,25 @@ impl Exchange {
             } else {
                 Framing::Unknown
             };
-            // A peer that was not asked for its body may send it or not.
+            // A client that got no `100 Continue` may or may not send its body.
             let may_get_body = s.expects_continue && !s.body.is_complete;
             s.keeps_alive &= !found.closes && !may_get_body;
             if found.has_connection && (s.keeps_alive || found.closes) {
                 s.says_connection = true;
             } else if found.has_connection {
-                // It cannot be as the application wants it.
+                // The application's field would be wrong.
                 leave_out(&mut head, b"connection:");
             }
             s.head = head;
             s.answer = Answer::Started;
         });
-        // Whoever waits between the head and the body lets the peer see the head.
+        // If the application waits between head and body, the client still gets the head.
         let owner = this.connection.get().http.get().owner.get();
         owner.flush_after_callback(py, Object::new(slf.clone().into_any()), flush_head);
         Ok(())
     }
 
-    /// Memory for what is written.
+    /// A buffer for a head.
     pub fn spare(&self, py: Python<'_>) -> Vec<u8> {
         let http = self.connection.get().http.get();
         let mut spare = http.serving.with(py, |serving| std::mem::take(&mut serving.spare));
@@ -178,7 +178,7 @@ impl Exchange {
         spare
     }
 
-    /// The status line and all fields that the application and the server's options give. Any thread.
+    /// The status line and all fields from the application and the server's options. May be called from any thread.
     pub fn write_head(
         &self,
         py: Python<'_>,
@@ -195,7 +195,7 @@ impl Exchange {
         write_fields(head, &mut found)?;
         if (found.has_date && options.date_header) || (found.has_server && options.has_server_field)
         {
-            // The application's own stand in place of ours.
+            // The application's fields replace ours.
             let own = head.split_off(defaults.end);
             head.truncate(defaults.start);
             if options.date_header && !found.has_date {
@@ -207,12 +207,12 @@ impl Exchange {
         Ok(found)
     }
 
-    /// The fields that every answer has.
+    /// Writes the fields that every response has.
     pub fn write_defaults(&self, py: Python<'_>, head: &mut Vec<u8>) {
         self.connection.get().http.get().write_defaults(py, head);
     }
 
-    /// A whole answer of our own, after which the connection ends.
+    /// Sends a whole response by the server, after which the connection ends.
     pub fn answer_at_once(slf: &Bound<'_, Self>, status: u16, text: &str) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -234,7 +234,7 @@ impl Exchange {
         head.extend_from_slice(b"\r\n");
     }
 
-    /// `103 Early Hints`: RFC 8297. Nothing for HTTP/1.0.
+    /// `103 Early Hints`: RFC 8297. Does nothing for HTTP/1.0.
     fn hint(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         if slf.get().is_http10 {
@@ -252,7 +252,7 @@ impl Exchange {
         HttpConnection::write(slf.get().connection.bind(py), &head)
     }
 
-    /// What the end of the head says of the body, known now: `len` if this part is all of it.
+    /// Writes the framing fields and the end of the head. `len`: the length of the body, if this part is all of it.
     fn end_head(&self, s: &mut State, len: Option<usize>) {
         let mut framing = Cow::Borrowed(&b""[..]);
         if s.framing == Framing::Unknown {
@@ -298,7 +298,7 @@ impl Exchange {
         Self::write_body(slf, &body, more)
     }
 
-    /// Writes a part of the body; the last one if no more follows.
+    /// Writes a part of the body; it is the last one if `more` is false.
     pub fn write_body(
         slf: &Bound<'_, Self>,
         body: &Bound<'_, PyBytes>,
@@ -308,11 +308,11 @@ impl Exchange {
         Self::put(slf, framed, body)
     }
 
-    /// Makes a part of the body what goes out, with the head if that has not left. What is put out must be put out in
-    /// the order in which it was framed. Any thread.
+    /// Frames a part of the body, together with the head if that was not sent yet. Parts must be sent in the order in
+    /// which they were framed. May be called from any thread.
     pub fn frame(&self, py: Python<'_>, data: &[u8], more: bool) -> PyResult<Framed> {
         let is_last = self.connection.get().state.with(py, |s| {
-            // Nobody will read that much of a body for the sake of the connection.
+            // A request body with this much left is not read only to keep the connection.
             s.is_ending() || (!more && s.has_long_body())
         });
         let (mut out, framing, ends) = self.state.with(py, |s| {
@@ -361,7 +361,7 @@ impl Exchange {
         Ok(Framed { out, tail: None, ends })
     }
 
-    /// Sends what was made of `body`.
+    /// Sends a framed part; `body` is its data.
     pub fn put(slf: &Bound<'_, Self>, framed: Framed, body: &Bound<'_, PyBytes>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -375,7 +375,7 @@ impl Exchange {
         if framed.ends { Self::complete(slf) } else { Ok(()) }
     }
 
-    /// The trailers after a chunked body; nothing for any other.
+    /// Writes the trailers after a chunked body; does nothing for other bodies.
     fn trailers(slf: &Bound<'_, Self>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -402,7 +402,7 @@ impl Exchange {
         if more { Ok(()) } else { Self::complete(slf) }
     }
 
-    /// All of the answer is written.
+    /// The whole response is written.
     fn complete(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -416,7 +416,7 @@ impl Exchange {
         HttpConnection::answered(this.connection.bind(py), slf).and(woken).and(told)
     }
 
-    /// The access log and the count of requests.
+    /// Writes the access log and counts the request.
     pub fn tell_end(&self, py: Python<'_>) -> PyResult<()> {
         let http = self.connection.get().http.get();
         if let Some(on_response) = &http.options.on_response {
@@ -442,7 +442,7 @@ impl Exchange {
                     if !error.is_instance_of::<PyException>(py) {
                         return Err(error);
                     }
-                    // No mistake of the application's, and the connection goes on.
+                    // Not an error of the application, and the connection continues.
                     journal::log(py, "A response could not be logged or counted", Some(&error))?;
                 }
             }
@@ -451,7 +451,7 @@ impl Exchange {
     }
 }
 
-/// The end of the callback: a head that no body has taken along.
+/// At the end of the callback: sends a head that was not sent with a body.
 fn flush_head(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast_exact::<Exchange>()?;
     let py = slf.py();
@@ -470,18 +470,18 @@ fn flush_head(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResu
     }
 }
 
-/// Bytes of anything bytes-like.
+/// The bytes of a bytes-like object.
 pub fn bytes_of<'py>(body: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     buffer::to_bytes(body).map_err(|error| {
         let name = body.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
-        let text = format!("the body of an answer must be bytes-like, not '{name}'");
+        let text = format!("the body of a response must be bytes-like, not '{name}'");
         let wrong = PyTypeError::new_err(text);
         wrong.set_cause(body.py(), Some(error));
         wrong
     })
 }
 
-/// RuntimeError for a body that is longer than its head says, or ends before.
+/// RuntimeError for a body that is longer than its Content-Length, or ends before it.
 pub fn check_length(left: u64, len: usize, ends: bool) -> PyResult<()> {
     let text = if (len as u64) > left {
         "Response content longer than Content-Length"

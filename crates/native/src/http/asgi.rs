@@ -1,4 +1,5 @@
-//! `RequestTask`: an ASGI application's work on one request: the coroutine of its task, around the application's own.
+//! `RequestTask`: an ASGI application's work on one request. It is the coroutine of the task and wraps the
+//! application's own coroutine.
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange};
@@ -21,7 +22,7 @@ pub struct RequestTask {
     coroutine: LoopCell<Option<Object>>,
 }
 
-/// Calls the application, and has a task do its work.
+/// Calls the application and starts a task for it.
 pub fn start(
     connection: &Bound<'_, HttpConnection>,
     exchange: &Bound<'_, Exchange>,
@@ -34,7 +35,7 @@ pub fn start(
         let kept = scope.clone().into_any().unbind();
         exchange.get().state.with(py, |s| s.scope = Some(kept));
     }
-    // The application may keep what it is given, in a cycle of its own.
+    // The application may keep its arguments in a reference cycle.
     recycled::track(py, &exchange.clone().unbind());
     let receive = exchange.getattr(intern!(py, "receive"))?;
     let send = exchange.getattr(intern!(py, "send"))?;
@@ -64,18 +65,18 @@ fn make_task<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = http.py();
     let owner = http.get().owner.bind(py);
-    // A factory, or debug mode with its tracebacks: the loop's own way.
+    // With a task factory, or in debug mode with its tracebacks: use the loop's method.
     if owner.get().is_debug() || !owner.getattr(intern!(py, "_task_factory"))?.is_none() {
         return owner.call_method1(intern!(py, "create_task"), (work,));
     }
     imports::task(py)?.call((work,), Some(&http.get().task_arguments(py)?))
 }
 
-/// What has ended the application is told, and the peer gets what is due to it.
+/// Logs the exception that has ended the application, and completes or breaks off the response.
 fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
     let py = exchange.py();
     if !is_of_application(py, &error) {
-        // It was cancelled, or somebody interrupts the program.
+        // It was cancelled, or the program is interrupted.
         ended(exchange, None)?;
         return Err(error);
     }
@@ -87,12 +88,12 @@ fn failed(exchange: &Bound<'_, Exchange>, error: PyErr) -> PyResult<()> {
     ended(exchange, None)
 }
 
-/// Whether an exception is the matter of one request. SystemExit is: no view may end the requests of others.
+/// Whether an exception only concerns one request. SystemExit does: a view must not end other requests.
 pub fn is_of_application(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyException>(py) || error.is_instance_of::<PySystemExit>(py)
 }
 
-/// The application has ended. `complaint`: what is wrong if its answer is not complete.
+/// The application has ended. `complaint`: the log message if its response is not complete.
 pub fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResult<()> {
     let py = exchange.py();
     let this = exchange.get();
@@ -127,7 +128,7 @@ pub fn ended(exchange: &Bound<'_, Exchange>, complaint: Option<&str>) -> PyResul
     }
     let connection = this.connection.bind(py);
     match answer {
-        // Nothing of its answer has left.
+        // Nothing of its response was sent.
         Answer::Awaited | Answer::Started => {
             Exchange::answer_at_once(exchange, 500, "Internal Server Error")
         }
@@ -220,7 +221,7 @@ impl RequestTask {
         }
     }
 
-    // Tracebacks of tasks, their names, and `asyncio`'s own tools, look at these.
+    // Tracebacks of tasks, their names, and asyncio's tools read these attributes.
 
     #[getter]
     fn __name__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {

@@ -1,16 +1,16 @@
 //! `HttpConnection`: the protocol of one connection, from its start to its end.
 //!
-//! | input     | bytes are                     | leaves it by                                        |
-//! |-----------|-------------------------------|-----------------------------------------------------|
-//! | Head      | a request's head              | its end: Body or Waiting                            |
-//! | Body      | a request's body              | its end: Waiting, or Head if the answer is complete |
-//! | Waiting   | kept: requests that follow    | the end of the answer: Head                         |
-//! | WebSocket | frames                        | the end of either side: Lingering                   |
-//! | Lingering | dropped: the answer was last  | the peer's end, or a deadline                       |
-//! | Closed    | dropped                       | –                                                   |
+//! | input     | received bytes are             | next state on                                       |
+//! |-----------|--------------------------------|-----------------------------------------------------|
+//! | Head      | a request's head               | its end: Body or Waiting                            |
+//! | Body      | a request's body               | its end: Waiting, or Head if the answer is complete |
+//! | Waiting   | buffered: pipelined requests   | the end of the answer: Head                         |
+//! | WebSocket | frames                         | the end of either side: Lingering                   |
+//! | Lingering | dropped after the last answer  | the peer's end, or a deadline                       |
+//! | Closed    | dropped                        | –                                                   |
 //!
-//! `reading` takes bytes apart, `writing` sends. Upholds S2: no borrow of the state lives across a call of the transport's,
-//! the application's or the loop's.
+//! `reading` parses input, `writing` sends. Upholds S2: no borrow of the state is held during a call of the
+//! transport, the application or the loop.
 
 use super::exchange::Exchange;
 use super::options::NEVER_NS;
@@ -30,28 +30,28 @@ pub enum Input {
     Head,
     Body(BodyReader),
     Waiting,
-    /// Frames, of an exchange that has one.
+    /// WebSocket frames of the current exchange.
     WebSocket,
     Lingering,
     Closed,
 }
 
-/// What a deadline is for.
+/// The event that a deadline limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaited {
-    /// The first byte of a request, after an answer or the start.
+    /// The first byte of a request, after an answer or at the start.
     Request,
     /// The rest of a head.
     Head,
     /// More of a body.
     Body,
-    /// The peer's end.
+    /// The peer's end of file.
     End,
-    /// That the peer takes more of what was sent.
+    /// The peer reads more of the sent data.
     Drain,
     /// The time for a WebSocket's next ping.
     Ping,
-    /// The answer to it.
+    /// The pong for the last ping.
     Pong,
 }
 
@@ -59,19 +59,19 @@ pub enum Awaited {
 pub struct State {
     pub under: Option<Under>,
     pub input: Input,
-    /// What has come and is not taken yet.
+    /// Received and not yet processed.
     pub buffer: Vec<u8>,
-    /// So much of it is known to have no end of a head.
+    /// This many bytes of it are known to contain no end of a head.
     pub searched: usize,
     pub exchange: Option<Object<Exchange>>,
     pub awaited: Awaited,
     pub deadline_ns: u64,
-    /// Bytes that the transport had not sent when they were last looked at.
+    /// The transport's unsent bytes at the last check.
     pub unsent_bytes: usize,
     pub place: usize,
-    /// Bytes are being taken apart: what comes meanwhile is only kept.
+    /// Input is being processed: data received meanwhile is only buffered.
     pub is_feeding: bool,
-    /// What was kept is taken in the next tick.
+    /// Buffered input will be processed in the next tick.
     pub will_go_on: bool,
     pub is_reading_paused: bool,
     pub is_writing_paused: bool,
@@ -79,21 +79,21 @@ pub struct State {
     /// The peer has ended its side.
     pub has_eof: bool,
     pub is_lost: bool,
-    /// The request that is being read or answered is the last one.
+    /// The current request is the last one.
     pub is_last: bool,
-    /// No request has come.
+    /// No request has arrived yet.
     pub is_fresh: bool,
     /// Futures of `send` calls that wait until the transport takes more.
     pub drain_waiters: Vec<Py<PyAny>>,
-    /// What applications are told of both ends; made for the first request.
+    /// The addresses of both ends for applications; made for the first request.
     pub client: Option<Py<PyAny>>,
     pub server: Option<Py<PyAny>>,
-    /// The `tls` extension's part of scopes.
+    /// The `tls` extension for scopes.
     pub tls: Option<Py<PyDict>>,
 }
 
 impl State {
-    /// More of a body is still to come than is read if nobody wants it.
+    /// The rest of a body is too long to be read and discarded.
     pub fn has_long_body(&self) -> bool {
         match &self.input {
             Input::Body(reader) => reader.left().is_none_or(|left| left > UNWANTED_BODY_BYTES),
@@ -101,24 +101,26 @@ impl State {
         }
     }
 
-    /// No request follows the one that is being answered.
+    /// No request follows the current one.
     pub fn is_ending(&self) -> bool {
         self.is_last || (self.has_eof && self.buffer.is_empty() && !self.is_feeding)
     }
 }
 
-/// One connection of an HTTP server: an asyncio protocol. Loop's thread only.
+/// One connection of an HTTP server: an asyncio protocol. Use it only in the loop's thread.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct HttpConnection {
     pub http: Py<HttpServer>,
     pub state: LoopCell<State>,
 }
 
-/// How long a connection has for its first request when the server ends: it was accepted, and nothing was refused.
+/// When the server shuts down: how long a connection without any request so far may wait for its first one. It was
+/// accepted, so its request should be answered.
 const FRESH_NS: u64 = 1_000_000_000;
-/// How long one that was kept has for a next request then: a client that saw no end may have sent one already.
+/// When the server shuts down: how long a kept-alive connection may wait for another request, which the client may
+/// already have sent.
 pub const IDLE_NS: u64 = 100_000_000;
-/// How long the peer's end is waited for once the last answer is out.
+/// How long to wait for the peer's end of file after the last answer was sent.
 const LINGER_NS: u64 = 2_000_000_000;
 
 impl HttpConnection {
@@ -166,7 +168,7 @@ impl HttpConnection {
         }
     }
 
-    /// What is waited for from now on, and how long.
+    /// Sets the awaited event and its deadline.
     pub fn wait_for(&self, py: Python<'_>, awaited: Awaited) {
         let options = &self.http.get().options;
         let time_ns = match awaited {
@@ -184,7 +186,7 @@ impl HttpConnection {
         });
     }
 
-    /// Nothing is waited for but that the peer takes what was sent, if it has let us wait.
+    /// Removes the deadline, unless the transport is paused: then the peer must read what was sent.
     pub fn wait_for_nothing(&self, py: Python<'_>) {
         if self.state.with(py, |s| s.is_writing_paused) {
             self.wait_for(py, Awaited::Drain);
@@ -198,7 +200,7 @@ impl HttpConnection {
         self.state.with(py, |s| s.deadline_ns <= now_ns)
     }
 
-    /// The deadline has passed.
+    /// Called when the deadline has passed.
     pub fn time_out(slf: &Bound<'_, Self>, now_ns: u64) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -223,7 +225,8 @@ impl HttpConnection {
         }
     }
 
-    /// A peer that takes what was sent has its time; from one that does not, or that does not end, the connection is taken.
+    /// A peer that reads the sent data gets more time. Otherwise, or if it does not end its side, the connection is
+    /// aborted.
     fn end_or_wait(&self, py: Python<'_>) -> PyResult<()> {
         let unsent = self.untaken_bytes(py)?;
         let (before, is_over, awaited) = self.state.with(py, |s| {
@@ -243,13 +246,13 @@ impl HttpConnection {
         Ok(())
     }
 
-    /// Whether the peer has taken some of what was sent since this was asked, or since it has let us wait.
+    /// Whether the peer has read some of the sent data since the last check, or since it paused the transport.
     pub fn has_taken(&self, py: Python<'_>) -> PyResult<bool> {
         let unsent = self.untaken_bytes(py)?;
         Ok(unsent < self.state.with(py, |s| std::mem::replace(&mut s.unsent_bytes, unsent)))
     }
 
-    /// Ends the connection after what is written.
+    /// Closes the connection after the written data is sent.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.state.with(py, |s| {
             s.input = Input::Closed;
@@ -260,8 +263,8 @@ impl HttpConnection {
         self.call_under(py, "close")
     }
 
-    /// Ends the connection after what is written, without a reset that could take the last answer from a peer that is
-    /// still sending: RFC 9112 section 9.6.
+    /// Closes the connection after the written data is sent, without a reset, which could lose the last answer of a
+    /// peer that is still sending: RFC 9112 section 9.6.
     pub fn linger(&self, py: Python<'_>) -> PyResult<()> {
         let Some(under) = self.under(py) else { return Ok(()) };
         let under = under.object(py);
@@ -279,7 +282,7 @@ impl HttpConnection {
         let ended = under.call_method0(intern!(py, "write_eof"));
         match ended {
             Ok(_) => self.resume_reading(py),
-            // The peer has gone already.
+            // The peer is already gone.
             Err(error) if error.is_instance_of::<pyo3::exceptions::PyOSError>(py) => self.close(py),
             Err(error) => Err(error),
         }
@@ -320,7 +323,7 @@ impl HttpConnection {
         if was_paused { self.call_under(py, "resume_reading") } else { Ok(()) }
     }
 
-    /// The peer has gone, or nobody listens to it any more: the application hears of it, once.
+    /// Notifies the application, once, that the peer is gone or that the server no longer listens to it.
     pub fn disconnect(&self, py: Python<'_>) -> PyResult<()> {
         let waiters = self.state.with(py, |s| std::mem::take(&mut s.drain_waiters));
         let woken = super::exchange::wake(py, waiters);
@@ -344,7 +347,7 @@ impl HttpConnection {
                 .is_none(),
         };
         let http = this.http.bind(py);
-        // TLS behind a proxy's header makes it a second time.
+        // TLS after a proxy's header calls this a second time.
         let place = match this.state.with(py, |s| s.place) {
             usize::MAX => HttpServer::add(http, slf)?,
             place => place,
@@ -364,8 +367,8 @@ impl HttpConnection {
         Self::feed(slf, data.as_bytes())
     }
 
-    /// The peer has ended its side: the transport closes, unless an answer is under way, which the peer may be waiting for.
-    /// The application hears of it, as it would if the peer had gone.
+    /// The peer has ended its side. The transport closes unless an answer is in progress, because the peer may be
+    /// waiting for it. The application is notified as if the peer were gone.
     fn eof_received(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
         let this = slf.get();

@@ -1,7 +1,7 @@
-//! What a WSGI application is told of a request: PEP 3333, after CGI (RFC 3875).
+//! The environ of a WSGI request: PEP 3333, based on CGI (RFC 3875).
 //!
-//! Text is "bytes as str": each character is a byte. Names with an underscore are dropped, or `X_Real` would pose as
-//! `X-Real`; so is `Proxy`, which programs take for the variable HTTP_PROXY (httpoxy).
+//! Text is "bytes as str": each character is a byte. Names with an underscore are dropped, because `X_Real` would
+//! look like `X-Real`. `Proxy` is dropped, because programs use the variable HTTP_PROXY (httpoxy).
 
 use super::exchange::Exchange;
 use super::file_wrapper::FileWrapper;
@@ -18,10 +18,11 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use std::borrow::Cow;
 
-/// A copied dictionary has a table of the same size, which grows when full. This many keys make it large enough.
+/// A copied dictionary gets a table of the same size, which grows when full. This many keys make the table large
+/// enough.
 const ROOMY_KEYS: usize = 22;
 
-/// What is the same for all requests, and a place for what every request has.
+/// The entries that are the same for all requests, and placeholders for those that every request has.
 pub fn template(py: Python<'_>, options: &Options) -> PyResult<Py<PyDict>> {
     let environ = PyDict::new(py);
     let keys = [
@@ -47,7 +48,7 @@ pub fn template(py: Python<'_>, options: &Options) -> PyResult<Py<PyDict>> {
     environ.set_item(intern!(py, "wsgi.input"), py.None())?;
     environ.set_item(intern!(py, "wsgi.input_terminated"), true)?;
     environ.set_item(intern!(py, "wsgi.errors"), py.import("sys")?.getattr("stderr")?)?;
-    // Green threads take turns within a request too.
+    // Green threads can also switch within a request.
     let is_multithread = options.green || options.threads > 1;
     environ.set_item(intern!(py, "wsgi.multithread"), is_multithread)?;
     environ.set_item(intern!(py, "wsgi.multiprocess"), options.multiprocess)?;
@@ -114,7 +115,7 @@ pub fn of_request<'py>(
     Ok(environ)
 }
 
-/// The path without its percent-encoding and without the application's own, the query, and both as they were sent.
+/// The decoded path without the application's root path, the query, and both as they were sent.
 fn set_target(
     environ: &Bound<'_, PyDict>,
     options: &Options,
@@ -131,7 +132,7 @@ fn set_target(
     if !request.query.is_empty() {
         environ.set_item(intern!(py, "QUERY_STRING"), latin1(py, request.query)?)?;
     }
-    // `*`, and the authority of CONNECT, are no paths.
+    // `*`, and the authority of CONNECT, are not paths.
     if request.path.first() != Some(&b'/') {
         return Ok(());
     }
@@ -141,7 +142,7 @@ fn set_target(
     };
     let script_name = script_name(options);
     let path = match decoded.strip_prefix(script_name.as_bytes()) {
-        // A proxy may have taken the application's own path off, or not.
+        // A proxy may or may not have removed the application's root path.
         Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest,
         _ => &decoded,
     };
@@ -175,7 +176,7 @@ fn host_and_port<'py>(
     Ok(Some((pair.get_item(0)?, latin1(address.py(), &digits[at..])?)))
 }
 
-/// A server on a Unix socket goes by the name that it was asked for: neither may be empty.
+/// A server on a Unix socket uses the name in the request, because neither variable may be empty.
 fn set_named_server(
     environ: &Bound<'_, PyDict>,
     request: &Request<'_, '_>,
@@ -203,7 +204,7 @@ fn set_fields(environ: &Bound<'_, PyDict>, request: &Request<'_, '_>) -> PyResul
     for field in request.headers {
         let Some(key) = key(py, field.name)? else { continue };
         let value = latin1(py, field.value)?;
-        // The value of the first field of a name is looked for once, by the dictionary itself.
+        // The dictionary itself checks whether a name occurs for the first time, with a single lookup.
         let before = environ.len();
         let kept = set_default(environ, &key, &value)?;
         if environ.len() == before {
@@ -231,7 +232,7 @@ fn set_default<'py>(
 
 type Table = [Option<(&'static str, Py<PyString>)>; PLACES];
 
-/// The variable of a field; those of usual fields are made once. None for fields that get none.
+/// The variable's name for a field; those of common fields are made once. `None` for fields that are dropped.
 fn key<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyString>>> {
     static TABLE: PyOnceLock<Table> = PyOnceLock::new();
     let table = TABLE.get_or_init(py, || {
@@ -268,7 +269,7 @@ fn variable(name: &str) -> Option<String> {
     Some(format!("HTTP_{}", name.to_ascii_uppercase().replace('-', "_")))
 }
 
-/// What the access log asks for, as an ASGI scope has it.
+/// Keeps what the access log needs, in the format of an ASGI scope.
 fn keep_for_log(
     exchange: &Bound<'_, Exchange>,
     request: &Request<'_, '_>,

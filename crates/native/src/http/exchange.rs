@@ -1,9 +1,9 @@
-//! `Exchange`: one request and its answer, as its connection and its application see it.
+//! `Exchange`: one request and its answer, shared by its connection and its application.
 //!
-//! | answer    | what the application may send          | leaves it by             |
+//! | answer    | the application may send               | next state on            |
 //! |-----------|----------------------------------------|--------------------------|
 //! | Awaited   | the start                              | the start                |
-//! | Started   | the body; its head has not left        | the body, or a flush     |
+//! | Started   | the body; its head was not sent yet    | the body, or a flush     |
 //! | Streaming | the rest of the body                   | its last part            |
 //! | Trailing  | the trailers it has announced          | the last of them         |
 //! | Complete  | nothing                                | –                        |
@@ -29,43 +29,43 @@ pub enum Answer {
     Complete,
 }
 
-/// The request's body, on its way to the application.
+/// The request's body that the application has not taken yet.
 #[derive(Default)]
 pub struct Body {
     pub pieces: VecDeque<Object<PyBytes>>,
     pub len_bytes: usize,
-    /// All of it has come.
+    /// The whole body was received.
     pub is_complete: bool,
-    /// The application has been told so.
+    /// The application was told so.
     pub is_told: bool,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "each is told by somebody else, at any time")]
 pub struct State {
     pub body: Body,
-    /// The peer has gone, or its request was refused on the way.
+    /// The peer is gone, or the request was rejected while it arrived.
     pub is_disconnected: bool,
-    /// The peer sends nothing more; it may still read.
+    /// The peer sends nothing more, but may still read.
     pub is_peer_done: bool,
-    /// The peer waits for `100 Continue` before it sends its body.
+    /// The peer waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
     pub receive_waiters: Vec<Py<PyAny>>,
     pub answer: Answer,
     pub status: u16,
-    /// The head, while it has not left.
+    /// The head, while it was not sent.
     pub head: Vec<u8>,
     pub framing: Framing,
     pub has_trailers: bool,
-    /// A file of the application's is being sent: `pathsend`.
+    /// A file of the application is being sent: `pathsend`.
     pub is_sending_file: bool,
-    /// The head has a `connection` field already.
+    /// The head already has a `connection` field.
     pub says_connection: bool,
     /// The connection serves another request after this one.
     pub keeps_alive: bool,
     pub sent_bytes: u64,
     pub began_ns: u64,
     pub task: Option<Object>,
-    /// A WSGI application that is called when enough of the body has come.
+    /// A WSGI application that is called when enough of the body was received.
     pub unbegun: Option<Object<super::wsgi::WsgiCall>>,
     /// For the access log.
     pub target: Option<Py<PyBytes>>,
@@ -81,10 +81,10 @@ pub struct Exchange {
     pub state: LoopCell<State>,
 }
 
-/// So much of a body is kept before reading is paused.
+/// When this much of a body is buffered, reading is paused.
 pub const BODY_HIGH_BYTES: usize = 64 * 1024;
 
-/// Resolves futures that are not done, and ends the waits of threads and green threads.
+/// Resolves pending futures, and ends the waits of threads and green threads.
 pub fn wake(py: Python<'_>, waiters: Vec<Py<PyAny>>) -> PyResult<()> {
     let wake = |waiter: Py<PyAny>| -> PyResult<()> {
         let waiter = waiter.bind(py);
@@ -99,8 +99,8 @@ pub fn wake(py: Python<'_>, waiters: Vec<Py<PyAny>>) -> PyResult<()> {
     waiters.into_iter().map(wake).fold(Ok(()), PyResult::and)
 }
 
-/// Adds a future to those that wait, and gives its `__await__()`. Those that wait no longer are dropped: applications that
-/// ask again and again whether the peer has gone cancel each of their waits.
+/// Adds a future to the waiters and returns its `__await__()`. Waiters that are done are dropped, because
+/// applications that repeatedly check for a disconnect cancel each of their waits.
 pub fn with_waiter(
     owner: &Bound<'_, LoopCore>,
     waiters: Vec<Py<PyAny>>,
@@ -128,7 +128,7 @@ impl Recycled for Exchange {
 }
 
 impl Exchange {
-    /// Nothing that is sent from now on arrives.
+    /// Marks the peer as gone: data sent from now on is lost.
     pub fn disconnect(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(websocket) = &self.websocket {
             websocket.lose(py);
@@ -157,7 +157,7 @@ impl Exchange {
         }
     }
 
-    /// More of the body has come.
+    /// More of the body was received.
     pub fn add_body(&self, py: Python<'_>, data: &[u8], ends: bool) -> PyResult<()> {
         let piece = (!data.is_empty()).then(|| Object::new(PyBytes::new(py, data)));
         let waiters = self.state.with(py, |s| {
@@ -172,7 +172,7 @@ impl Exchange {
         wake(py, waiters)
     }
 
-    /// Takes all of the body that has come.
+    /// Takes all of the body received so far.
     pub fn take_body<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let pieces = self.state.with(py, |s| {
             s.body.len_bytes = 0;

@@ -1,4 +1,4 @@
-//! The fields of an answer's head: checked, in small letters, and what they say.
+//! The header fields of a response: checks them, writes them in lower case, and notes the significant ones.
 
 use crate::ffi::buffer;
 use oneloop_http1::characters::is_token;
@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-/// What was found among the fields of an answer.
+/// The significant fields of a response.
 #[expect(clippy::struct_excessive_bools, reason = "each is a field that may be there")]
 #[derive(Default)]
 pub struct Found {
@@ -18,7 +18,7 @@ pub struct Found {
     pub closes: bool,
 }
 
-/// RuntimeError for what could be taken for another field, or for the end of the head.
+/// RuntimeError for a name or value that could be taken for another field or the end of the head.
 pub fn check_field(name: &[u8], value: &[u8]) -> PyResult<()> {
     if !is_token(name) {
         let text = format!("Invalid HTTP header name: {:?}", String::from_utf8_lossy(name));
@@ -43,7 +43,7 @@ pub fn write_status_line(head: &mut Vec<u8>, status: u16) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Our own fields, without `server` if the application has its own.
+/// Writes the server's own fields, without `server` if the application has set it.
 pub fn write_without(head: &mut Vec<u8>, fields: &[u8], is_server_left_out: bool) {
     for line in fields.split_inclusive(|byte| *byte == b'\n') {
         if !(is_server_left_out && line.starts_with(b"server:")) {
@@ -52,7 +52,7 @@ pub fn write_without(head: &mut Vec<u8>, fields: &[u8], is_server_left_out: bool
     }
 }
 
-/// Name and value of a field: any sequence of two.
+/// The name and value of a field: any sequence of two.
 fn name_and_value<'py>(
     field: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
@@ -96,7 +96,7 @@ pub fn write_fields(
     Ok(())
 }
 
-/// The fields of an answer that accepts a WebSocket. RuntimeError for those of the handshake itself, which are ours.
+/// The fields of a response that accepts a WebSocket. RuntimeError for those of the handshake, which the server sets.
 pub fn write_handshake_fields(head: &mut Vec<u8>, fields: &Bound<'_, PyAny>) -> PyResult<()> {
     const OURS: [&str; 4] =
         ["upgrade", "connection", "sec-websocket-accept", "sec-websocket-extensions"];
@@ -106,7 +106,8 @@ pub fn write_handshake_fields(head: &mut Vec<u8>, fields: &Bound<'_, PyAny>) -> 
         check_field(name.as_bytes(), value.as_bytes())?;
         let text = String::from_utf8_lossy(name.as_bytes()).to_ascii_lowercase();
         if OURS.contains(&text.as_str()) {
-            let text = format!("'websocket.accept' cannot set the header {text}: the server does");
+            let text =
+                format!("'websocket.accept' cannot set the header {text}: the server sets it");
             return Err(PyRuntimeError::new_err(text));
         }
         head.extend_from_slice(text.as_bytes());
@@ -123,7 +124,7 @@ fn write_field(head: &mut Vec<u8>, field: &Bound<'_, PyAny>, found: &mut Found) 
     add_field(head, name.as_bytes(), value.as_bytes(), found)
 }
 
-/// Checks a field, and writes it if it is not for the server to say.
+/// Checks a field, and writes it unless the server sets it.
 pub fn add_field(head: &mut Vec<u8>, name: &[u8], value: &[u8], found: &mut Found) -> PyResult<()> {
     check_field(name, value)?;
     let start = head.len();
@@ -144,7 +145,7 @@ pub fn add_field(head: &mut Vec<u8>, name: &[u8], value: &[u8], found: &mut Foun
             found.length = length;
         }
         b"transfer-encoding" => {
-            // The framing is ours, and says so itself.
+            // The server sets the framing and its fields.
             head.truncate(start);
             return Ok(());
         }

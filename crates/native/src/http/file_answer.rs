@@ -1,14 +1,15 @@
-//! `FileAnswer`: a file on its way to a client, where that takes more than one send or has to wait.
+//! `FileAnswer`: sends a file to a client, if that takes more than one send or has to wait.
 //!
-//! | course  | waits for                                   | leaves it by                      |
+//! | course  | waits for                                   | next state on                     |
 //! |---------|---------------------------------------------|-----------------------------------|
-//! | Looking | a thread that finds and opens the file      | what it has found                 |
+//! | Looking | a thread that finds and opens the file      | its result                        |
 //! | Sending | a piece of the file, or the client          | the last piece, or a failure      |
 //! | Ended   | –                                           | –                                 |
 //!
-//! For `StaticFiles` it is the answer's only author; for `http.response.pathsend` it works for the application, which
-//! waits for a future. It runs as the callback of what it waits for. One piece at a time is in memory, and none is read
-//! while the client does not take the last one. Upholds S2: no borrow of the course lives across a call.
+//! For `StaticFiles` it writes the whole answer. For `http.response.pathsend` it works for the application, which
+//! waits for a future. It runs as the callback of the future it waits for. One piece at a time is in memory, and the
+//! next one is read only when the client has taken the last one. Upholds S2: no borrow of the course is held during a
+//! call.
 
 use super::answer::Framing;
 use super::connection::HttpConnection;
@@ -29,25 +30,26 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a file that are in memory at a time, and the same for a client that has let us wait: there may be many.
+/// Bytes of a file in memory at a time. Smaller for a client that has paused the transport, because there may be many
+/// such clients.
 const PIECE_BYTES: u64 = 128 * 1024;
 const SMALL_PIECE_BYTES: u64 = 64 * 1024;
-/// So much is sent before others have their turn.
+/// The number of bytes to send before other tasks run.
 const TURN_BYTES: u64 = 1024 * 1024;
 
 const FAILED: &str = "A static file cannot be sent";
 
-/// Where a thread leaves what it has found.
+/// Where a thread stores its result.
 pub type Slot<T> = Arc<Mutex<Option<io::Result<T>>>>;
 
 enum Course {
     Looking {
         slot: Slot<Outcome>,
         scope: Option<Py<PyDict>>,
-        /// Of the request, for people.
+        /// The request's path, for messages.
         path: Vec<u8>,
     },
-    /// The same for an application's path.
+    /// Like `Looking`, for an application's path.
     Opening {
         slot: Slot<Opened>,
         path: std::path::PathBuf,
@@ -61,7 +63,7 @@ struct Sending {
     at: u64,
     left: u64,
     piece_bytes: u64,
-    /// The future that was waited for gives a piece.
+    /// The awaited future returns a piece.
     is_reading: bool,
 }
 
@@ -69,20 +71,19 @@ struct Sending {
 pub struct FileAnswer {
     exchange: Object<Exchange>,
     files: Object<Files>,
-    /// The application's future, of a `pathsend`.
+    /// The future of the application, for `pathsend`.
     waiter: Option<Object>,
     course: LoopCell<Course>,
 }
 
-/// A failure of the system's, for people.
+/// Logs a failure of the operating system.
 pub fn log_failure(py: Python<'_>, path: &[u8], error: &io::Error) -> PyResult<()> {
     let text =
         format!("A static file cannot be sent: {:?}: {error}", String::from_utf8_lossy(path));
     journal::log(py, &text, None)
 }
 
-/// Writes the head of an answer, and what there is of a body.
-/// `scope`: for the access log.
+/// Writes the head of an answer, and the body as far as it is available. `scope`: for the access log.
 pub fn start_reply(
     exchange: &Bound<'_, Exchange>,
     reply: Reply,
@@ -107,7 +108,7 @@ pub fn start_reply(
         };
         // As after an application's start.
         s.keeps_alive &= !s.expects_continue || s.body.is_complete;
-        // A WSGI application's environ is none of what the log is told.
+        // The access log does not use a WSGI application's environ.
         s.scope = s.scope.take().or(scope);
         s.head = head;
         s.answer = Answer::Started;
@@ -119,20 +120,20 @@ pub fn start_reply(
     FileAnswer::send(exchange, part, None)
 }
 
-/// One request less is under way.
+/// Counts one request less in progress.
 fn end_request(exchange: &Bound<'_, Exchange>) {
     let http = exchange.get().connection.get().http.get();
     http.serving.with(exchange.py(), |serving| serving.requests -= 1);
 }
 
-/// There is no thread to be had, or no engine for files.
+/// No thread or no file engine is available.
 fn give_up(exchange: &Bound<'_, Exchange>, error: &PyErr) -> PyResult<()> {
     end_request(exchange);
     journal::log(exchange.py(), FAILED, Some(error))?;
     Exchange::answer_at_once(exchange, 500, "Internal Server Error")
 }
 
-/// Has a thread find the file. `scope`: for the application, should it get the request.
+/// Starts a thread to find the file. `scope`: for the application, in case the request goes there.
 pub fn start_lookup(
     exchange: &Bound<'_, Exchange>,
     lookup: Lookup,
@@ -176,7 +177,7 @@ impl FileAnswer {
         Ok((Bound::new(py, made)?, files))
     }
 
-    /// Sends a part of a file, of whose answer the head is written.
+    /// Sends a part of a file, after the head of its answer was written.
     pub fn send(
         exchange: &Bound<'_, Exchange>,
         part: FilePart,
@@ -199,7 +200,7 @@ impl FileAnswer {
         Self::drive(&answer, Self::go_on)
     }
 
-    /// Opens a file of the application's on a thread, and sends it.
+    /// Opens a file of the application on a thread, and sends it.
     pub fn open_and_send(
         exchange: &Bound<'_, Exchange>,
         path: std::path::PathBuf,
@@ -218,12 +219,12 @@ impl FileAnswer {
         self.course.with(py, |now| std::mem::replace(now, course))
     }
 
-    /// Goes on when a future is done.
+    /// Continues when a future is done.
     fn wait(slf: &Bound<'_, Self>, future: &Bound<'_, PyAny>) -> PyResult<()> {
         future.call_method1(intern!(slf.py(), "add_done_callback"), (slf,)).map(drop)
     }
 
-    /// What fails ends the answer, wherever it was.
+    /// Runs a step. A failure ends the answer in any state.
     fn drive(
         slf: &Bound<'_, Self>,
         step: impl FnOnce(&Bound<'_, Self>) -> PyResult<()>,
@@ -281,7 +282,7 @@ impl FileAnswer {
         Self::go_on(slf)
     }
 
-    /// Reads and sends, until it has to wait.
+    /// Reads and sends until it has to wait.
     fn go_on(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -292,7 +293,7 @@ impl FileAnswer {
             if let Some(waiter) = &this.waiter
                 && waiter.bind(py).call_method0(intern!(py, "done"))?.is_truthy()?
             {
-                // Its application was cancelled.
+                // The application was cancelled.
                 return Self::end(slf);
             }
             if exchange.get().state.with(py, |s| s.is_disconnected) {
@@ -315,7 +316,8 @@ impl FileAnswer {
             let piece = if len == 0 {
                 PyBytes::new(py, b"").into_any()
             } else {
-                let at = i64::try_from(at).map_err(|_| PyOSError::new_err("a file too large"))?;
+                let at =
+                    i64::try_from(at).map_err(|_| PyOSError::new_err("the file is too large"))?;
                 Files::read_piece(this.files.bind(py), fd, usize::try_from(len)?, at)?
             };
             let Ok(piece) = piece.cast_exact::<PyBytes>() else {
@@ -350,7 +352,7 @@ impl FileAnswer {
         Self::wait(slf, &future)
     }
 
-    /// Sends a piece; whether it was the last one.
+    /// Sends a piece. Returns whether it was the last one.
     fn write(slf: &Bound<'_, Self>, piece: &Bound<'_, PyBytes>) -> PyResult<bool> {
         let py = slf.py();
         let len = piece.as_bytes().len() as u64;
@@ -364,7 +366,7 @@ impl FileAnswer {
             _ => None,
         });
         let Some(left) = left else {
-            return Err(PyOSError::new_err("the file was cut while it was sent"));
+            return Err(PyOSError::new_err("the file was truncated while it was sent"));
         };
         Exchange::write_body(slf.get().exchange.bind(py), piece, left > 0)?;
         Ok(left == 0)
@@ -374,7 +376,7 @@ impl FileAnswer {
         Self::drive(object.cast_exact::<Self>()?, Self::go_on)
     }
 
-    /// The file is closed, and whoever waits for the end of it hears of that.
+    /// Closes the file and resolves the application's future.
     fn end(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -419,15 +421,15 @@ impl FileAnswer {
 
 #[pymethods]
 impl FileAnswer {
-    /// What was waited for is there.
+    /// The awaited future is done.
     fn __call__(slf: &Bound<'_, Self>, future: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         match this.set(py, Course::Ended) {
-            // What an application raises here is not for `drive`.
+            // `drive` must not handle exceptions from an application.
             Course::Looking { slot, scope, path } => Self::looked(slf, take(&slot), scope, &path),
             Course::Opening { slot, path } => {
-                // Something that `end` ends.
+                // A course that `end` can end.
                 let kept = Course::Opening { slot: Arc::default(), path: path.clone() };
                 this.set(py, kept);
                 Self::drive(slf, |slf| Self::opened(slf, take(&slot), &path))

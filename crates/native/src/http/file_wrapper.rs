@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pyo3::{PyTraverseError, PyVisit};
 
-/// Gives what a file has in parts: `FileWrapper(file, block_size=8192)`, as that of `wsgiref.util`.
+/// Iterates over the parts of a file: `FileWrapper(file, block_size=8192)`, like that of `wsgiref.util`.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct FileWrapper {
     #[pyo3(get)]
@@ -22,14 +22,14 @@ pub struct FileWrapper {
     blksize: usize,
 }
 
-/// Files are read in parts of at least this size: a part is a read and a send.
+/// Files are read in parts of at least this size, because each part costs a read and a send.
 const LEAST_BLOCK_BYTES: usize = 64 * 1024;
 
 impl FileWrapper {
-    /// Says how long the body is, if the application has not and it is a regular file, whose rest is sent.
+    /// Sets the body's length if the application has not and the file is a regular one, whose rest is sent.
     pub fn set_length(slf: &Bound<'_, Self>, call: &Bound<'_, WsgiCall>) {
         let py = slf.py();
-        // What has no descriptor, or is no regular file, ends where it ends.
+        // If it has no descriptor or is not a regular file, its length is unknown.
         if call.get().is_length_unknown(py)
             && let Ok(Some(left)) = slf.get().left_bytes(py)
         {
@@ -37,7 +37,8 @@ impl FileWrapper {
         }
     }
 
-    /// Sends a long regular file by sendfile(2), if all of it is the body; false if it is to be read and sent.
+    /// Sends a long regular file with sendfile(2), if it is the whole body. Returns false if it has to be read and
+    /// sent.
     pub fn send_by_kernel(slf: &Bound<'_, Self>, call: &Bound<'_, WsgiCall>) -> PyResult<bool> {
         let py = slf.py();
         let exchange = call.get().exchange.get();
@@ -66,7 +67,7 @@ impl FileWrapper {
         let sent = match wait_for(owner, sending) {
             Ok(sent) => sent.extract::<u64>()?,
             Err(error) if error.is_instance_of::<PyConnectionError>(py) => {
-                // The peer has gone in mid-file; the connection will say so too.
+                // The peer is gone; the connection will notice it too.
                 exchange.state.with(py, |s| s.is_disconnected = true);
                 return Ok(true);
             }
@@ -77,11 +78,12 @@ impl FileWrapper {
             s.framing = Framing::Length(len_bytes.saturating_sub(sent));
             s.sent_bytes += sent;
         });
-        // A file that has become shorter meanwhile has no more to be read; the end of the answer finds it too short.
+        // If the file was truncated meanwhile, there is nothing more to read, and the end of the answer reports that
+        // it is too short.
         Ok(sent > 0)
     }
 
-    /// What is left of a regular file; none of anything else.
+    /// The number of bytes left in a regular file; `None` for other files.
     fn left_bytes(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let file = self.filelike.bind(py);
         if !gives_its_descriptors_bytes(file)? {
@@ -95,7 +97,7 @@ impl FileWrapper {
         }
         let size: u64 = status.getattr(intern!(py, "st_size"))?.extract()?;
         if size == 0 {
-            // Files of the kernel's own, as those of /proc, do not say how much there is.
+            // The kernel's own files, such as those in /proc, do not report their length.
             return Ok(None);
         }
         let position: u64 = file.call_method0(intern!(py, "tell"))?.extract()?;
@@ -103,7 +105,8 @@ impl FileWrapper {
     }
 }
 
-/// Whether reading gives what the descriptor has. What unpacks or decrypts has the descriptor of what it reads itself.
+/// Whether reading returns the bytes of the descriptor. An object that unpacks or decrypts has the descriptor of its
+/// source.
 fn gives_its_descriptors_bytes(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = file.py();
     let mut file = file.clone();
@@ -118,13 +121,13 @@ fn gives_its_descriptors_bytes(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     reads_as(&file, &imports::file_io(py)?)
 }
 
-/// Whether it is of this class, and has its `read`.
+/// Whether it is an instance of this class with the class's own `read`.
 fn reads_as(file: &Bound<'_, PyAny>, class: &Bound<'_, PyAny>) -> PyResult<bool> {
     let read = intern!(file.py(), "read");
     Ok(file.is_instance(class)? && file.get_type().getattr(read)?.is(&class.getattr(read)?))
 }
 
-/// What a coroutine of the loop's gives; the green thread parks, or the thread blocks.
+/// Waits for a coroutine of the loop; a green thread parks, a thread blocks.
 fn wait_for<'py>(
     owner: &Bound<'py, LoopCore>,
     coroutine: Bound<'py, PyAny>,

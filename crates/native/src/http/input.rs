@@ -1,7 +1,7 @@
 //! `Input`: `wsgi.input`, the body of a request as a file.
 //!
-//! It ends where the body ends; a body that was cut off or malformed raises. Reading waits: a green thread parks, a
-//! thread of the pool blocks.
+//! It ends where the body ends; a body that was cut off or malformed raises an exception. Reading waits: a green
+//! thread parks, a pool thread blocks.
 
 use super::connection::HttpConnection;
 use super::exchange::{Answer, Exchange};
@@ -22,9 +22,9 @@ use std::ffi::CStr;
 
 #[derive(Default)]
 struct State {
-    /// What has been taken from the connection, and is not read.
+    /// Taken from the connection and not yet read.
     held: Option<Object<PyBytes>>,
-    /// So much of it is read.
+    /// The position in it.
     at: usize,
 }
 
@@ -43,7 +43,7 @@ impl Recycled for Input {
     }
 }
 
-/// What the connection has.
+/// The state of the request's body.
 enum News {
     Data,
     End,
@@ -72,7 +72,8 @@ impl Input {
         }
     }
 
-    /// All that has come, at least one byte; none at the end of the body. OSError if the rest will not come.
+    /// Returns all received data, at least one byte; `None` at the end of the body. OSError if the rest will not
+    /// arrive.
     fn fetch<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let exchange = self.exchange.bind(py);
         let connection = exchange.get().connection.get();
@@ -109,7 +110,7 @@ impl Input {
         }
     }
 
-    /// What is held, with the start of what is not read of it; fetched if nothing is. None at the end.
+    /// The held data with the position of its unread part; fetches more if there is none. `None` at the end.
     fn hold<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyBytes>, usize)>> {
         let held = |s: &mut State| s.held.as_ref().map(|held| (held.bind(py).clone(), s.at));
         if let Some((held, at)) = self.state.with(py, held)
@@ -127,7 +128,7 @@ impl Input {
         Ok(data.map(|data| (data, 0)))
     }
 
-    /// So much of what is held has been read.
+    /// Records that the held data was read up to `to`.
     fn advance(&self, py: Python<'_>, to: usize, is_all: bool) {
         let old = self.state.with(py, |s| {
             s.at = to;
@@ -136,8 +137,7 @@ impl Input {
         drop(old);
     }
 
-    /// Hands parts of what comes to `take`, until that says that it has had enough of them; `take` says how much it has
-    /// read of each part, and whether it wants more.
+    /// Passes parts of the body to `take`, which returns how much it has read of each part and whether it wants more.
     fn each<'py>(
         &self,
         py: Python<'py>,
@@ -153,7 +153,7 @@ impl Input {
         Ok(())
     }
 
-    /// `limit` bytes, or fewer at the end of the body; all of it without a limit.
+    /// Returns `limit` bytes, or fewer at the end of the body; all of it without a limit.
     fn read_up_to<'py>(
         &self,
         py: Python<'py>,
@@ -169,7 +169,7 @@ impl Input {
             let data = &held.as_bytes()[at..];
             let used = data.len().min(limit - read.len() - len_of(whole.as_ref()));
             if at == 0 && used == data.len() && read.is_empty() && whole.is_none() {
-                // A body in one piece, as most are, is given as it is.
+                // A body in one piece, the usual case, is returned without a copy.
                 whole = Some(held.clone());
                 return (used, used < limit);
             }
@@ -207,7 +207,7 @@ fn len_of(data: Option<&Bound<'_, PyBytes>>) -> usize {
     data.map_or(0, |data| data.as_bytes().len())
 }
 
-/// Calls it now on the loop's thread, else has the loop call it.
+/// Calls the function now if this is the loop's thread; otherwise queues it on the loop.
 fn on_loop(
     owner: &Bound<'_, LoopCore>,
     exchange: &Bound<'_, Exchange>,
@@ -224,12 +224,12 @@ fn read_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<
     let exchange = object.cast_exact::<Exchange>()?;
     let py = exchange.py();
     let connection = exchange.get().connection.bind(py);
-    // It may be over, or about another request by now.
+    // The exchange may be over, and the connection may serve another request by now.
     let is_current = connection.get().exchange(py).is_some_and(|current| current.is(exchange));
     if is_current { ReceiveCall::read_on(connection) } else { Ok(()) }
 }
 
-/// `100 Continue`, if the peer waits for it, and nothing of the answer has left.
+/// Sends `100 Continue`, if the peer waits for it and nothing of the answer was sent.
 fn ask_for_body(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let exchange = object.cast_exact::<Exchange>()?;
     let py = exchange.py();
@@ -244,7 +244,7 @@ fn ask_for_body(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyRe
     HttpConnection::write(exchange.get().connection.bind(py), b"HTTP/1.1 100 Continue\r\n\r\n")
 }
 
-/// The only argument, a number; none if it is missing, None or negative.
+/// The only argument, a number; `None` if it is missing, None or negative.
 fn limit(arguments: &Arguments<'_, '_>, function: &str) -> PyResult<Option<usize>> {
     if let Some((names, _)) = arguments.named()
         && !names.is_empty()
@@ -282,7 +282,7 @@ impl Input {
         }
     }
 
-    /// Reads into a writable buffer until it is full; how many bytes there were.
+    /// Read into a writable buffer until it is full. Returns the number of bytes.
     fn readinto(&self, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = buffer.py();
         let mut room = View::writable(buffer)?;
@@ -301,7 +301,7 @@ impl Input {
         Ok((!line.as_bytes().is_empty()).then_some(line))
     }
 
-    /// Nothing happens: the body is the connection's.
+    /// Does nothing, because the connection owns the body.
     #[expect(clippy::unused_self, reason = "a method of files")]
     fn close(&self) {}
 
@@ -316,7 +316,7 @@ impl FastMethod for Read {
     type Class = Input;
     const NAME: &'static CStr = c"read";
     const DOC: &'static CStr =
-        c"read($self, size=-1, /)\n--\n\nSo many bytes, or fewer at the end of the body; all of it.";
+        c"read($self, size=-1, /)\n--\n\nRead up to `size` bytes, fewer only at the end of the body; everything if `size` is negative or None.";
 
     fn call<'py>(
         slf: Borrowed<'_, 'py, Input>,
@@ -333,7 +333,7 @@ impl FastMethod for ReadLine {
     type Class = Input;
     const NAME: &'static CStr = c"readline";
     const DOC: &'static CStr =
-        c"readline($self, size=-1, /)\n--\n\nA line with its end, of at most so many bytes.";
+        c"readline($self, size=-1, /)\n--\n\nRead one line with its end, or its first `size` bytes.";
 
     fn call<'py>(
         slf: Borrowed<'_, 'py, Input>,
@@ -344,7 +344,7 @@ impl FastMethod for ReadLine {
     }
 }
 
-/// Adds the methods that run per request.
+/// Adds the methods that run for each request.
 pub fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<Read>(py)?;
     method::add::<ReadLine>(py)

@@ -1,5 +1,5 @@
-//! What the server's operator is told: lines of the logger `oneloop.error`. And which errors are no news: those of a client
-//! that has gone.
+//! Messages to the server's operator, in the logger `oneloop.error`. Also decides which errors are not logged: those
+//! caused by a client that is gone.
 
 use super::connection::HttpConnection;
 use super::scope;
@@ -9,15 +9,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// How many errors back one is looked for.
+/// How many links of an exception chain are searched.
 const CHAIN: usize = 20;
 
-/// A line, by the name of a logger's method: "warning", "error".
+/// Logs a message. `level` is the name of a logger's method: "warning", "error".
 pub fn tell(py: Python<'_>, level: &str, text: &str) -> PyResult<()> {
     logger(py)?.call_method1(level, ("%s", text)).map(drop)
 }
 
-/// A request got an answer of the server's own. Slow clients are no reason to look.
+/// Logs that the server itself refused a request: a warning, or only information for the timeout of a slow client.
 pub fn refused(connection: &Bound<'_, HttpConnection>, status: u16, reason: &str) -> PyResult<()> {
     let (client, _) = scope::ends(connection)?;
     let client = match client.extract::<(String, u16)>() {
@@ -32,7 +32,7 @@ pub fn refused(connection: &Bound<'_, HttpConnection>, status: u16, reason: &str
     )
 }
 
-/// A mistake of the application's, with its traceback if there is one.
+/// Logs an error of the application, with its traceback if there is one.
 pub fn log(py: Python<'_>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
     let details = PyDict::new(py);
     if let Some(error) = error {
@@ -53,7 +53,7 @@ pub fn client_gone(py: Python<'_>, text: &str) -> PyErr {
     }
 }
 
-/// Whether an error is that of a client that has gone, or was raised because of it, or is a group of such errors.
+/// Whether an error reports that the client is gone, was raised because of that, or is a group of such errors.
 pub fn is_of_client(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     has_client_gone(error.value(py).as_any(), CHAIN)
 }

@@ -1,21 +1,21 @@
 //! HTTP/1.1 connections of a server, and the applications behind them.
 //!
-//! | file | noun |
+//! | file | contents |
 //! |---|---|
-//! | `server` | who accepts: application, options, the connections that are open |
-//! | `connection` | the protocol of one connection; `reading` takes its bytes apart, `writing` sends |
-//! | `proxied` | what a load balancer says of a connection before it begins |
+//! | `server` | the server: application, options, open connections |
+//! | `connection` | the protocol of one connection; `reading` parses its input, `writing` sends |
+//! | `proxied` | a load balancer's description of a connection, before it begins |
 //! | `exchange` | one request and its answer; `answer` writes the answer's head and body, `fields` its fields |
-//! | `wsgi` | a WSGI application's call and its answer; `environ` what it is told of the request |
-//! | `start_response` | what it says of its answer; `input`: the request's body, `file_wrapper`: a file as the answer |
-//! | `workers` | the threads of WSGI applications; `outbox` is their way to the connection, `pause` how they wait |
-//! | `asgi` | an ASGI application's task, `receive` and `send`; `scope` what it is told of the request |
-//! | `static_files` | folders that are answered without the application; `static_reply` decides what a request gets |
-//! | `file_answer` | a file on its way, where that takes more than one send; `pathsend`: for an application |
-//! | `journal` | what the operator is told, and which errors are no news |
-//! | `websocket` | an exchange whose bodies are WebSocket's messages |
+//! | `wsgi` | a WSGI application's call and its answer; `environ`: the request for it |
+//! | `start_response` | the start of its answer; `input`: the request's body, `file_wrapper`: a file as the answer |
+//! | `workers` | the threads of WSGI applications; `outbox`: their queue to the connection, `pause`: how they wait |
+//! | `asgi` | an ASGI application's task, `receive` and `send`; `scope`: the request for it |
+//! | `static_files` | folders that are served without the application; `static_reply` decides on each answer |
+//! | `file_answer` | sends a file if that takes more than one send; `pathsend`: for an application |
+//! | `journal` | messages to the operator |
+//! | `websocket` | an exchange with WebSocket messages instead of bodies |
 //!
-//! Stands on `transport`, which knows it only as a protocol that receives by itself.
+//! Uses `transport`, which only knows it as a protocol with its own receive function.
 
 mod answer;
 mod asgi;

@@ -1,4 +1,4 @@
-//! Names of header fields as `bytes` in lower case; those that nearly every request has are made once.
+//! Names of header fields as lower-case `bytes`. The names of common fields are made once.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -57,8 +57,8 @@ pub const KNOWN: [&str; 48] = [
 
 pub const PLACES: usize = 256;
 
-/// The known names, each at the place that its length and two of its letters give; those without a place of their own
-/// are made anew each time.
+/// The known names, each at the place computed from its length and two of its letters. Names that share a place are
+/// made anew each time.
 struct Table([Option<(&'static str, Py<PyBytes>)>; PLACES]);
 
 pub fn place(name: &[u8]) -> usize {

@@ -1,4 +1,4 @@
-//! `Options`: how a server treats its connections.
+//! `Options`: the settings of a server.
 
 use super::static_files::StaticFiles;
 use oneloop_http1::Limits;
@@ -16,16 +16,16 @@ pub enum Interface {
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command")]
 pub struct Options {
     pub interface: Interface,
-    /// WSGI: each request in a green thread.
+    /// WSGI: each request runs in a green thread.
     pub green: bool,
-    /// WSGI: at most so many threads, if not green.
+    /// WSGI: the maximum number of threads, without green threads.
     pub threads: usize,
-    /// WSGI: what the environ tells of other processes.
+    /// WSGI: the value of `wsgi.multiprocess`.
     pub multiprocess: bool,
     pub root_path: String,
-    /// What the lifespan has left; each request gets a copy.
+    /// The state from the lifespan; each request gets a copy.
     pub state: Option<Py<PyDict>>,
-    /// Fields of every answer but `date`, as they are written.
+    /// The fields of every answer except `date`, in their written form.
     pub fields: Vec<u8>,
     pub date_header: bool,
     pub has_server_field: bool,
@@ -36,12 +36,12 @@ pub struct Options {
     pub limit_concurrency: Option<usize>,
     /// Connections begin with a PROXY header.
     pub proxy_protocol: bool,
-    /// The TLS that follows it.
+    /// The TLS context for connections after that header.
     pub tls_behind_proxy: Option<Py<PyAny>>,
     pub trust: Option<Py<PyAny>>,
     pub on_response: Option<Py<PyAny>>,
     pub on_request_end: Option<Py<PyAny>>,
-    /// Folders in front of the application.
+    /// Folders that are served before the application.
     pub static_files: Option<Box<StaticFiles>>,
     pub ws_max_size: usize,
     pub ws_ping_interval_ns: u64,
@@ -49,13 +49,13 @@ pub struct Options {
     pub ws_deflate: bool,
 }
 
-/// A time that never comes.
+/// No deadline.
 pub const NEVER_NS: u64 = u64::MAX;
 
 fn ns(name: &str, seconds: Option<f64>) -> PyResult<u64> {
     match seconds {
         None => Ok(NEVER_NS),
-        // A number that is too large is never, as is infinity.
+        // A number that is too large means no deadline, as does infinity.
         Some(seconds) if seconds > 0.0 => {
             let time =
                 std::time::Duration::try_from_secs_f64(seconds).unwrap_or(std::time::Duration::MAX);
@@ -68,7 +68,7 @@ fn ns(name: &str, seconds: Option<f64>) -> PyResult<u64> {
 }
 
 impl Options {
-    /// TypeError for an option that does not exist, ValueError for a value that makes no sense.
+    /// TypeError for an unknown option, ValueError for an invalid value.
     pub fn new(interface: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let interface = match interface {
             "asgi" => Interface::Asgi,

@@ -1,7 +1,6 @@
-//! `Outbox`: what a thread's answer has for its connection, which belongs to the loop's thread.
+//! `Outbox`: a thread's response data for its connection, which belongs to the loop's thread.
 //!
-//! Parts are framed by the thread that has made them, and written by the loop, which is woken once for all that has
-//! gathered by then.
+//! The thread that makes the parts frames them. The loop writes them, and is woken once for all parts queued by then.
 
 use super::answer::Framed;
 use super::exchange::Exchange;
@@ -14,10 +13,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
 
-/// So much may gather before its thread waits.
+/// When this much is queued, the thread waits.
 const HIGH_BYTES: usize = 64 * 1024;
 
-/// After so many parts that a green thread has sent without waiting, it lets others go first.
+/// After this many parts sent without waiting, a green thread lets others run.
 const PARTS_IN_A_ROW: usize = 16;
 
 enum Item {
@@ -30,9 +29,9 @@ enum Item {
 pub struct Outbox {
     items: VecDeque<Item>,
     len_bytes: usize,
-    /// The loop will look into it.
+    /// A delivery is queued on the loop.
     is_queued: bool,
-    /// Those who wait until there is room.
+    /// Threads waiting for room.
     waiters: Vec<Py<PyAny>>,
 }
 
@@ -63,7 +62,7 @@ impl Outbox {
 }
 
 impl WsgiCall {
-    /// Gives a part of the answer to the connection, and waits if that has enough for now.
+    /// Passes a part of the response to the connection, and waits if the connection has enough for now.
     pub fn put(slf: &Bound<'_, Self>, framed: Framed, body: &Bound<'_, PyBytes>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -82,7 +81,7 @@ impl WsgiCall {
         });
         drop(merged);
         let is_full = is_full || connection.state.with(py, |s| s.is_writing_paused);
-        // The end of the application follows at once, and is told with it.
+        // The end of the application follows immediately, and is delivered with it.
         if !ends {
             Self::deliver_soon(slf);
         }
@@ -96,7 +95,7 @@ impl WsgiCall {
         })
     }
 
-    /// A green thread has sent a part: it leaves at once (PEP 3333), and others have their turn now and then.
+    /// A green thread has sent a part: it is sent immediately (PEP 3333), and other green threads run now and then.
     fn rest(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let connection = slf.get().exchange.get().connection.get();
@@ -122,7 +121,7 @@ impl WsgiCall {
         if is_turn_over { HubCore::pause(&HubCore::here(py)?) } else { Ok(()) }
     }
 
-    /// The application has ended.
+    /// Queues the end of the application.
     pub fn tell_end(slf: &Bound<'_, Self>) {
         slf.get().state.with(slf.py(), |s| s.outbox.items.push_back(Item::End));
         Self::deliver_soon(slf);
@@ -139,7 +138,7 @@ impl WsgiCall {
     }
 }
 
-/// On the loop: everything that has gathered goes to the connection.
+/// On the loop: passes everything queued to the connection.
 fn deliver(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast_exact::<WsgiCall>()?;
     let py = slf.py();

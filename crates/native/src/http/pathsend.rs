@@ -1,7 +1,7 @@
-//! `http.response.pathsend`: the application names a file, which is the body of its answer.
+//! `http.response.pathsend`: the application names a file as the body of its answer.
 //!
-//! A small file that the kernel has in its caches leaves with the head, in one send; any other is the work of
-//! `FileAnswer`. What `open()` would raise is raised to the application.
+//! A small file in the kernel's caches is sent with the head, in one send; `FileAnswer` sends any other. Errors of
+//! `open()` are raised to the application.
 
 use super::answer::{Framing, check_length, item};
 use super::exchange::{Answer, Exchange};
@@ -19,10 +19,10 @@ use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-/// What is at most this long is read at once.
+/// Files up to this length are read immediately.
 const SHORT_BYTES: u64 = 128 * 1024;
 
-/// Sends the file of a message; a future if that takes longer.
+/// Sends the file of a message. Returns a future if that takes longer.
 pub fn start<'py>(
     exchange: &Bound<'py, Exchange>,
     message: &Bound<'py, PyAny>,
@@ -61,8 +61,7 @@ pub fn start<'py>(
     Ok(Some(waiter))
 }
 
-/// Compares the file's length with what the head says; a head that says nothing says it from now on. RuntimeError if the
-/// body would not be the one that was announced.
+/// Compares the file's length with the head's, or sets it if the head has none. RuntimeError if they differ.
 pub fn frame(exchange: &Bound<'_, Exchange>, len_bytes: u64) -> PyResult<()> {
     exchange.get().state.with(exchange.py(), |s| {
         if let Framing::Length(left) = s.framing {
@@ -76,7 +75,7 @@ pub fn frame(exchange: &Bound<'_, Exchange>, len_bytes: u64) -> PyResult<()> {
     })
 }
 
-/// None: it is not short, or not all in memory.
+/// `None`: it is too long, or not entirely in memory.
 fn read_all<'py>(py: Python<'py>, opened: &Opened) -> PyResult<Option<Bound<'py, PyBytes>>> {
     if opened.status.len > SHORT_BYTES {
         return Ok(None);

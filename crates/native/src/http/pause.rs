@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A loop that was closed under the feet of its threads wakes nobody: they look at it this often.
+/// A loop that was closed while threads wait wakes nobody, so they check for that at this interval.
 const LOOK_TIME: Duration = Duration::from_secs(1);
 
 /// One wait of a thread. Any thread may end it.
@@ -24,7 +24,7 @@ impl Blocked {
         self.changed.notify_all();
     }
 
-    /// Whether it has ended by now.
+    /// Returns whether it has ended by now.
     fn wait_a_while(&self, py: Python<'_>) -> bool {
         detached(py, || {
             let guard = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,9 +34,10 @@ impl Blocked {
     }
 }
 
-/// Waits until `end` is called with what `register` gets, unless that says that there is nothing to wait for.
+/// Waits until `end` is called with the waiter that was passed to `register`, unless `register` says that no wait is
+/// needed.
 ///
-/// DisconnectedError if nobody is left who could call it.
+/// DisconnectedError if nobody is left to call `end`.
 pub fn pause(
     owner: &Bound<'_, LoopCore>,
     register: impl FnOnce(Py<PyAny>) -> bool,
@@ -56,19 +57,19 @@ pub fn pause(
     while !blocked.get().wait_a_while(py) {
         py.check_signals()?;
         if owner.get().is_closed_now() {
-            return Err(client_gone(py, "the server has ended"));
+            return Err(client_gone(py, "the server has stopped"));
         }
     }
     Ok(())
 }
 
-/// Whether the loop's own thread calls, as all green threads of it do.
+/// Whether this is the loop's own thread, where all its green threads run.
 #[inline]
 pub fn is_here(owner: &Bound<'_, LoopCore>) -> bool {
     owner.get().current_callback().is_some()
 }
 
-/// Ends a wait; false if it is a wait of another kind. Runs no Python code.
+/// Ends a wait. Returns false if it is a wait of another kind. Runs no Python code.
 #[inline]
 pub fn end(waiter: &Bound<'_, PyAny>) -> bool {
     if let Ok(waiter) = waiter.cast_exact::<Waiter>() {

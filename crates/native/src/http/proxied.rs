@@ -1,6 +1,7 @@
-//! The PROXY protocol: who is behind a load balancer, said before anything else (`oneloop_http1::proxy_protocol`).
+//! The PROXY protocol: the client behind a load balancer, sent before everything else
+//! (`oneloop_http1::proxy_protocol`).
 //!
-//! TLS, where there is some, begins behind the header.
+//! TLS, if used, begins after the header.
 
 use super::connection::{Awaited, HttpConnection, Input};
 use super::journal;
@@ -12,7 +13,7 @@ use pyo3::types::{PyBytes, PyDict};
 use std::net::SocketAddr;
 
 impl HttpConnection {
-    /// Takes the header at the start of a connection. Who does not begin with one gets no answer.
+    /// Reads the header at the start of a connection. A peer without the header gets no answer.
     pub fn take_proxy_header(slf: &Bound<'_, Self>, input: &[u8]) -> PyResult<Progress> {
         let py = slf.py();
         let this = slf.get();
@@ -25,7 +26,7 @@ impl HttpConnection {
                 return Ok(Progress::Stopped);
             }
             Err(_) => {
-                let text = "A connection that does not begin with a PROXY header was closed.";
+                let text = "A connection without a PROXY header was closed.";
                 journal::tell(py, "warning", text)?;
                 this.close(py)?;
                 return Ok(Progress::Used(input.len()));
@@ -45,7 +46,7 @@ impl HttpConnection {
         Ok(Progress::Used(input.len()))
     }
 
-    /// What follows is TLS; `first` has come already.
+    /// Starts TLS on the rest of the connection; `first` was already received.
     fn start_tls(slf: &Bound<'_, Self>, context: &Bound<'_, PyAny>, first: &[u8]) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();

@@ -1,4 +1,4 @@
-//! How a connection takes its bytes apart: heads, bodies, requests that follow.
+//! Parses a connection's input: heads, bodies, pipelined requests.
 
 use super::answer::Framing as OutFraming;
 use super::asgi;
@@ -23,15 +23,15 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// So much is kept of requests that follow before reading is paused.
+/// When this much of pipelined requests is buffered, reading is paused.
 const PIPELINED_HIGH_BYTES: usize = 64 * 1024;
-/// So much of a body that nobody wants is read and dropped for the sake of the connection.
+/// Up to this much of an unwanted body is read and dropped to keep the connection.
 pub const UNWANTED_BODY_BYTES: u64 = 256 * 1024;
 
-/// A head of this length is read each time that more of it comes.
+/// A head up to this length is parsed again whenever more of it arrives.
 const SHORT_HEAD_BYTES: usize = 1024;
 
-/// One receive of the transport, which asks for it when its socket is readable.
+/// One receive, called by the transport when its socket is readable.
 pub fn receive(
     owner: &Bound<'_, LoopCore>,
     protocol: &Bound<'_, PyAny>,
@@ -47,16 +47,16 @@ pub fn receive(
     })
 }
 
-/// What became of the start of the input.
+/// The result of parsing the start of the input.
 pub enum Progress {
     Used(usize),
-    /// More has to come, or the answer to end, before it goes on.
+    /// It continues after more input, or after the end of the answer.
     Stopped,
-    /// So much was used by what has raised this: it is not to be read again.
+    /// An exception was raised after this many bytes were used, which must not be parsed again.
     Failed(usize, PyErr),
 }
 
-/// Who takes the input.
+/// The consumer of the input.
 enum Kind {
     Proxy,
     Head,
@@ -67,17 +67,17 @@ enum Kind {
 
 /// A request that is about to be served.
 struct Opened<'py> {
-    /// Of the head.
+    /// The length of the head.
     len: usize,
-    /// None: it is answered already.
+    /// `None`: it is already answered.
     exchange: Option<Bound<'py, Exchange>>,
-    /// None: only a file's answer can need it, which has nobody to tell it to.
+    /// `None`: only the access log of a file's answer could need it, and there is none.
     scope: Option<Bound<'py, PyDict>>,
     file: Taken,
 }
 
 impl HttpConnection {
-    /// As `feed`, of bytes that may be changed: a WebSocket's are unmasked where they are.
+    /// Like `feed`, with mutable data: WebSocket frames are unmasked in place.
     fn feed_in_place(slf: &Bound<'_, Self>, data: &mut [u8]) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -94,7 +94,7 @@ impl HttpConnection {
         Ok(())
     }
 
-    /// How many bytes were taken: not all of them when the application has enough to take.
+    /// Returns how many bytes were used: fewer if the application's queue is full.
     fn take_frames(slf: &Bound<'_, Self>, data: &mut [u8]) -> PyResult<usize> {
         let Some(exchange) = slf.get().exchange(slf.py()) else { return Ok(data.len()) };
         match &exchange.get().websocket {
@@ -103,7 +103,7 @@ impl HttpConnection {
         }
     }
 
-    /// What was kept is taken in the next tick.
+    /// Processes buffered input in the next tick.
     pub fn feed_soon(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -142,7 +142,7 @@ impl HttpConnection {
         };
         let waits = this.state.with(py, |s| {
             s.is_feeding = false;
-            // What came meanwhile stands behind what is left.
+            // Data that arrived meanwhile comes after the rest.
             let behind = std::mem::replace(&mut s.buffer, left);
             s.buffer.extend_from_slice(&behind);
             matches!(s.input, Input::Waiting) && s.buffer.len() > PIPELINED_HIGH_BYTES
@@ -157,8 +157,7 @@ impl HttpConnection {
         self.state.with(py, |s| s.has_eof)
     }
 
-    /// The peer sends nothing more: what becomes of the request that is being read or answered. False if the connection
-    /// is to close.
+    /// The peer sends nothing more: handles the current request. Returns false if the connection must be closed.
     pub fn end_input(&self, py: Python<'_>) -> PyResult<bool> {
         if self.state.with(py, |s| s.will_go_on) {
             return Ok(true);
@@ -170,7 +169,7 @@ impl HttpConnection {
         let exchange = self.exchange(py).filter(|exchange| exchange.get().websocket.is_none());
         match exchange {
             Some(exchange) if is_waiting => {
-                // Requests that follow are answered first.
+                // Pipelined requests are answered first.
                 if !has_more {
                     exchange.get().state.with(py, |s| s.is_peer_done = true);
                     exchange.get().wake_receivers(py)?;
@@ -178,7 +177,7 @@ impl HttpConnection {
                 Ok(true)
             }
             Some(exchange) if is_body => {
-                // Half a body: nobody may take it for all of it.
+                // The body is incomplete and must not be taken for a complete one.
                 exchange.get().disconnect(py)?;
                 self.close(py)?;
                 Ok(false)
@@ -190,14 +189,14 @@ impl HttpConnection {
         }
     }
 
-    /// An answer is complete, or there is room for messages: what was kept meanwhile has its turn.
+    /// An answer is complete, or there is room for messages: processes buffered input.
     pub fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let slf = object.cast_exact::<Self>()?;
         slf.get().state.with(slf.py(), |s| s.will_go_on = false);
         Self::feed(slf, b"")
     }
 
-    /// Takes what can be taken; how many bytes that were.
+    /// Processes as much as possible. Returns the number of bytes used.
     fn consume(slf: &Bound<'_, Self>, data: &[u8]) -> (PyResult<()>, usize) {
         let mut at = 0;
         while at < data.len() {
@@ -254,7 +253,7 @@ impl HttpConnection {
         };
         let mut used = opened.len;
         let Some(exchange) = &opened.exchange else { return Ok(Progress::Used(used)) };
-        // What has come of the body is there when the application asks for it.
+        // The part of the body received so far is available when the application reads it.
         while used < input.len() {
             match Self::take_body(slf, &input[used..])? {
                 Progress::Used(len) => used += len,
@@ -272,12 +271,12 @@ impl HttpConnection {
         };
         Ok(match started {
             Ok(()) => Progress::Used(used),
-            // KeyboardInterrupt, SystemExit: the loop may go on.
+            // KeyboardInterrupt, SystemExit: the loop may continue later.
             Err(error) => Progress::Failed(used, error),
         })
     }
 
-    /// The application's turn.
+    /// Starts the application.
     pub fn start_application(
         slf: &Bound<'_, Self>,
         exchange: &Bound<'_, Exchange>,
@@ -289,8 +288,8 @@ impl HttpConnection {
         }
     }
 
-    /// False while the end of the head cannot be there: a long head that comes byte by byte is not read again for each.
-    /// Short ones are, so that a mistake is answered when it comes.
+    /// False while the head cannot be complete: a long head that arrives byte by byte is not parsed again for each
+    /// byte. Short ones are, so that an error is answered immediately.
     fn may_have_head(&self, py: Python<'_>, input: &[u8]) -> bool {
         self.state.with(py, |s| {
             let seen_bytes = std::mem::replace(&mut s.searched, input.len());
@@ -299,8 +298,8 @@ impl HttpConnection {
         })
     }
 
-    /// Reads the head, and makes what the application is told of it. In a frame of its own: its room for fields is gone
-    /// when the application runs.
+    /// Parses the head and makes the application's view of it. Separate function, so that the stack space for fields
+    /// is released before the application runs.
     #[inline(never)]
     fn open<'py>(
         slf: &Bound<'py, Self>,
@@ -357,7 +356,7 @@ impl HttpConnection {
             s.exchange.replace(kept)
         });
         drop(old);
-        // A peer that waits for 100 Continue sends nothing before.
+        // A client that waits for 100 Continue sends nothing before.
         if has_body && !request.expects_continue {
             this.wait_for(py, Awaited::Body);
         } else {
@@ -366,17 +365,23 @@ impl HttpConnection {
         Ok(Ok(Some(Opened { len: request.len, exchange: Some(exchange), scope, file })))
     }
 
-    /// Why a request that is right is not served.
+    /// Why a valid request is not served.
     fn turned_away(&self, py: Python<'_>, request: &Request<'_, '_>) -> Option<Refusal> {
         if matches!(request.target, Target::Authority { .. }) {
             // RFC 9110 section 9.3.6: for proxies.
-            return Some(Refusal::new(501, "This server is no proxy: it has no CONNECT."));
+            return Some(Refusal::new(
+                501,
+                "This server is not a proxy and does not support CONNECT.",
+            ));
         }
         let is_full = self.http.get().is_full(py);
-        is_full.then_some(Refusal::new(503, "The server has as many requests as it takes at once."))
+        is_full.then_some(Refusal::new(
+            503,
+            "The server has reached its limit of concurrent requests.",
+        ))
     }
 
-    /// The WebSocket that a request asks for.
+    /// The WebSocket that the request wants to open, if any.
     fn websocket_of<'a>(
         &self,
         request: &Request<'a, '_>,
@@ -465,7 +470,7 @@ impl HttpConnection {
             this.wait_for(py, Awaited::Body);
         }
         let Some(exchange) = exchange else {
-            // Its answer is complete already.
+            // Its answer is already complete.
             if ends {
                 this.await_request(py);
             }
@@ -482,13 +487,13 @@ impl HttpConnection {
         Ok(Progress::Used(consumed))
     }
 
-    /// The next request may come.
+    /// Waits for the next request.
     fn await_request(&self, py: Python<'_>) {
         self.state.with(py, |s| s.input = Input::Head);
         self.wait_for(py, Awaited::Request);
     }
 
-    /// The answer is complete: the connection ends, or goes on with the next request.
+    /// The answer is complete: closes the connection, or continues with the next request.
     pub fn answered(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -510,7 +515,7 @@ impl HttpConnection {
         drop(old);
         let (is_over, is_last) = this.state.with(py, |s| {
             let is_closed = s.is_lost || matches!(s.input, Input::Closed | Input::Lingering);
-            // The peer was not told that its request is the last one, where the head left before that was known.
+            // If the head was sent before it was known that this request is the last one, the peer does not know it.
             let is_untold = s.is_last && left == 0 && !s.has_eof && !is_closed;
             (is_closed || (s.is_ending() && !is_untold), s.is_last)
         });
@@ -518,7 +523,7 @@ impl HttpConnection {
             return if left > 0 { this.linger(py) } else { this.close(py) };
         }
         if left > 0 {
-            // It is read, and dropped.
+            // The rest of the body is read and dropped.
             this.wait_for(py, Awaited::Body);
             return this.resume_reading(py);
         }

@@ -1,4 +1,4 @@
-//! `receive` of an ASGI application: the body as it comes, then the end of the exchange.
+//! `receive` of an ASGI application: the body as it arrives, then the end of the exchange.
 
 use super::connection::{Awaited, HttpConnection};
 use super::exchange::{Answer, Exchange, with_waiter};
@@ -17,14 +17,14 @@ enum Course {
     Ended,
 }
 
-/// What `receive()` gives: a coroutine.
+/// The coroutine that `receive()` returns.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct ReceiveCall {
     exchange: Object<Exchange>,
     course: LoopCell<Course>,
 }
 
-/// What there is to be told.
+/// The next message.
 enum News {
     Body { more: bool },
     Disconnect,
@@ -60,7 +60,7 @@ impl ReceiveCall {
         })
     }
 
-    /// Gives what is there, or waits.
+    /// Returns the next message, or waits.
     fn go_on(slf: Borrowed<'_, '_, Self>) -> PyResult<Step> {
         let py = slf.py();
         let this = slf.get();
@@ -90,7 +90,7 @@ impl ReceiveCall {
         Ok(Step::Returned(Object::new(message.into_any())))
     }
 
-    /// `100 Continue`, if the peer waits for it.
+    /// Sends `100 Continue`, if the peer waits for it.
     fn ask_for_body(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let py = exchange.py();
         let asks = exchange
@@ -105,7 +105,7 @@ impl ReceiveCall {
         HttpConnection::write(connection, b"HTTP/1.1 100 Continue\r\n\r\n")
     }
 
-    /// The application has taken what was there.
+    /// Resumes reading, after the application has taken the received data.
     pub fn read_on(connection: &Bound<'_, HttpConnection>) -> PyResult<()> {
         let py = connection.py();
         let this = connection.get();

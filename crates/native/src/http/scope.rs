@@ -1,4 +1,4 @@
-//! What an ASGI application is told of a request (ASGI 3, HTTP specification 2.5).
+//! The scope of a request for an ASGI application (ASGI 3, HTTP specification 2.5).
 
 use super::connection::HttpConnection;
 use super::names;
@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use std::borrow::Cow;
 
-/// What every scope of a server starts with, in the order of its keys; copied for each request.
+/// The initial entries of every scope, in the order of its keys; copied for each request.
 pub struct Template {
     scope: Py<PyDict>,
     asgi: Py<PyDict>,
@@ -61,7 +61,7 @@ impl Template {
     }
 }
 
-/// The scope of a request, whose dictionaries and lists are the application's own.
+/// The scope of a request. Its dictionaries and lists belong to the application.
 pub fn of_request<'py>(
     connection: &Bound<'py, HttpConnection>,
     request: &Request<'_, '_>,
@@ -109,7 +109,7 @@ pub fn of_request<'py>(
     Ok(scope)
 }
 
-/// What a trusted proxy's fields say.
+/// The forwarding fields of a trusted proxy.
 #[derive(Default)]
 pub struct Forwarded<'py> {
     /// (host, port)
@@ -117,7 +117,7 @@ pub struct Forwarded<'py> {
     pub scheme: Option<End<'py>>,
 }
 
-/// Who is behind a trusted proxy, where its fields say so.
+/// The client behind a trusted proxy, if its fields name one.
 pub fn forwarded<'py>(
     connection: &Bound<'py, HttpConnection>,
     request: &Request<'_, '_>,
@@ -149,7 +149,7 @@ pub fn forwarded<'py>(
     Ok(Forwarded { client, scheme: Some(scheme).filter(|scheme| !scheme.is_none()) })
 }
 
-/// The common methods are strings that exist already.
+/// The common methods are interned strings.
 pub fn method<'py>(py: Python<'py>, method: &str) -> Bound<'py, PyString> {
     match method {
         "GET" => intern!(py, "GET").clone(),
@@ -172,7 +172,7 @@ pub fn headers<'py>(py: Python<'py>, request: &Request<'_, '_>) -> PyResult<Boun
     PyList::new(py, fields)
 }
 
-/// The path with its percent-encoding taken off, as text: what is not UTF-8 becomes U+FFFD.
+/// The percent-decoded path as text; invalid UTF-8 becomes U+FFFD.
 pub fn path<'py>(py: Python<'py>, root: &str, raw: &[u8]) -> Bound<'py, PyString> {
     let decoded = if memchr::memchr(b'%', raw).is_some() {
         Cow::Owned(decoded(raw))
@@ -187,7 +187,7 @@ pub fn path<'py>(py: Python<'py>, root: &str, raw: &[u8]) -> Bound<'py, PyString
     }
 }
 
-/// As `urllib.parse.unquote_to_bytes`: what is no encoding stays as it is.
+/// Like `urllib.parse.unquote_to_bytes`: invalid escapes stay as they are.
 pub fn decoded(raw: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut decoded = Vec::with_capacity(raw.len());
@@ -208,7 +208,7 @@ pub fn decoded(raw: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// What the connection's handshake has agreed on.
+/// The parameters negotiated in the connection's TLS handshake.
 fn tls<'py>(connection: &Bound<'py, HttpConnection>) -> PyResult<Bound<'py, PyDict>> {
     let py = connection.py();
     let this = connection.get();
@@ -226,7 +226,7 @@ fn tls<'py>(connection: &Bound<'py, HttpConnection>) -> PyResult<Bound<'py, PyDi
 
 type End<'py> = Bound<'py, PyAny>;
 
-/// (host, port) of client and server; None for a client by a Unix socket, (path, None) for its server.
+/// (host, port) of client and server; None for a client on a Unix socket, (path, None) for its server.
 pub fn ends<'py>(connection: &Bound<'py, HttpConnection>) -> PyResult<(End<'py>, End<'py>)> {
     let py = connection.py();
     let this = connection.get();
@@ -253,7 +253,7 @@ pub fn ends<'py>(connection: &Bound<'py, HttpConnection>) -> PyResult<(End<'py>,
     Ok((client, server))
 }
 
-/// The names of both ends, as sockets give them; None for what is not known.
+/// The names of both ends, as sockets return them; None if unknown.
 fn names<'py>(connection: &Bound<'py, HttpConnection>) -> PyResult<[End<'py>; 2]> {
     let py = connection.py();
     let none = || py.None().into_bound(py);
@@ -270,7 +270,7 @@ fn names<'py>(connection: &Bound<'py, HttpConnection>) -> PyResult<[End<'py>; 2]
 
 fn host_and_port<'py>(py: Python<'py>, name: End<'py>) -> End<'py> {
     match name.cast_into::<PyTuple>() {
-        // IPv6 has two parts more.
+        // IPv6 has two more parts.
         Ok(parts) if parts.len() >= 2 => parts.get_slice(0, 2).into_any(),
         _ => py.None().into_bound(py),
     }

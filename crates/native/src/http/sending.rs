@@ -1,4 +1,4 @@
-//! `send` of an ASGI application: a call that is done when it is awaited.
+//! `send` of an ASGI application: a coroutine that runs when it is awaited.
 
 use super::exchange::{Exchange, with_waiter};
 use crate::ffi::awaitable::{self, Step, Steps};
@@ -19,12 +19,12 @@ enum Course {
         message: Object,
         steps: Object,
     },
-    /// A file is on its way.
+    /// A file is being sent.
     Sending(Object),
     Ended,
 }
 
-/// What `send(message)` gives: a coroutine.
+/// The coroutine that `send(message)` returns.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct SendCall {
     exchange: Object<Exchange>,
@@ -45,7 +45,7 @@ impl SendCall {
         self.course.with(py, |now| std::mem::replace(now, course))
     }
 
-    /// Waits until the transport takes more, if it has enough.
+    /// Waits until the transport takes more, if it is paused.
     fn go_on(slf: Borrowed<'_, '_, Self>, message: Object) -> PyResult<Step> {
         let py = slf.py();
         let this = slf.get();
@@ -69,7 +69,7 @@ impl SendCall {
         Ok(step)
     }
 
-    /// One more step while a file is sent.
+    /// One step while a file is being sent.
     fn sent(slf: Borrowed<'_, '_, Self>, steps: Object, step: PyResult<Step>) -> PyResult<Step> {
         match step? {
             Step::Yielded(object) => {
@@ -80,7 +80,7 @@ impl SendCall {
         }
     }
 
-    /// One more step of the wait, or an exception into it.
+    /// One step of the wait, or an exception thrown into it.
     fn stepped(
         slf: Borrowed<'_, '_, Self>,
         message: Object,
@@ -170,7 +170,7 @@ struct Send;
 impl FastMethod for Send {
     type Class = Exchange;
     const NAME: &'static CStr = c"send";
-    const DOC: &'static CStr = c"send($self, message, /)\n--\n\nASGI's send: a coroutine that sends a message of the application's.";
+    const DOC: &'static CStr = c"send($self, message, /)\n--\n\nASGI's send: a coroutine that sends a message of the application.";
 
     fn call<'py>(
         slf: Borrowed<'_, 'py, Exchange>,
@@ -192,14 +192,14 @@ impl BareMethod for Receive {
     type Class = Exchange;
     const NAME: &'static CStr = c"receive";
     const DOC: &'static CStr =
-        c"receive($self, /)\n--\n\nASGI's receive: a coroutine that gives the next message.";
+        c"receive($self, /)\n--\n\nASGI's receive: a coroutine that returns the next message.";
 
     fn call<'py>(slf: Borrowed<'_, 'py, Exchange>) -> PyResult<Bound<'py, PyAny>> {
         Ok(super::receiving::ReceiveCall::make(&slf.to_owned())?.into_any())
     }
 }
 
-/// Adds the methods that run per message.
+/// Adds the methods that run for each message.
 pub fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<Send>(py)?;
     method::add_bare::<Receive>(py)

@@ -1,4 +1,4 @@
-//! `HttpServer`: who serves: an application, how its connections are treated, and those that are open.
+//! `HttpServer`: an application, the settings of its connections, and the open connections.
 
 use super::connection::{HttpConnection, IDLE_NS};
 use super::options::{NEVER_NS, Options};
@@ -12,27 +12,27 @@ use pyo3::types::{PyDict, PySet};
 use pyo3::{PyTraverseError, PyVisit};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Memory of this size is kept for heads.
+/// Buffers up to this size are kept for heads.
 const SPARE_BYTES: usize = 64 * 1024;
 
 #[derive(Default)]
 pub struct Serving {
-    /// Open connections, each at its own place; free places are `None`.
+    /// Open connections, each with its own index; free places are `None`.
     pub connections: Vec<Option<Py<HttpConnection>>>,
     free: Vec<usize>,
-    /// Requests under way.
+    /// Requests in progress.
     pub requests: usize,
     pub total_requests: u64,
     pub is_shutting_down: bool,
-    /// Looks for what has taken too long; while connections are open.
+    /// The timer that looks for expired deadlines, while connections are open.
     sweep: Option<Py<PyAny>>,
-    /// The server's end of the last connection, which many have.
+    /// The server's address of the last connection, shared by many.
     end: Option<Py<PyAny>>,
     /// The `date` field and its second.
     date: Date,
-    /// Memory for heads.
+    /// A buffer for heads.
     pub spare: Vec<u8>,
-    /// What the tasks of applications are made with.
+    /// The keyword arguments for the tasks of applications.
     task_arguments: Option<Py<PyDict>>,
 }
 
@@ -42,9 +42,9 @@ struct Date {
     text: [u8; 29],
 }
 
-/// A factory of HTTP connections, to be given to `loop.create_server()`.
+/// A factory of HTTP connections, for `loop.create_server()`.
 ///
-/// Loop's thread only. `app` is called for every request.
+/// Use it only in the loop's thread. `app` is called for every request.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct HttpServer {
     pub owner: Py<LoopCore>,
@@ -52,7 +52,7 @@ pub struct HttpServer {
     pub options: Options,
     pub template: Template,
     pub wsgi: Option<Wsgi>,
-    /// Tasks of requests that wait: the loop knows them only weakly.
+    /// Tasks of waiting requests: the loop only has weak references to them.
     pub tasks: Py<PySet>,
     pub serving: LoopCell<Serving>,
 }
@@ -84,7 +84,7 @@ impl HttpServer {
         drop(removed);
     }
 
-    /// The `date` field of this second: RFC 9110 section 5.6.7.
+    /// The `date` field of the current second: RFC 9110 section 5.6.7.
     pub fn date(&self, py: Python<'_>) -> [u8; 29] {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         self.serving.with(py, |s| {
@@ -95,7 +95,7 @@ impl HttpServer {
         })
     }
 
-    /// The fields that every answer has.
+    /// Writes the fields that every response has.
     pub fn write_defaults(&self, py: Python<'_>, head: &mut Vec<u8>) {
         if self.options.date_header {
             head.extend_from_slice(b"date: ");
@@ -105,7 +105,7 @@ impl HttpServer {
         head.extend_from_slice(&self.options.fields);
     }
 
-    /// One more request has been answered.
+    /// Counts an answered request.
     pub fn count_response(&self, py: Python<'_>) -> PyResult<()> {
         let total = self.serving.with(py, |serving| {
             serving.total_requests += 1;
@@ -117,16 +117,16 @@ impl HttpServer {
         }
     }
 
-    /// More connections or requests than `limit_concurrency` allows.
+    /// There are more connections or requests than `limit_concurrency` allows.
     pub fn is_full(&self, py: Python<'_>) -> bool {
         let Some(limit) = self.options.limit_concurrency else { return false };
         self.serving.with(py, |s| {
-            // The connection that asks is one of them.
+            // The new connection is one of them.
             s.connections.len() - s.free.len() > limit || s.requests >= limit
         })
     }
 
-    /// The same end as that of the last connection, if it is equal: one object for many.
+    /// Returns the address of the last connection if it is equal, so that many share one object.
     pub fn shared_end<'py>(&self, end: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = end.py();
         let known = self.serving.with(py, |s| s.end.as_ref().map(|end| end.bind(py).clone()));
@@ -141,7 +141,7 @@ impl HttpServer {
         Ok(end.clone())
     }
 
-    /// Takes memory back for the next head, unless it has grown large.
+    /// Keeps a buffer for the next head, unless it has grown large.
     pub fn keep_spare(&self, py: Python<'_>, spare: Vec<u8>) {
         if spare.capacity() <= SPARE_BYTES {
             let old = self.serving.with(py, |s| std::mem::replace(&mut s.spare, spare));
@@ -166,7 +166,7 @@ impl HttpServer {
         Ok(arguments)
     }
 
-    /// How often connections are looked at: a quarter of the shortest time that they have.
+    /// How often connections are checked: a quarter of the shortest timeout.
     fn sweep_interval_s(&self) -> f64 {
         let options = &self.options;
         let shortest = options.keep_alive_ns.min(options.header_ns).min(options.body_ns);
@@ -178,12 +178,12 @@ impl HttpServer {
         Self::sweep_in(slf, slf.get().sweep_interval_s())
     }
 
-    /// Looks when connections without a request have had their last moment.
+    /// Checks when connections without a request have reached their last deadline.
     pub fn sweep_after_idling(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::sweep_in(slf, IDLE_NS as f64 / 1e9)
     }
 
-    /// The next look at the connections, in place of one that was planned.
+    /// Schedules the next check of the connections, in place of the planned one.
     fn sweep_in(slf: &Bound<'_, Self>, time_s: f64) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -204,7 +204,7 @@ impl HttpServer {
 
 #[pymethods]
 impl HttpServer {
-    /// Args: the loop, the application, `interface` "asgi" or "wsgi", and the options, by name.
+    /// Args: the loop, the application, `interface` "asgi" or "wsgi", and the options by name.
     #[new]
     #[pyo3(signature = (owner, app, *, interface = "asgi", **options))]
     fn new(
@@ -229,26 +229,26 @@ impl HttpServer {
         Py::new(slf.py(), HttpConnection::new(slf))
     }
 
-    /// Open connections.
+    /// The number of open connections.
     #[getter]
     fn connections(&self, py: Python<'_>) -> usize {
         self.serving.with(py, |s| s.connections.len() - s.free.len())
     }
 
-    /// Requests under way.
+    /// The number of requests in progress.
     #[getter]
     fn requests(&self, py: Python<'_>) -> usize {
         self.serving.with(py, |s| s.requests)
     }
 
-    /// Requests that have been answered.
+    /// The number of answered requests.
     #[getter]
     fn total_requests(&self, py: Python<'_>) -> u64 {
         self.serving.with(py, |s| s.total_requests)
     }
 
-    /// From now on connections close after their answer; idle ones after a moment, in which a request that is on its way
-    /// arrives and is answered.
+    /// Start a graceful shutdown: connections close after their answer; idle ones after a short time, in which a
+    /// request already on its way is still answered.
     fn shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -258,14 +258,14 @@ impl HttpServer {
         outcome.and(Self::sweep_after_idling(slf))
     }
 
-    /// Closes all connections at once, and cancels what works for them.
+    /// Close all connections immediately, and cancel their applications.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         self.cancel(py)?;
         let abort = |connection: &Py<HttpConnection>| HttpConnection::abort(connection.bind(py));
         self.open(py).iter().map(abort).fold(Ok(()), PyResult::and)
     }
 
-    /// Cancels what works for connections: whoever has had no answer gets a 500 in the loop's next turn.
+    /// Cancel the applications. A request without an answer gets a 500 in the loop's next tick.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.serving.with(py, |s| s.is_shutting_down = true);
         for task in self.tasks.bind(py).call_method0(intern!(py, "copy"))?.try_iter()? {
@@ -274,7 +274,8 @@ impl HttpServer {
         Ok(())
     }
 
-    /// WSGI: the threads end when they have done what they do. Returns those that have not ended yet, to be joined.
+    /// WSGI: make the threads end after their current request. Returns the threads that are still running, to be
+    /// joined.
     fn end_threads<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         match self.wsgi.as_ref().and_then(Wsgi::workers) {
             Some(workers) => workers.bind(py).get().end(py),
@@ -282,7 +283,7 @@ impl HttpServer {
         }
     }
 
-    /// By a timer: ends connections that have taken too long.
+    /// Called by a timer: ends connections whose deadline has passed.
     fn _sweep(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();

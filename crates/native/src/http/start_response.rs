@@ -13,7 +13,7 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use std::borrow::Cow;
 use std::ffi::CStr;
 
-/// Fields that are between two neighbours, and not for an application to send: RFC 9110 section 7.6.1.
+/// Fields that only concern two neighbours, which an application must not send: RFC 9110 section 7.6.1.
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -26,7 +26,7 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// "200 OK", taken apart.
+/// A parsed status, such as "200 OK".
 struct Status<'a> {
     code: u16,
     line: Cow<'a, [u8]>,
@@ -49,7 +49,7 @@ impl WsgiCall {
                 return Err(raised(exc_info)?);
             }
             (_, None) => {
-                let text = "start_response() was called already, and without exc_info";
+                let text = "start_response() was already called, and this call has no exc_info";
                 return Err(PyAssertionError::new_err(text));
             }
         }
@@ -92,11 +92,11 @@ impl WsgiCall {
     }
 }
 
-/// The exception of `exc_info`, with its traceback.
+/// The exception in `exc_info`, with its traceback.
 fn raised(exc_info: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     let (_, error, traceback): (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>) =
         exc_info.extract().map_err(|_| {
-            PyTypeError::new_err("exc_info must be what sys.exc_info() gives: a tuple of three")
+            PyTypeError::new_err("exc_info must be a tuple of three, as returned by sys.exc_info()")
         })?;
     let error = error.call_method1(intern!(exc_info.py(), "with_traceback"), (traceback,))?;
     Ok(PyErr::from_value(error))
@@ -115,7 +115,7 @@ fn taken_apart<'a>(status: &'a Bound<'_, PyString>) -> PyResult<Status<'a>> {
         }
         _ => return Err(wrong()),
     };
-    // A response of 1xx is not the last one.
+    // A 1xx response is not a final one.
     let has_control = line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t');
     if code < 200 || has_control {
         return Err(wrong());
@@ -124,7 +124,7 @@ fn taken_apart<'a>(status: &'a Bound<'_, PyString>) -> PyResult<Status<'a>> {
     Ok(Status { code, line })
 }
 
-/// What a "bytes as str" stands for.
+/// The bytes that a "bytes as str" stands for.
 fn bytes_of<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, [u8]>> {
     let utf8 = text.to_str()?;
     if utf8.is_ascii() {
@@ -147,7 +147,8 @@ fn write_field(head: &mut Vec<u8>, field: &Bound<'_, PyAny>, found: &mut Found) 
     let value = value.cast::<PyString>().map_err(|_| wrong())?;
     let name = bytes_of(name)?;
     if HOP_BY_HOP.iter().any(|hop| hop.as_bytes().eq_ignore_ascii_case(&name)) {
-        let text = format!("{field:?} is not for an application to say: it is hop-by-hop");
+        let text =
+            format!("{field:?} must not be set by an application: it is a hop-by-hop header");
         return Err(PyAssertionError::new_err(text));
     }
     add_field(head, &name, bytes_of(value)?.trim_ascii(), found)
@@ -159,7 +160,7 @@ impl FastMethod for StartResponse {
     type Class = WsgiCall;
     const NAME: &'static CStr = c"start_response";
     const DOC: &'static CStr =
-        c"start_response($self, status, headers, exc_info=None, /)\n--\n\nSay what the head is.";
+        c"start_response($self, status, headers, exc_info=None, /)\n--\n\nSet the status and headers of the response.";
 
     fn call<'py>(
         slf: Borrowed<'_, 'py, WsgiCall>,
@@ -171,7 +172,7 @@ impl FastMethod for StartResponse {
             ([status, headers], exc_info) => (status, headers, exc_info),
             ([status, headers, exc_info], None) => (status, headers, Some(*exc_info)),
             _ => {
-                let text = "start_response() takes a status, headers and perhaps exc_info";
+                let text = "start_response() takes a status, headers and optionally exc_info";
                 return Err(PyTypeError::new_err(text));
             }
         };
@@ -187,7 +188,7 @@ struct Write;
 impl FastMethod for Write {
     type Class = WsgiCall;
     const NAME: &'static CStr = c"write";
-    const DOC: &'static CStr = c"write($self, data, /)\n--\n\nSend a part of the body at once.";
+    const DOC: &'static CStr = c"write($self, data, /)\n--\n\nSend a part of the body immediately.";
 
     fn call<'py>(
         slf: Borrowed<'_, 'py, WsgiCall>,
@@ -203,7 +204,7 @@ impl FastMethod for Write {
     }
 }
 
-/// Adds the methods that run per request.
+/// Adds the methods that run for each request.
 pub fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<StartResponse>(py)?;
     method::add::<Write>(py)

@@ -1,7 +1,8 @@
-//! `StaticFiles`: folders whose files are answers (`--static`), in front of the application.
+//! `StaticFiles`: folders whose files are served (`--static`) before the application is asked.
 //!
-//! What the kernel has in its caches is answered at once: found, looked at, read behind its head, sent. All else is the
-//! work of `FileAnswer`. Of files nothing is kept but that there was one: each request finds and reads what is there now.
+//! A file in the kernel's caches is answered immediately: it is looked up, read into a buffer after its head, and
+//! sent. In all other cases `FileAnswer` does the work. Nothing about files is cached except that they existed: each
+//! request finds and reads the current file.
 
 use super::connection::{Awaited, HttpConnection};
 use super::static_reply::{self, FilePart, Outcome, OwnWanted, Reply, Types, Wanted};
@@ -20,22 +21,22 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What is at most this long is copied behind its head; the memory for heads is kept for the next one.
+/// A body up to this length is copied after its head; the buffer for heads is kept for the next one.
 const SHORT_BYTES: u64 = 48 * 1024;
-/// Files that are remembered to be files, and the longest name of one.
+/// How many names are remembered to be files, and their maximum length.
 const MOST_KNOWN: usize = 4096;
 const LONGEST_KNOWN_BYTES: usize = 256;
 
 pub struct StaticFiles {
-    /// The longest URL first: one may lie in another.
+    /// Longest URL first, because one may be inside another.
     folders: Vec<StaticFolder>,
     types: Arc<Types>,
-    /// Paths that are not for folders.
+    /// Paths that never belong to a folder.
     reserved: Vec<Vec<u8>>,
 }
 
 struct StaticFolder {
-    /// The URL, with a slash at its end. `/` leaves what is not there to the application.
+    /// The URL, ending in a slash. With `/`, missing files are left to the application.
     prefix: Vec<u8>,
     path: CString,
     state: LoopCell<FolderState>,
@@ -43,20 +44,20 @@ struct StaticFolder {
 
 #[derive(Default)]
 struct FolderState {
-    /// Opened anew in each tick: the path may lead to another folder by then.
+    /// Opened again in each tick, because the path may lead to another folder by then.
     root: Option<Arc<Root>>,
     tick: u64,
-    /// Names that were files when they were looked at last: they are opened without a look.
+    /// Names that were files at the last lookup. They are opened without checking their type first.
     known: HashSet<Vec<u8>>,
 }
 
-/// What became of a request.
+/// The result for a request.
 pub enum Taken {
-    /// It is the application's.
+    /// The application has to answer it.
     NotOurs,
     Answered,
     Reply(Reply),
-    /// Finding the file may take a while.
+    /// Finding the file may block.
     Later(Lookup),
 }
 
@@ -67,7 +68,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// The path of the request, for people.
+    /// The request's path, for messages.
     pub fn path(&self) -> Vec<u8> {
         self.wanted.path()
     }
@@ -87,7 +88,7 @@ impl Lookup {
 }
 
 impl StaticFiles {
-    /// Args: pairs of a URL and a folder, content types by their suffixes, paths that are never a file's.
+    /// Args: pairs of a URL and a folder, content types by suffix, paths that are never files.
     pub fn new(given: &Bound<'_, PyAny>) -> PyResult<Self> {
         type Given = (Vec<(String, std::path::PathBuf)>, HashMap<String, String>, Vec<String>);
         let (folders, types, reserved): Given = given.extract()?;
@@ -104,7 +105,7 @@ impl StaticFiles {
         Ok(Self { folders: made, types: Arc::new(types), reserved })
     }
 
-    /// The folder that a path belongs to; true: the path is the folder's without its slash.
+    /// The folder that a path belongs to; true if the path is the folder's without its slash.
     fn folder_of(&self, path: &[u8]) -> Option<(&StaticFolder, bool)> {
         if self.reserved.iter().any(|reserved| reserved == path) {
             return None;
@@ -118,7 +119,7 @@ impl StaticFiles {
 }
 
 impl StaticFolder {
-    /// The folder as it is in this tick; None if that cannot be said at once.
+    /// The folder in this tick; `None` if opening it might block.
     fn root(&self, py: Python<'_>, tick: u64) -> io::Result<Option<Arc<Root>>> {
         let kept = |s: &mut FolderState| s.root.clone().filter(|_| s.tick == tick);
         if let Some(root) = self.state.with(py, kept) {
@@ -133,7 +134,7 @@ impl StaticFolder {
         Ok(root)
     }
 
-    /// Finds without waiting.
+    /// Finds a file without blocking.
     fn find_cached(&self, py: Python<'_>, root: &Root, path: &CStr) -> io::Result<Option<Found>> {
         let name = path.to_bytes();
         let is_known = self.state.with(py, |s| s.known.contains(name));
@@ -156,7 +157,7 @@ impl StaticFolder {
     }
 }
 
-/// Answers a request for a file, as far as that can be done at once. `has_body`: of the request.
+/// Answers a request for a file, as far as that is possible without blocking. `has_body`: the request has a body.
 pub fn take(
     connection: &Bound<'_, HttpConnection>,
     files: &StaticFiles,
@@ -237,7 +238,7 @@ fn at_once(
     wanted.reply(&mut |path| folder.find_cached(py, &root, path))
 }
 
-/// Head and body in one send, without an exchange, where nothing is in the way of that.
+/// Sends head and body in one call, without an exchange, if possible.
 fn answer_now(
     connection: &Bound<'_, HttpConnection>,
     request: &Request<'_, '_>,
@@ -266,7 +267,7 @@ fn answer_now(
     if let Some(part) = &reply.part
         && !read_all(part, &mut out)
     {
-        // It is not all in memory, or was cut: whoever reads the rest finds out.
+        // It is not entirely in memory, or was truncated: the code that reads the rest will notice.
         http.keep_spare(py, out);
         return Ok(Taken::Reply(reply));
     }
@@ -284,7 +285,7 @@ fn answer_now(
     Ok(Taken::Answered)
 }
 
-/// Whether all of a part could be read at once.
+/// Whether the whole part could be read without blocking.
 fn read_all(part: &FilePart, out: &mut Vec<u8>) -> bool {
     let (Ok(len), Ok(first)) = (usize::try_from(part.len_bytes), i64::try_from(part.first)) else {
         return false;

@@ -1,7 +1,7 @@
-//! `Reply`: the answer to a request for a file below a folder: what is there, and which part of it is wanted.
+//! `Reply`: the answer to a request for a file below a folder: which file, and which part of it.
 //!
-//! Runs on the loop, where finding happens at once, and on threads, where it may wait. Knows no Python. What is cached here
-//! cannot go stale: nothing. Hidden names are not there for clients.
+//! Runs on the loop if nothing blocks, otherwise on threads. Uses no Python. Caches nothing, so nothing can be stale.
+//! Hidden names are treated as missing.
 
 use oneloop_engine::files::beneath::Found;
 use oneloop_engine::files::served::Opened;
@@ -12,10 +12,10 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::sync::Arc;
 
-/// Content types by suffixes in lower case, without the dot.
+/// Content types by suffix in lower case, without the dot.
 pub type Types = HashMap<Vec<u8>, Vec<u8>>;
 
-/// What goes first is preferred where a client takes several.
+/// In order of preference, for clients that accept several.
 const CODINGS: [(&str, &[u8]); 3] = [("br", b".br"), ("zstd", b".zst"), ("gzip", b".gz")];
 const INDEX: &[u8] = b"index.html";
 const HEX: [char; 16] =
@@ -25,20 +25,20 @@ const UNKNOWN_TYPE: &[u8] = b"application/octet-stream";
 /// A request for a file.
 #[derive(Clone)]
 pub struct Wanted<'a> {
-    /// Where the folder is for clients; ends with a slash.
+    /// The folder's URL path; ends with a slash.
     pub prefix: &'a [u8],
-    /// What follows in the request's path, decoded.
+    /// The rest of the request's path, decoded.
     pub names: Vec<u8>,
     pub query: &'a [u8],
     pub is_get: bool,
     pub preferences: Preferences<'a>,
     pub types: Arc<Types>,
     pub now_s: u64,
-    /// What is not there is the application's matter.
+    /// Missing files are left to the application.
     pub is_open_to_app: bool,
 }
 
-/// The same for a thread.
+/// An owned copy for a thread.
 pub struct OwnWanted {
     prefix: Vec<u8>,
     names: Vec<u8>,
@@ -59,15 +59,15 @@ pub struct FilePart {
 
 pub struct Reply {
     pub status: u16,
-    /// As they are written, `content-length` among them.
+    /// In their written form, including `content-length`.
     pub fields: Vec<u8>,
-    /// The body of a GET that has one.
+    /// The body of a GET, if there is one.
     pub part: Option<FilePart>,
 }
 
 pub enum Outcome {
     Reply(Reply),
-    /// It is not for the folder.
+    /// The application has to answer it.
     Application,
 }
 
@@ -85,7 +85,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Finds the file and decides on the answer; None where `find` cannot tell at once.
+    /// Finds the file and decides on the answer; `None` if `find` would block.
     pub fn reply(
         &self,
         find: &mut dyn FnMut(&CStr) -> io::Result<Option<Found>>,
@@ -114,7 +114,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// To the same path with a slash behind it, relative to which a page names its files.
+    /// A redirect to the same path with a trailing slash, to which a page's links are relative.
     pub fn redirect(&self) -> Reply {
         let path = [self.prefix, &self.names].concat();
         let mut location = String::from("/");
@@ -150,7 +150,8 @@ impl Wanted<'_> {
     ) -> io::Result<Option<Outcome>> {
         let mut fields = Vec::with_capacity(320);
         let kind = type_of(&self.types, names);
-        // Of texts also for clients that take no coding: a cache in between has to know that others get another answer.
+        // For text, also if the client accepts no coding: a cache in between has to know (`vary`) that other clients
+        // get another answer.
         let (opened, coding) = if self.preferences.names_codings() || is_text(kind) {
             match self.chosen(names, plain, &mut fields, find)? {
                 Some(chosen) => chosen,
@@ -166,7 +167,7 @@ impl Wanted<'_> {
             Some(coding) => format!("\"{stamp:x}-{:x}-{coding}\"", status.len),
             None => format!("\"{stamp:x}-{:x}\"", status.len),
         };
-        // No date is later than its message: RFC 9110 section 8.8.2.1.
+        // A date must not be later than its message: RFC 9110 section 8.8.2.1.
         let modified_s = u64::try_from(modified_s).unwrap_or(0).min(self.now_s);
         let file = Validators { etag: etag.as_bytes(), modified_s, len_bytes: status.len };
         let decision = self.preferences.decide(&file, self.is_get, self.now_s);
@@ -203,7 +204,7 @@ impl Wanted<'_> {
         Ok(Some(Outcome::Reply(Reply { status: status_code, fields, part })))
     }
 
-    /// The file, or its compressed neighbour that the client prefers; one that is older than the file is out of date.
+    /// The file, or a compressed neighbour that the client prefers. A neighbour older than the file is ignored.
     fn chosen(
         &self,
         names: &[u8],
@@ -259,7 +260,7 @@ impl Reply {
         Self { status, fields, part: None }
     }
 
-    /// The answer to a failure of the system's: what is short now may be there later.
+    /// The answer to an error of the operating system: a shortage may be temporary.
     pub fn of_error(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Self::plain(503, ""),
@@ -275,7 +276,7 @@ fn add(fields: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     fields.extend_from_slice(b"\r\n");
 }
 
-/// By the suffix of the last name; a name's first letter begins none.
+/// By the suffix of the last name. A leading dot does not start a suffix.
 fn type_of<'a>(types: &'a Types, names: &[u8]) -> &'a [u8] {
     let name = names.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let suffix = match memchr::memrchr(b'.', name) {
@@ -289,12 +290,12 @@ fn type_of<'a>(types: &'a Types, names: &[u8]) -> &'a [u8] {
     found.map_or(UNKNOWN_TYPE, Vec::as_slice)
 }
 
-/// What is usually compressed on its way.
+/// Types that are usually sent compressed.
 fn is_text(kind: &[u8]) -> bool {
     kind.starts_with(b"text/") || kind.ends_with(b"charset=utf-8") || kind == b"application/wasm"
 }
 
-/// No name may be hidden, lead upwards, or be something that no file's name is.
+/// Names must not be hidden, lead upwards, or be impossible for files.
 pub fn is_allowed(names: &[u8]) -> bool {
     let is_hidden = |name: &[u8]| name.starts_with(b".") && name != b".well-known";
     memchr::memchr(0, names).is_none()

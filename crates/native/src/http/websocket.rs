@@ -1,6 +1,6 @@
-//! `WebSocket`: the part of an exchange that a WebSocket's has in the place of a body (ASGI's WebSocket specification 2.5).
+//! `WebSocket`: the part of an exchange that replaces the body for a WebSocket (ASGI's WebSocket specification 2.5).
 //!
-//! | phase      | the application may send                        | leaves it by                                     |
+//! | phase      | the application may send                        | next state on                                    |
 //! |------------|-------------------------------------------------|--------------------------------------------------|
 //! | Connecting | accept, close, an HTTP response                 | one of these                                     |
 //! | Denied     | the rest of an HTTP response                    | its end                                          |
@@ -44,7 +44,7 @@ pub struct State {
     messages: VecDeque<Message>,
     messages_bytes: usize,
     is_connect_told: bool,
-    /// The application has asked for the end.
+    /// The application has closed it.
     has_closed: bool,
     /// Code and reason of the end, for the application.
     end: Option<(u16, String)>,
@@ -52,10 +52,11 @@ pub struct State {
 
 pub struct WebSocket(pub LoopCell<State>);
 
-/// So much is kept for the application before reading is paused; a message counts for some bytes more than it has.
+/// When this much is queued for the application, reading is paused. A message counts as some bytes more than its
+/// length.
 const HIGH_BYTES: usize = 64 * 1024;
 const MESSAGE_BYTES: usize = 64;
-/// A message of this length goes beside its frame's head instead of behind it.
+/// A message of this length is sent next to its frame's head instead of being copied after it.
 const LONG_MESSAGE: usize = 16 * 1024;
 
 /// Without a close frame: RFC 6455 section 7.1.5.
@@ -63,17 +64,17 @@ const ABNORMAL: u16 = 1006;
 const NO_CODE: u16 = 1005;
 const INTERNAL_ERROR: u16 = 1011;
 const NORMAL: u16 = 1000;
-/// IANA's registry of close codes.
+/// From IANA's registry of close codes.
 const SERVICE_RESTART: u16 = 1012;
 
-/// What there is for `receive`.
+/// The next message for `receive`.
 pub enum News<'py> {
     Message(Bound<'py, PyDict>),
     Nothing,
 }
 
 impl WebSocket {
-    /// What a request asks for; `None` if it is no WebSocket's.
+    /// The WebSocket that a request wants to open; `None` if it is not a WebSocket handshake.
     pub fn of_request<'a>(
         method: &str,
         is_http11: bool,
@@ -83,7 +84,7 @@ impl WebSocket {
         let fields = fields.iter().map(|field| (field.name, field.value));
         let upgrade = match handshake::Upgrade::check(method, is_http11, fields) {
             Ok(upgrade) => upgrade,
-            // A server may ignore what it does not want to upgrade to: RFC 9110 section 7.8.
+            // A server may ignore an upgrade that it does not support: RFC 9110 section 7.8.
             Err(refusal) if refusal.status == 405 || !is_http11 => return Ok(None),
             Err(refusal) => return Err(refusal),
         };
@@ -110,7 +111,7 @@ impl WebSocket {
         self.0.with(py, |s| s.phase)
     }
 
-    /// Somebody else than the application has ended it.
+    /// It was ended by another side than the application.
     pub fn is_gone(&self, py: Python<'_>) -> bool {
         self.0.with(py, |s| match s.phase {
             Phase::Closed => true,
@@ -119,7 +120,7 @@ impl WebSocket {
         })
     }
 
-    /// The connection is gone, or nothing is expected of it any more.
+    /// Records the end: the connection is gone, or is no longer needed.
     pub fn end(&self, py: Python<'_>, code: u16, reason: &str) {
         let old = self.0.with(py, |s| {
             if s.end.is_none() {
@@ -177,7 +178,7 @@ impl WebSocket {
         Ok(News::Message(message))
     }
 
-    /// One message of the application's.
+    /// Handles one message of the application.
     pub fn send(&self, exchange: &Bound<'_, Exchange>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = exchange.py();
         let kind: String = item(message, intern!(py, "type"))?.extract()?;
@@ -185,7 +186,7 @@ impl WebSocket {
         if is_gone && kind != "websocket.close" {
             return Err(client_gone(py, "the client has closed the connection"));
         }
-        // Whoever is denied may send its next request on the same connection.
+        // A client that was denied may send another request on the same connection.
         let is_denied = || exchange.get().state.with(py, |s| s.answer == Answer::Complete);
         match (self.phase(py), kind.as_str()) {
             (Phase::Connecting, "websocket.accept") => self.accept(exchange, message),
@@ -208,7 +209,7 @@ impl WebSocket {
             (_, "websocket.send") if self.is_gone(py) => {
                 Err(client_gone(py, "the WebSocket is closed"))
             }
-            // Both sides may close at once.
+            // Both sides may close at the same time.
             (_, "websocket.close") if self.is_gone(py) => Ok(()),
             (Phase::Connecting, _) => Err(PyRuntimeError::new_err(format!(
                 "Expected ASGI message 'websocket.accept', 'websocket.close' or \
@@ -317,7 +318,7 @@ impl WebSocket {
         written
     }
 
-    /// The application's close.
+    /// Handles the application's close.
     fn close_by(&self, exchange: &Bound<'_, Exchange>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = exchange.py();
         let code = match optional(message, intern!(py, "code"))? {
@@ -333,7 +334,7 @@ impl WebSocket {
         Ok(())
     }
 
-    /// Sends a close frame; the peer's answers it.
+    /// Sends a close frame; the peer answers it with its own.
     pub fn close(&self, exchange: &Bound<'_, Exchange>, code: u16, reason: &str) -> PyResult<()> {
         let py = exchange.py();
         let connection = exchange.get().connection.bind(py);
@@ -346,11 +347,11 @@ impl WebSocket {
         self.0.with(py, |s| s.phase = Phase::Closing);
         connection.get().wait_for(py, Awaited::End);
         HttpConnection::write(connection, &out)?;
-        // The peer's close frame may stand behind messages that nobody will take.
+        // The peer's close frame may follow messages that nobody will take.
         HttpConnection::feed_soon(connection)
     }
 
-    /// The server ends.
+    /// The server shuts down.
     pub fn go_away(&self, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         match self.phase(exchange.py()) {
             Phase::Open => self.close(exchange, SERVICE_RESTART, ""),
@@ -358,7 +359,7 @@ impl WebSocket {
         }
     }
 
-    /// The application has ended: the peer is told how.
+    /// The application has ended: closes the WebSocket accordingly.
     pub fn finish(&self, exchange: &Bound<'_, Exchange>, is_failure: bool) -> PyResult<()> {
         let py = exchange.py();
         match self.phase(py) {
@@ -373,7 +374,7 @@ impl WebSocket {
                 Answer::Streaming | Answer::Trailing => {
                     HttpConnection::break_off(exchange.get().connection.bind(py), exchange)
                 }
-                // Nothing of the denial has left.
+                // Nothing of the denial was sent.
                 Answer::Awaited | Answer::Started => {
                     Exchange::answer_at_once(exchange, 500, "Internal Server Error")
                 }
@@ -382,7 +383,8 @@ impl WebSocket {
         }
     }
 
-    /// Bytes of the peer's: how many were taken. The rest stays until the application has taken messages.
+    /// Processes received bytes and returns how many were used. The rest waits until the application has taken
+    /// messages.
     pub fn take(&self, exchange: &Bound<'_, Exchange>, input: &mut [u8]) -> PyResult<usize> {
         let py = exchange.py();
         let connection = exchange.get().connection.bind(py);
@@ -409,7 +411,7 @@ impl WebSocket {
                 }
             }
         }
-        // A peer that asks without taking the answers is not listened to.
+        // Stop reading from a peer that sends requests without reading the answers.
         let is_stuck = connection.get().state.with(py, |s| s.is_writing_paused);
         if is_stuck || !self.has_room(py, HIGH_BYTES) {
             connection.get().pause_reading(py)?;
@@ -417,12 +419,12 @@ impl WebSocket {
         Ok(at)
     }
 
-    /// Whether more messages may be kept. Once the application has closed none are.
+    /// Whether more messages may be queued. Once the application has closed it, none are.
     pub fn has_room(&self, py: Python<'_>, limit_bytes: usize) -> bool {
         self.0.with(py, |s| s.phase != Phase::Open || s.messages_bytes <= limit_bytes)
     }
 
-    /// Goes on reading, if there is room for what comes and for what is answered to it.
+    /// Resumes reading, if there is room for messages and for the answers to them.
     pub fn read_on(&self, connection: &Bound<'_, HttpConnection>) -> PyResult<()> {
         let py = connection.py();
         let (is_paused, is_stuck) =
@@ -434,7 +436,7 @@ impl WebSocket {
         }
     }
 
-    /// A ping, or the end if the last one was not answered.
+    /// Sends a ping, or ends the connection if the last one was not answered.
     pub fn time_out(&self, exchange: &Bound<'_, Exchange>, awaited: Awaited) -> PyResult<()> {
         let py = exchange.py();
         let connection = exchange.get().connection.bind(py);
@@ -443,8 +445,8 @@ impl WebSocket {
         }
         let (is_paused, is_stuck) =
             connection.get().state.with(py, |s| (s.is_reading_paused, s.is_writing_paused));
-        // While the application takes nothing, an answer cannot be seen; nor from a peer that takes nothing, which is
-        // not listened to.
+        // While the application takes nothing, reading is paused and a pong cannot be received; the same is true of a
+        // peer that reads nothing.
         let is_silent = !is_paused || (is_stuck && !connection.get().has_taken(py)?);
         if awaited == Awaited::Pong && is_silent {
             self.close(exchange, INTERNAL_ERROR, "keepalive ping timeout")?;
@@ -486,8 +488,8 @@ impl Message {
 }
 
 impl State {
-    /// Reads up to the end of one frame or message; `out` gets what is to be answered. Runs no Python code: texts and
-    /// bytes are made without the collector.
+    /// Reads up to the end of one frame or message; answers are appended to `out`. Runs no Python code: texts and
+    /// bytes are made without the garbage collector.
     fn read(&mut self, py: Python<'_>, input: &mut [u8], out: &mut Vec<u8>) -> Taken {
         let len = input.len();
         let all = |news| Taken { consumed: len, news };
@@ -496,7 +498,7 @@ impl State {
         let step = match receiver.read(input) {
             Ok(step) => step,
             Err(failure) => {
-                // Unless one has been sent already.
+                // Unless one was already sent.
                 if !sender.is_closed()
                     && sender.close(out, Some(failure.code), failure.reason).is_err()
                 {
@@ -539,10 +541,10 @@ impl State {
     }
 }
 
-/// The scope of a WebSocket: that of its request, with what differs.
+/// Converts the scope of a request to that of a WebSocket.
 pub fn amend_scope(scope: &Bound<'_, PyDict>, protocols: &[&str]) -> PyResult<()> {
     let py = scope.py();
-    // A proxy may have named it.
+    // A proxy may have set it.
     let scheme = item(scope.as_any(), intern!(py, "scheme"))?;
     let is_tls = scheme.eq("https")? || scheme.eq("wss")?;
     scope.set_item(intern!(py, "type"), intern!(py, "websocket"))?;

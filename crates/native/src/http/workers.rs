@@ -1,9 +1,9 @@
-//! `Workers`: the threads in which WSGI applications run.
+//! `Workers`: the threads that run WSGI applications.
 //!
-//! A thread is started, or woken, when a request finds none that is about to look for work. One that works holds the
-//! GIL, so that the loop runs again only when that thread waits, or has had its time: if requests still wait then, one
-//! more thread is woken. So a burst of quick requests is served by one thread, and no request waits behind a view that
-//! blocks.
+//! A thread is started or woken when a request finds no thread that is about to look for work. A working thread holds
+//! the GIL, so the loop runs again only when that thread waits or its time slice is over. If requests still wait
+//! then, one more thread is woken. So one thread serves a burst of quick requests, and no request waits behind a view
+//! that blocks.
 
 use super::wsgi::WsgiCall;
 use crate::event_loop::LoopCore;
@@ -20,16 +20,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Object<WsgiCall>>,
-    /// Sleep, or have been woken and do not run yet.
+    /// Threads that sleep, or were woken and do not run yet.
     idle: usize,
-    /// Have been woken, or started, and have not looked for work yet.
+    /// Threads that were woken or started, and have not looked for work yet.
     waking: usize,
     threads: Vec<Py<PyAny>>,
-    /// The loop will see whether jobs are left lying.
+    /// The loop will check whether jobs are left waiting.
     is_watched: bool,
 }
 
-/// Where idle threads sleep. Any thread, also without the interpreter.
+/// Where idle threads sleep. Usable from any thread, also without the GIL.
 #[derive(Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -57,7 +57,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Waits for a permit; false if there will be none.
+    /// Waits for a permit. Returns false if there will be none.
     fn pass(&self) -> bool {
         let mut state = self.lock();
         while state.permits == 0 && !state.is_closed {
@@ -69,7 +69,7 @@ impl Gate {
     }
 }
 
-/// Called when the interpreter ends, which waits for its threads: they must not wait for work then.
+/// Called when the interpreter shuts down. It waits for its threads, so they must not wait for work any more.
 #[pyclass(frozen, module = "oneloop._native")]
 struct Closer(Weak<Gate>);
 
@@ -100,7 +100,7 @@ impl Workers {
         }
     }
 
-    /// Loop's thread.
+    /// From the loop's thread.
     pub fn submit(slf: &Bound<'_, Self>, call: Object<WsgiCall>) -> PyResult<()> {
         let py = slf.py();
         let is_quiet = slf.get().state.with(py, |s| {
@@ -114,7 +114,7 @@ impl Workers {
         Ok(())
     }
 
-    /// One more thread looks for work, if there is one.
+    /// Starts or wakes one more thread, if possible.
     fn add_one(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -158,11 +158,11 @@ impl Workers {
             });
             drop(unstarted);
         }
-        // With others the work goes on, if more slowly.
+        // With other threads the work continues, if more slowly.
         if number > 0 { Ok(()) } else { started.map(drop) }
     }
 
-    /// Has the loop look, in its next tick, whether somebody works on what waits.
+    /// Makes the loop check, in its next tick, whether a thread works on the waiting jobs.
     fn watch(slf: &Bound<'_, Self>) {
         let py = slf.py();
         let this = slf.get();
@@ -175,7 +175,7 @@ impl Workers {
         }
     }
 
-    /// The next request; none if there is none now.
+    /// The next request; `None` if there is none now.
     fn take(slf: &Bound<'_, Self>) -> Option<Object<WsgiCall>> {
         let py = slf.py();
         let (job, has_more) = slf.get().state.with(py, |s| {
@@ -191,17 +191,17 @@ impl Workers {
         job
     }
 
-    /// Sleeps until there may be work; false if there will be none.
+    /// Sleeps until there may be work. Returns false if there will be none.
     fn sleep(&self, py: Python<'_>) -> bool {
         detached(py, || self.gate.pass())
     }
 
-    /// Threads end when there is nothing left to do. Any thread, also without the interpreter.
+    /// Makes threads end when there is nothing left to do. From any thread, also without the GIL.
     pub fn close(&self) {
         self.gate.close();
     }
 
-    /// The same; those threads that have not ended.
+    /// Closes, and returns the threads that are still running.
     pub fn end<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.close();
         let threads: Vec<_> =
@@ -217,7 +217,7 @@ impl Workers {
     }
 }
 
-/// On the loop, a tick after requests were left waiting: whoever works has let go of the interpreter meanwhile.
+/// On the loop, one tick after requests were left waiting: a working thread has released the GIL meanwhile.
 fn look(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast_exact::<Workers>()?;
     let is_left = slf.get().state.with(slf.py(), |s| {
@@ -229,14 +229,14 @@ fn look(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()>
 
 #[pymethods]
 impl Workers {
-    /// What a thread does.
+    /// The main function of a thread.
     fn _work(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         this.state.with(py, |s| s.waking -= 1);
         loop {
             while let Some(job) = Self::take(slf) {
-                // A context of its own: what one request sets, no other one sees.
+                // A separate context: what one request sets is not visible to others.
                 let own = imports::context(py)?.call0()?;
                 let worked = context::run(&own, || WsgiCall::work(job.bind(py)));
                 drop(job);

@@ -1,4 +1,4 @@
-//! What a connection sends.
+//! The sending side of a connection.
 
 use super::answer::Framing;
 use super::connection::{HttpConnection, Input};
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::io::IoSlice;
 
-/// Takes out the lines of a field, by its name in lower case and a colon.
+/// Removes the lines of a field, given by its lower-case name and a colon.
 pub fn leave_out(head: &mut Vec<u8>, name: &[u8]) {
     let kept: Vec<_> = head
         .split_inclusive(|byte| *byte == b'\n')
@@ -22,7 +22,7 @@ pub fn leave_out(head: &mut Vec<u8>, name: &[u8]) {
 }
 
 impl HttpConnection {
-    /// Sends at once, or queues, as a transport's first write of a callback.
+    /// Sends immediately, or queues, like the first write of a callback on a transport.
     pub fn write(slf: &Bound<'_, Self>, data: &[u8]) -> PyResult<()> {
         let py = slf.py();
         match slf.get().under(py) {
@@ -36,7 +36,7 @@ impl HttpConnection {
         }
     }
 
-    /// The same for a long body between two short parts.
+    /// Like `write`, for a long body between two short parts.
     pub fn write_parts(
         slf: &Bound<'_, Self>,
         head: &[u8],
@@ -65,13 +65,13 @@ impl HttpConnection {
         }
     }
 
-    /// An answer of our own, after which the connection ends.
+    /// Sends a response by the server, after which the connection ends.
     pub fn refuse(slf: &Bound<'_, Self>, status: u16, reason: &str) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         journal::refused(slf, status, reason)?;
         let may_answer = match this.exchange(py) {
-            // Of the request whose body was refused, if nothing of its answer has left.
+            // For the request whose body was rejected, if nothing of its answer was sent.
             Some(exchange) => {
                 let answer = exchange.get().state.with(py, |s| s.answer);
                 exchange.get().disconnect(py)?;
@@ -91,21 +91,21 @@ impl HttpConnection {
         this.linger(py)
     }
 
-    /// Ends the connection within an answer, so that the peer can tell that it is not complete.
+    /// Ends the connection within an answer, so that the peer can detect that it is incomplete.
     pub fn break_off(slf: &Bound<'_, Self>, exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         exchange.get().disconnect(py)?;
         let ends_by_close = exchange.get().state.with(py, |s| s.framing == Framing::UntilClose);
         if ends_by_close {
-            // An orderly end would be the end of the body. SO_LINGER of no time makes it a reset: socket(7).
+            // An orderly close would mark the end of the body. SO_LINGER with no time makes it a reset: socket(7).
             this.reset(py)?;
         }
         this.close(py)
     }
 
-    /// Bytes that were written and that the peer has not taken, those in the kernel included: its queue is long enough
-    /// that a slow peer takes nothing else of it for minutes.
+    /// Bytes that were written and not yet received by the peer, including those in the kernel. The kernel's send queue
+    /// is so long that a slow peer may take nothing from the transport's own queue for minutes.
     pub fn untaken_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         let Some(under) = self.under(py) else { return Ok(0) };
         let under = under.object(py);
@@ -115,7 +115,7 @@ impl HttpConnection {
             return Ok(kept);
         }
         let fd: i32 = socket.call_method0(intern!(py, "fileno"))?.extract()?;
-        // A closed socket has no queue, nor has what is no socket.
+        // A closed socket has no send queue, nor has anything that is not a socket.
         Ok(kept + oneloop_engine::sys::socket::untaken_bytes(fd).unwrap_or(0))
     }
 
@@ -129,7 +129,7 @@ impl HttpConnection {
         socket.call_method1("setsockopt", (libc::SOL_SOCKET, libc::SO_LINGER, linger)).map(drop)
     }
 
-    /// A whole answer with a text for people, which is left out for a HEAD.
+    /// A whole response with a text body, which is left out for HEAD.
     pub fn own_answer(&self, py: Python<'_>, status: u16, text: &str, is_head: bool) -> Vec<u8> {
         let http = self.http.get();
         let mut answer =

@@ -1,10 +1,10 @@
-//! `WsgiCall`: one call of a WSGI application (PEP 3333), in a green thread or in a thread of the pool.
+//! `WsgiCall`: one call of a WSGI application (PEP 3333), in a green thread or a pool thread.
 //!
 //! ```text
-//! unbegun → works → ended        unbegun: the pool takes a request when its body is there, or much of it
+//! unbegun → works → ended        unbegun: the pool takes a request when all or enough of its body has arrived
 //! ```
-//! A green thread begins at once, within the loop's receive, and writes to the connection itself. A thread of the pool
-//! leaves what it has in its outbox. Upholds S2: nothing is borrowed across the application's code, which may switch.
+//! A green thread starts immediately, inside the loop's receive, and writes to the connection itself. A pool thread
+//! puts its response into the outbox. Upholds S2: no borrow is held during the application's code, which may switch.
 
 use super::answer::Framing;
 use super::asgi;
@@ -25,13 +25,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-/// What a server of a WSGI application has besides.
+/// The additional state of a server with a WSGI application.
 pub struct Wsgi {
-    /// What every environ starts with; copied for each request.
+    /// The initial entries of every environ; copied for each request.
     pub template: Py<PyDict>,
-    /// None: green threads.
+    /// `None`: green threads.
     workers: Option<Py<Workers>>,
-    /// That of the server's loop, once it was asked for.
+    /// The hub of the server's loop, after its first use.
     hub: LoopCell<Option<Py<HubCore>>>,
 }
 
@@ -60,7 +60,7 @@ impl Wsgi {
         self.hub.peek(|hub| visit.call(hub)).unwrap_or(Ok(()))
     }
 
-    /// Loop's thread.
+    /// From the loop's thread.
     fn hub<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, HubCore>> {
         if let Some(hub) = self.hub.with(py, |hub| hub.as_ref().map(|hub| hub.clone_ref(py))) {
             return Ok(hub.into_bound(py));
@@ -84,19 +84,19 @@ impl Drop for Wsgi {
 #[derive(Default)]
 pub struct State {
     environ: Option<Object<PyDict>>,
-    /// Where it works, once it waits.
+    /// The greenlet it runs in, once it waits.
     greenlet: Option<Object>,
     is_ended: bool,
-    /// Parts that a green thread has sent since others had their turn.
+    /// Parts that a green thread has sent since others ran.
     pub parts_in_a_row: usize,
     pub outbox: Outbox,
 }
 
-/// One call of a WSGI application; it is called itself as the work of a green thread.
+/// One call of a WSGI application. Calling it runs the work of a green thread.
 #[pyclass(frozen, weakref, module = "oneloop._native")]
 pub struct WsgiCall {
     pub exchange: Object<Exchange>,
-    /// Before the application has said something about it.
+    /// The value before the application has changed it.
     pub keeps_alive: bool,
     pub state: LoopCell<State>,
 }
@@ -110,7 +110,7 @@ impl Recycled for WsgiCall {
     }
 }
 
-/// Has the application called, now or when enough of the body is there.
+/// Starts the application, now or when enough of the body has arrived.
 pub fn start(exchange: &Bound<'_, Exchange>, environ: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = exchange.py();
     let keeps_alive = exchange.get().state.with(py, |s| s.keeps_alive);
@@ -135,7 +135,7 @@ pub fn start(exchange: &Bound<'_, Exchange>, environ: &Bound<'_, PyDict>) -> PyR
     body_came(exchange)
 }
 
-/// More of the body is there: the pool may take the request.
+/// More of the body has arrived: the pool may take the request.
 pub fn body_came(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
     let py = exchange.py();
     let call = exchange.get().state.with(py, |s| {
@@ -154,7 +154,7 @@ fn begin_green(slf: &Bound<'_, WsgiCall>, hub: &Bound<'_, HubCore>) -> PyResult<
     let py = slf.py();
     let green = greenlet::make(slf.as_any(), &greenlet::current(py)?)?;
     if !hub.get().is_at_home(py) {
-        // Some green thread's work has led here.
+        // The caller is another green thread.
         Waiter::resume_soon(&Waiter::of(hub, &green, true)?);
         return wait_green(slf, green);
     }
@@ -165,7 +165,7 @@ fn begin_green(slf: &Bound<'_, WsgiCall>, hub: &Bound<'_, HubCore>) -> PyResult<
     wait_green(slf, green)
 }
 
-/// It goes on later: the server knows it from now on.
+/// The call continues later: adds it to the server's tasks.
 fn wait_green(slf: &Bound<'_, WsgiCall>, green: Bound<'_, PyAny>) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
@@ -180,8 +180,8 @@ fn wait_green(slf: &Bound<'_, WsgiCall>, green: Bound<'_, PyAny>) -> PyResult<()
 }
 
 impl WsgiCall {
-    /// Calls the application, sends its answer, and tells the connection that it has ended. What it lets out is meant
-    /// for the hub.
+    /// Calls the application, sends its answer, and tells the connection that it has ended. Exceptions it raises are
+    /// meant for the hub.
     pub fn work(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let outcome = match Self::call(slf) {
@@ -197,7 +197,7 @@ impl WsgiCall {
         let this = slf.get();
         let environ = this.state.with(py, |s| s.environ.take());
         let Some(environ) = environ else {
-            return Err(PyAssertionError::new_err("the application was called already"));
+            return Err(PyAssertionError::new_err("the application was already called"));
         };
         let environ = environ.bind(py).clone();
         let start_response = slf.getattr(intern!(py, "start_response"))?;
@@ -205,7 +205,7 @@ impl WsgiCall {
         call::call2(app, environ.as_any(), &start_response)
     }
 
-    /// Sends what the application has returned, and closes it.
+    /// Sends the application's result and closes it.
     #[inline(never)]
     fn answer(slf: &Bound<'_, Self>, result: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
@@ -254,14 +254,14 @@ impl WsgiCall {
             is_first = false;
             Self::send(slf, data, true)?;
             if exchange.state.with(slf.py(), |s| s.framing == Framing::NoBody) {
-                // Nobody gets the rest, which may be without end.
+                // Nobody receives the rest, which may be endless.
                 break;
             }
         }
         Self::send_end(slf)
     }
 
-    /// The one part of a list of one.
+    /// Sends the only item of a list.
     fn send_whole(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = data_of(data)?;
         if slf.get().is_length_unknown(slf.py()) {
@@ -270,11 +270,11 @@ impl WsgiCall {
         Self::send(slf, data, false)
     }
 
-    /// Nothing more follows.
+    /// Sends the end of the body.
     fn send_end(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
-        // Nothing at all has come: that is a length too.
+        // There was no data at all: the length is known to be 0.
         let is_empty = this.exchange.get().state.with(py, |s| s.answer == Answer::Started);
         if is_empty && this.is_length_unknown(py) {
             this.say_length(py, 0);
@@ -282,19 +282,19 @@ impl WsgiCall {
         Self::send(slf, &PyBytes::new(py, b""), false)
     }
 
-    /// Sends a part of the body, the last one if no more follows. AssertionError before `start_response`.
+    /// Sends a part of the body, the last one if `more` is false. AssertionError before `start_response`.
     pub fn send(slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>, more: bool) -> PyResult<()> {
         let py = slf.py();
         let exchange = slf.get().exchange.get();
         let (answer, is_disconnected) = exchange.state.with(py, |s| {
             if s.answer == Answer::Started {
-                // The peer keeps its body for itself, and no request can follow.
+                // The client does not send its body, so no request can follow.
                 s.keeps_alive &= !s.expects_continue || s.body.is_complete;
             }
             (s.answer, s.is_disconnected)
         });
         if is_disconnected {
-            // Nobody hears it. An application that writes for ever must hear of that.
+            // The client is gone. An application that writes without end must get an exception.
             let gone = client_gone(py, "the client has closed the connection");
             return if more { Err(gone) } else { Ok(()) };
         }
@@ -312,7 +312,7 @@ impl WsgiCall {
         }
     }
 
-    /// Whether the head has not left, and does not say how long the body is.
+    /// Whether the head was not sent yet and has no length.
     pub fn is_length_unknown(&self, py: Python<'_>) -> bool {
         let is_unknown = |s: &mut super::exchange::State| {
             s.answer == Answer::Started && s.framing == Framing::Unknown
@@ -352,7 +352,7 @@ impl WsgiCall {
         left
     }
 
-    /// What an application has raised is logged; what kills a green thread or interrupts the program goes on.
+    /// Logs an application's exception. Exceptions that kill a green thread or interrupt the program are raised.
     #[cold]
     fn judge(slf: &Bound<'_, Self>, error: PyErr, is_here: bool) -> PyResult<()> {
         let py = slf.py();
@@ -368,7 +368,8 @@ impl WsgiCall {
     }
 }
 
-/// Of a list or tuple of one item this item, of an empty one nothing; none for all others: they may have a `close`.
+/// The only item of a list or tuple, `None` inside if it is empty; `None` for other results, which may have a
+/// `close`.
 type Only<'py> = Option<PyResult<Option<Bound<'py, PyAny>>>>;
 
 fn only_item<'py>(result: &Bound<'py, PyAny>) -> Only<'py> {
@@ -402,7 +403,7 @@ impl WsgiCall {
         Self::work(slf)
     }
 
-    /// As a task's: the green thread is killed where it waits.
+    /// Like a task's `cancel`: kills the green thread where it waits.
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
         let green = slf.get().state.with(py, |s| s.greenlet.as_ref().map(|g| g.clone_ref(py)));

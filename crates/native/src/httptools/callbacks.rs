@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
 
-/// Their names, at the places that `Event` gives them.
+/// Their names, in the order of `Event`.
 const NAMES: [&str; 9] = [
     "on_message_begin",
     "on_url",
@@ -36,7 +36,7 @@ pub enum Event {
 pub struct Callbacks([Option<Py<PyAny>>; 9]);
 
 impl Callbacks {
-    /// Those that the protocol has and that are not None.
+    /// The methods that the protocol has and that are not None.
     pub fn of(protocol: &Bound<'_, PyAny>) -> PyResult<Self> {
         let mut found = Self::default();
         for (place, name) in found.0.iter_mut().zip(NAMES) {

@@ -1,11 +1,11 @@
-//! What a head tells before it is complete: httptools hands out each line when the next one begins, and refuses what
-//! cannot become a message at its first wrong word.
+//! Parses heads before they are complete: httptools reports each line when the next one begins, and rejects an
+//! impossible message at its first wrong word.
 
 use super::failure::{Failure, Kind};
 use super::head::Side;
 use oneloop_http1::Refusal;
 
-/// The methods that llhttp knows, with HTTP/2's preface; others are errors for httptools.
+/// The methods that llhttp knows, and HTTP/2's preface; httptools rejects others.
 const METHODS: [&[u8]; 36] = [
     b"GET",
     b"POST",
@@ -50,17 +50,17 @@ pub fn is_known_method(method: &[u8]) -> bool {
     matches!(method, b"GET" | b"POST") || METHODS.contains(&method)
 }
 
-/// The first line, as far as it has come.
+/// The first line, as far as it was received.
 pub struct FirstLine<'a> {
-    /// The method, or nothing of a response.
+    /// The method; `None` for a response.
     pub method: Option<&'a [u8]>,
-    /// The target, or the reason: complete.
+    /// The target or the reason, if complete.
     pub text: Option<&'a [u8]>,
-    /// Where the line after it starts.
+    /// The start of the next line.
     pub end: Option<usize>,
 }
 
-/// Looks at the first line of `input`, which has no empty lines before it.
+/// Parses the first line of `input`, which has no empty lines before it.
 pub fn look(side: Side, input: &[u8]) -> Result<FirstLine<'_>, Failure> {
     let end = memchr::memchr(b'\n', input).map(|at| at + 1);
     let line = end.map_or(input, |end| input[..end].strip_suffix(b"\r\n").unwrap_or(&input[..end]));
@@ -98,7 +98,7 @@ fn look_at_request(line: &[u8], is_whole: bool) -> Result<Words<'_>, Failure> {
     Ok((Some(method), target_end.map(|_| target)))
 }
 
-/// Whether a target, or the start of one, has one of the forms that a request's target has.
+/// Whether a target, or the start of one, has a form allowed in requests.
 fn can_be_target(method: &[u8], target: &[u8], is_whole: bool) -> bool {
     if !target.iter().all(|byte| *byte > b' ' && *byte != 0x7f) {
         return false;
@@ -136,7 +136,8 @@ fn look_at_response(line: &[u8], is_whole: bool) -> Result<Option<&[u8]>, Failur
     Ok(is_whole.then(|| rest.get(4..).unwrap_or_default()))
 }
 
-/// httptools' exception for a head that the parser has refused: what its first line says, or the refusal's words.
+/// The httptools exception for a head that the parser has refused: the error in its first line, or the refusal's
+/// reason.
 #[cold]
 pub fn explain(side: Side, input: &[u8], refusal: Refusal) -> Failure {
     let start = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(input.len());
@@ -152,7 +153,7 @@ pub fn explain(side: Side, input: &[u8], refusal: Refusal) -> Failure {
 }
 
 /// The length of the head at the start of `input`, and the head with folded lines joined (obs-fold, RFC 9112 section
-/// 5.2); none while it is not complete.
+/// 5.2); `None` while it is incomplete.
 pub fn unfold(input: &[u8]) -> Option<(usize, Vec<u8>)> {
     let len = input.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let mut unfolded = Vec::with_capacity(len);

@@ -1,10 +1,10 @@
-//! `Failure`: why feeding ended early, and the exception that says so.
+//! `Failure`: why feeding ended early, and the exception for it.
 
 use oneloop_http1::Refusal;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
-/// Which of httptools' exceptions.
+/// The httptools exception class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Error,
@@ -26,7 +26,7 @@ impl Kind {
     }
 }
 
-/// What is said again whenever the parser is fed after it.
+/// The error that is raised again whenever the parser is fed afterwards.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     kind: Kind,
@@ -44,7 +44,7 @@ impl Verdict {
 }
 
 pub enum Failure {
-    /// What follows the byte at this place is no HTTP any more.
+    /// From this position on the data is not HTTP any more.
     Upgrade(usize),
     Refused(Verdict),
     /// A callback has raised; its name.
@@ -56,7 +56,7 @@ impl Failure {
         Self::Refused(Verdict::new(kind, text))
     }
 
-    /// What further calls are told; none if the parser goes on.
+    /// The error for further calls; `None` if the parser can continue.
     pub fn verdict(&self) -> Option<Verdict> {
         match self {
             Self::Upgrade(_) => None,
@@ -89,7 +89,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// An instance of one of the facade's classes, or what went wrong with getting it.
+/// An instance of one of the facade's classes, or the error of looking it up.
 pub fn exception<'py>(
     py: Python<'py>,
     class_name: &str,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Head ── complete ──▶ Body ── complete ──▶ Head        after a message that ends the connection: Closed
-//!   └── upgrade: the message ends with its head, the rest is the caller's ──▶ Head
+//!   └── upgrade: the message ends with its head, the rest belongs to the caller ──▶ Head
 //! any ── refused, or a callback raised ──▶ Failed
 //! ```
 
@@ -25,13 +25,13 @@ pub enum Phase {
     Failed(Verdict),
 }
 
-/// What has been handed out of a head that is not complete.
+/// The parts of an incomplete head that were already reported.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     is_begun: bool,
     has_text: bool,
     fields: usize,
-    /// Bytes up to the first line that has not been handed out; 0 while that is the first one.
+    /// Bytes up to the first line that was not reported; 0 while that is the first one.
     len: usize,
 }
 
@@ -40,7 +40,7 @@ struct Progress {
 pub struct Work {
     pub callbacks: Callbacks,
     pub phase: Phase,
-    /// The start of a head.
+    /// The start of an incomplete head.
     pending: Vec<u8>,
     progress: Progress,
     pub joins_folded_lines: bool,
@@ -60,7 +60,7 @@ pub struct Feeding<'a, 'py> {
 }
 
 impl Feeding<'_, '_> {
-    /// Reads all of `input`, or as far as an upgrade or an error.
+    /// Parses all of `input`, or up to an upgrade or an error.
     pub fn run(&mut self, input: &[u8]) -> Result<(), Failure> {
         let mut at = 0;
         while at < input.len() {
@@ -81,7 +81,7 @@ impl Feeding<'_, '_> {
         Ok(())
     }
 
-    /// Reads a head that has not begun before.
+    /// Parses a head from its start.
     fn read_new_head(&mut self, input: &[u8], at: usize) -> Result<usize, Failure> {
         if let Some(taken) = self.read_head(input, 0, at)? {
             return Ok(taken);
@@ -90,7 +90,7 @@ impl Feeding<'_, '_> {
         Ok(input.len())
     }
 
-    /// Reads a head whose first `known` bytes came with earlier calls; how many bytes of the new ones it took, if it is
+    /// Parses a head whose first `known` bytes came with earlier calls. Returns how many new bytes it used, if it is
     /// complete.
     fn read_head(
         &mut self,
@@ -115,10 +115,10 @@ impl Feeding<'_, '_> {
         }
     }
 
-    /// Reads a head that comes in pieces, or whose lines may be folded.
+    /// Parses a head that arrives in pieces, or whose lines may be folded.
     fn read_joined_head(&mut self, input: &[u8], at: usize) -> Result<usize, Failure> {
         let known = self.work.pending.len();
-        // Small pieces of one line are gathered: each of them would have the whole head read again.
+        // Small pieces of a line are collected, because each would cause the whole head to be parsed again.
         let is_at_line = self.work.pending.last() == Some(&b'\n');
         if self.work.progress.has_text
             && !is_at_line
@@ -161,7 +161,7 @@ impl Feeding<'_, '_> {
         }
     }
 
-    /// Tells what is complete of an incomplete head. A line is handed out once there is a byte after it.
+    /// Reports the complete lines of an incomplete head. A line is reported once there is a byte after it.
     fn tell_early(&mut self, source: &[u8]) -> Result<(), Failure> {
         let start =
             source.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(source.len());
@@ -218,7 +218,7 @@ impl Feeding<'_, '_> {
         self.work.callbacks.tell(self.py, Event::MessageBegin)
     }
 
-    /// Tells what of a complete head has not been told, and gets ready for the body.
+    /// Reports the rest of a complete head, and prepares for the body.
     fn tell_head(&mut self, source: &[u8], head: &Head<'_, '_>) -> Result<(), Failure> {
         let py = self.py;
         self.begin()?;
@@ -254,7 +254,7 @@ impl Feeding<'_, '_> {
         Ok(())
     }
 
-    /// Reads a step of the body.
+    /// Parses a step of the body.
     fn read_body(&mut self, input: &[u8]) -> Result<usize, Failure> {
         let py = self.py;
         let Phase::Body(body) = &mut self.work.phase else { return Ok(0) };
@@ -286,7 +286,7 @@ impl Feeding<'_, '_> {
     }
 }
 
-/// As it was sent, whatever its bytes are.
+/// The reason in its original bytes.
 fn reason_of(head: &[u8]) -> Result<&[u8], Failure> {
     let start = head.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     Ok(early::look(Side::Response, &head[start..])?.text.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! `Head`: what both kinds of heads tell a parser, and what it answers when it is asked for it.
+//! `Head`: the common parts of request and response heads, and the values for the parser's query methods.
 
 use oneloop_http1::{
     Asked, Framing, Header, Limits, Refusal, Request, Response, Version, parse_request,
@@ -6,7 +6,7 @@ use oneloop_http1::{
 };
 use std::mem::MaybeUninit;
 
-/// Of the longest message head; httptools has no limits.
+/// The limits of a head; httptools has none.
 pub const LIMITS: Limits =
     Limits { line_bytes: 65_535, head_bytes: 256 * 1024, headers: 256, body_bytes: u64::MAX };
 
@@ -18,7 +18,7 @@ pub enum Side {
     Response,
 }
 
-/// The last message's, for the methods that ask for it.
+/// Describes the last message, for the query methods.
 #[derive(Clone, Copy, Default)]
 pub struct Info {
     pub version: Option<Version>,
@@ -34,7 +34,7 @@ impl Info {
         &self.method[..usize::from(self.method_len)]
     }
 
-    /// Methods are known by now, and known ones are short.
+    /// The method was already checked, and known methods are short.
     pub fn set_method(&mut self, method: &[u8]) {
         let len = method.len().min(self.method.len());
         self.method[..len].copy_from_slice(&method[..len]);
@@ -45,7 +45,7 @@ impl Info {
 /// A complete head.
 pub struct Head<'a, 'h> {
     pub method: &'a [u8],
-    /// The target as it was sent; of a response nothing.
+    /// The target as it was sent; empty for a response.
     pub target: &'a [u8],
     pub status: u16,
     pub version: Version,

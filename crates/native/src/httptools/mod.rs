@@ -1,6 +1,6 @@
-//! `oneloop.compat.httptools`: httptools' parsers on `oneloop_http1`. Knows no event loop.
+//! `oneloop.compat.httptools`: httptools' parsers on `oneloop_http1`, without an event loop.
 //!
-//! Stands on the protocol crate alone. The classes get httptools' names here; its exceptions are Python's.
+//! Uses only the protocol crate. The classes get httptools' names here; the exceptions are defined in Python.
 
 mod callbacks;
 mod early;

@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-/// What both parsers have.
+/// The base class of both parsers.
 #[pyclass(frozen, subclass, module = "httptools.parser")]
 pub struct HttpParser {
     side: Side,
     info: LoopCell<Info>,
-    /// Absent before `__init__`, and while it is being fed.
+    /// `None` before `__init__` and while it is being fed.
     work: LoopCell<Option<Box<Work>>>,
 }
 
@@ -26,7 +26,7 @@ impl HttpParser {
 
     fn init(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
         let work = Box::new(Work::new(Callbacks::of(protocol)?));
-        // What it replaces is dropped outside of the cell.
+        // The replaced value is dropped outside of the cell.
         drop(self.work.with(protocol.py(), |place| place.replace(work)));
         Ok(())
     }
@@ -34,21 +34,21 @@ impl HttpParser {
 
 #[pymethods]
 impl HttpParser {
-    /// Take the next bytes of the connection, and call the protocol's methods for what they complete.
+    /// Parse the next bytes of the connection, and call the protocol's methods for the parts they complete.
     ///
     /// Args:
     ///     data: a bytes-like object.
     ///
     /// Raises:
-    ///     HttpParserError: the bytes are no strict HTTP/1.1, or a callback raised. Every later call raises it again.
-    ///     HttpParserUpgrade: the message switches protocols; its argument is the place in `data` behind it.
+    ///     HttpParserError: the bytes are not strict HTTP/1.1, or a callback raised. Every later call raises it again.
+    ///     HttpParserUpgrade: the message switches protocols; its argument is the position in `data` after it.
     fn feed_data(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = buffer::to_bytes(data)?;
         let Some(mut work) = self.work.take(py) else {
             return Err(exception(
                 py,
                 "HttpParserError",
-                "feed_data() is called by a callback of itself",
+                "feed_data() must not be called from one of its callbacks",
             ));
         };
         let fed =
@@ -74,7 +74,7 @@ impl HttpParser {
         }
     }
 
-    /// Whether the connection may serve another message after the last one.
+    /// Whether the connection may carry another message after the last one.
     fn should_keep_alive(&self, py: Python<'_>) -> bool {
         self.info.get(py).keeps_alive
     }
@@ -84,9 +84,9 @@ impl HttpParser {
         self.info.get(py).upgrades
     }
 
-    /// Take folded header lines (`lenient_headers`).
+    /// Allow folded header lines (`lenient_headers`).
     ///
-    /// The other leniencies let requests be smuggled: they have no effect.
+    /// The other options allow request smuggling and have no effect.
     #[pyo3(signature = (lenient_headers=None, lenient_chunked_length=None, lenient_keep_alive=None,
         lenient_transfer_encoding=None, lenient_version=None, lenient_data_after_close=None,
         lenient_optional_lf_after_cr=None, lenient_optional_cr_before_lf=None,
@@ -125,7 +125,7 @@ impl HttpParser {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Nothing is told while callbacks run: then the caller holds them.
+        // While callbacks run, the caller holds them, so there is nothing to visit.
         self.work
             .peek(|work| work.as_ref().map_or(Ok(()), |work| work.callbacks.visit(&visit)))
             .unwrap_or(Ok(()))
@@ -136,11 +136,11 @@ impl HttpParser {
     }
 }
 
-/// Parses requests, on the server's side of a connection.
+/// Parses requests, for the server side of a connection.
 ///
 /// Args:
 ///     protocol: an object whose methods `on_message_begin`, `on_url`, `on_header`, `on_headers_complete`, `on_body`,
-///         `on_chunk_header`, `on_chunk_complete` and `on_message_complete` are called, those that it has.
+///         `on_chunk_header`, `on_chunk_complete` and `on_message_complete` are called, if it has them.
 #[pyclass(frozen, subclass, extends = HttpParser, module = "httptools.parser")]
 pub struct HttpRequestParser;
 
@@ -166,10 +166,10 @@ impl HttpRequestParser {
     }
 }
 
-/// Parses responses, on the client's side of a connection.
+/// Parses responses, for the client side of a connection.
 ///
 /// Args:
-///     protocol: as for `HttpRequestParser`, with `on_status` in place of `on_url`.
+///     protocol: as for `HttpRequestParser`, with `on_status` instead of `on_url`.
 #[pyclass(frozen, subclass, extends = HttpParser, module = "httptools.parser")]
 pub struct HttpResponseParser;
 

@@ -1,4 +1,4 @@
-//! `URL` and `parse_url`: httptools' view of URLs.
+//! `URL` and `parse_url`: httptools' URL parsing.
 
 use super::failure::exception;
 use crate::ffi::buffer;
@@ -6,10 +6,10 @@ use oneloop_http1::url::{UrlParts, split_url};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// As httptools has it.
+/// The limit of httptools.
 const LONGEST_BYTES: usize = 65_535;
 
-/// The parts of a URL: bytes, or None where it has no such part; the port is an int.
+/// The parts of a URL: bytes, or None for a missing part; the port is an int.
 #[pyclass(frozen, name = "URL", module = "httptools.parser.url_parser", get_all)]
 pub struct Url {
     schema: Option<Py<PyBytes>>,
@@ -41,19 +41,19 @@ impl Url {
     }
 }
 
-/// Take a URL, or a path with what follows it, apart.
+/// Split a URL, or a path with query and fragment, into its parts.
 ///
 /// Args:
 ///     url: a bytes-like object of at most 65,535 bytes.
 ///
 /// Raises:
-///     HttpParserInvalidURLError: it is neither, or too long.
+///     HttpParserInvalidURLError: it is invalid or too long.
 #[pyfunction]
 pub fn parse_url(py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<Url> {
     let bytes = buffer::to_bytes(url)?;
     let len = bytes.as_bytes().len();
     if len > LONGEST_BYTES {
-        let text = format!("url is too long: {len} bytes, of {LONGEST_BYTES} at most");
+        let text = format!("url is too long: {len} bytes, at most {LONGEST_BYTES} are allowed");
         return Err(exception(py, "HttpParserInvalidURLError", text));
     }
     let Some(parts) = split_url(bytes.as_bytes()) else {

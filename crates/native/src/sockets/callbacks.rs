@@ -1,6 +1,6 @@
-//! `Callbacks`: what `add_reader` and `add_writer` have put on one descriptor.
+//! `Callbacks`: the callbacks of `add_reader` and `add_writer` on one descriptor.
 //!
-//! They are level-triggered, as asyncio's are, and run again and again until they are removed or replaced. May not know
+//! They are level-triggered, as in asyncio, and run repeatedly until they are removed or replaced. Must not depend on
 //! how the descriptor is registered.
 
 use super::Side;
@@ -15,7 +15,7 @@ use std::os::fd::RawFd;
 
 pub struct Callback {
     pub handle: Py<Handle>,
-    /// The tick in which it was added: what that tick's poll brought was for the one before it.
+    /// The tick in which it was added. Events that this tick's poll returned belong to the previous callback.
     pub added_in_tick: u64,
 }
 
@@ -33,7 +33,7 @@ impl Callbacks {
         }
     }
 
-    /// None without any callback.
+    /// `None` without any callback.
     pub fn interest(&self) -> Option<Interest> {
         match (&self.reader, &self.writer) {
             (None, None) => None,
@@ -52,7 +52,7 @@ impl Callbacks {
 /// The methods of `oneloop.Loop` on descriptors.
 #[pymethods]
 impl LoopCore {
-    /// Watches `fd` on one side; a callback that was there is replaced and cancelled.
+    /// Watches `fd` on one side. An existing callback is replaced and cancelled.
     fn _add_callback_for(
         slf: &Bound<'_, Self>,
         fd: RawFd,
@@ -78,7 +78,7 @@ impl LoopCore {
         Ok(())
     }
 
-    /// True if a callback was there.
+    /// Removes a callback. Returns True if there was one.
     fn _remove_callback_for(slf: &Bound<'_, Self>, fd: RawFd, is_write: bool) -> PyResult<bool> {
         let py = slf.py();
         if slf.get().is_closed_now() {
@@ -100,7 +100,7 @@ impl LoopCore {
             .is_some_and(|watch| watch.get().with(slf.py(), |s| s.callbacks.interest().is_some()))
     }
 
-    /// RuntimeError if a transport owns the descriptor.
+    /// Raises RuntimeError if a transport owns the descriptor.
     fn _ensure_fd_no_transport(slf: &Bound<'_, Self>, fd: RawFd) -> PyResult<()> {
         Watch::on(slf, fd).map(drop)
     }

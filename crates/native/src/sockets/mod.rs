@@ -1,6 +1,6 @@
 //! Sockets and descriptors that the program owns: `add_reader`, `add_writer`, and `sock_*`.
 //!
-//! Stands on `event_loop`; knows no transport.
+//! Uses `event_loop`; does not depend on transports.
 
 mod callbacks;
 mod operation;

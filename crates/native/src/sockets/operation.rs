@@ -1,8 +1,8 @@
 //! `SockOperation`: one `sock_recv`, `sock_recv_into` or `sock_sendall`, as an awaitable.
 //!
-//! It tries at once, and yields a future only when the kernel says EAGAIN; readiness makes it try
-//! again. The receive itself happens when the waiting task runs, so that a cancellation in between
-//! loses no byte: nothing has been taken from the socket yet.
+//! It tries first, and yields a future only if the kernel returns EAGAIN; readiness makes it try again. The receive
+//! itself happens when the waiting task runs, so that a cancellation in between loses no data: nothing has been taken
+//! from the socket yet.
 
 use super::Side;
 use super::watch::Watch;
@@ -29,7 +29,7 @@ enum Work {
         data: View,
         sent: usize,
     },
-    /// Readiness alone, for the operations that Python code makes.
+    /// Waits for readiness only, for the operations implemented in Python.
     Wait {
         side: Side,
         waited: bool,
@@ -54,8 +54,8 @@ struct Waiting {
     side: Side,
 }
 
-/// An awaitable operation on a non-blocking socket; also a coroutine in the sense of
-/// `collections.abc.Coroutine`, so that it can be made a task.
+/// An awaitable operation on a non-blocking socket. It is also a `collections.abc.Coroutine`, so that it can be made
+/// a task.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct SockOperation {
     owner: Py<LoopCore>,
@@ -64,7 +64,7 @@ pub struct SockOperation {
     waiting: LoopCell<Option<Waiting>>,
 }
 
-/// What one attempt brought.
+/// The result of one attempt.
 enum Attempt<'py> {
     Finished(Bound<'py, PyAny>),
     Blocked(Side),
@@ -92,7 +92,7 @@ impl SockOperation {
         work: &mut Work,
     ) -> PyResult<io::Result<Attempt<'py>>> {
         match work {
-            // Like the socket's own methods, which do not ask the kernel for nothing.
+            // Like the socket's own methods, which make no system call for zero bytes.
             Work::Receive { capacity: 0 } => {
                 Ok(Ok(Attempt::Finished(PyBytes::new(py, b"").into_any())))
             }
@@ -108,7 +108,7 @@ impl SockOperation {
                 Err(e) => blocked_or(e, Side::Read),
             }),
             Work::SendAll { data, sent } => loop {
-                // Nothing to send is sent too: the kernel may know that the peer is gone.
+                // Empty data is sent too: the kernel may report that the peer is gone.
                 match socket::send(fd, &data.as_slice(py)[*sent..]) {
                     Ok(more) => {
                         *sent += more;
@@ -135,7 +135,7 @@ impl SockOperation {
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         drop(self.waiting.take(py));
         let Some(mut work) = self.work.take(py) else {
-            return Err(PyRuntimeError::new_err("socket operation is being awaited already"));
+            return Err(PyRuntimeError::new_err("the socket operation is already being awaited"));
         };
         let owner = self.owner.bind(py);
         let sock = self.sock.bind(py);
@@ -155,7 +155,7 @@ impl SockOperation {
                 })
             }
         };
-        // Finished either way: a second await is an error, and the buffers are released now.
+        // Finished in both cases: a second await is an error, and the buffers are released now.
         let next = if result.is_err() { Work::Done } else { work };
         let old = self.work.with(py, |slot| slot.replace(next));
         drop(old);
@@ -171,7 +171,7 @@ impl SockOperation {
     }
 }
 
-/// As `socket.recv_into` takes it: TypeError where a buffer cannot be written to, or has gaps.
+/// Like `socket.recv_into`: TypeError if a buffer is read-only or not contiguous.
 fn writable(buf: &Bound<'_, PyAny>) -> PyResult<View> {
     View::writable(buf).map_err(|error| {
         let py = buf.py();
@@ -187,10 +187,10 @@ fn writable(buf: &Bound<'_, PyAny>) -> PyResult<View> {
     })
 }
 
-/// Receives up to this length share the loop's buffer and are cut to size by copying.
+/// Receives up to this length use the loop's shared buffer and are copied to their exact size.
 const SHARED_MAX: usize = 64 * 1024;
 
-/// What there is to receive, up to so many bytes.
+/// Receives what is available, up to the given number of bytes.
 pub fn receive<'py>(
     py: Python<'py>,
     owner: &LoopCore,
@@ -296,7 +296,7 @@ impl SockOperation {
     }
 }
 
-/// As asyncio checks: no TLS sockets, and in debug mode no blocking ones.
+/// The same checks as in asyncio: no TLS sockets, and in debug mode no blocking ones.
 fn check(owner: &Bound<'_, LoopCore>, sock: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = owner.py();
     if sock.is_instance(&crate::imports::ssl_socket(py)?)? {
@@ -308,8 +308,8 @@ fn check(owner: &Bound<'_, LoopCore>, sock: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// True for what the kernel can be asked without the object: `socket.socket` and `_socket.socket`. A subclass may have
-/// methods of its own (a proxy's, for instance), which asyncio would call.
+/// True for sockets on which system calls can be made directly: `socket.socket` and `_socket.socket`. A subclass may
+/// override methods (a proxy's, for instance), which asyncio would call.
 fn is_plain(sock: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = sock.py();
     let class = sock.get_type();
@@ -318,7 +318,7 @@ fn is_plain(sock: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 #[pymethods]
 impl LoopCore {
-    /// Receive up to `nbytes` from a non-blocking stream socket; awaitable, returns bytes.
+    /// Receive up to `nbytes` from a non-blocking stream socket. Awaitable; returns bytes.
     ///
     /// Never blocks, whatever the socket's mode. Cancelling it loses no data.
     fn sock_recv<'py>(
@@ -335,7 +335,7 @@ impl LoopCore {
         SockOperation::make(slf, sock, Work::Receive { capacity })
     }
 
-    /// Receive into a writable bytes-like object; awaitable, returns the number of bytes.
+    /// Receive into a writable bytes-like object. Awaitable; returns the number of bytes.
     fn sock_recv_into<'py>(
         slf: &Bound<'py, Self>,
         sock: &Bound<'py, PyAny>,
@@ -348,8 +348,7 @@ impl LoopCore {
         SockOperation::make(slf, sock, Work::ReceiveInto(writable(buf)?))
     }
 
-    /// Send all of a bytes-like object; awaitable. After an error or a cancellation it is unknown
-    /// how much was sent.
+    /// Send all of a bytes-like object. Awaitable. After an error or a cancellation it is unknown how much was sent.
     fn sock_sendall<'py>(
         slf: &Bound<'py, Self>,
         sock: &Bound<'py, PyAny>,

@@ -1,4 +1,4 @@
-//! The file of a Unix socket that a server has bound: removed when the server stops (Python 3.13 on).
+//! The file of a Unix socket that a server has bound: removed when the server stops (since Python 3.13).
 
 use crate::errors;
 use pyo3::prelude::*;
@@ -7,10 +7,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Remove the file at `path` if it is still the one with this inode: somebody else may have put another there since.
+/// Remove the file at `path` if it still has this inode: another process may have replaced it.
 ///
-/// OSError if it cannot be removed; a file that is gone is none. Not `os.stat()` and `os.unlink()`, which detectors of
-/// blocking calls rightly report on an event loop: a name of a local socket is looked up without waiting.
+/// Raises OSError if it cannot be removed, but not if it is already gone. Does not use `os.stat()` and `os.unlink()`,
+/// because tools that detect blocking calls would report them on an event loop. Looking up a local socket's name does
+/// not block.
 #[pyfunction]
 pub fn remove_socket_file(path: PathBuf, inode: u64) -> PyResult<()> {
     let removed = fs::metadata(&path)

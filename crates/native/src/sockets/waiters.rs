@@ -1,8 +1,8 @@
-//! `Waiters`: the operations that wait for one socket of the program's (`sock_recv` and its kin).
+//! `Waiters`: the operations that wait for one socket of the program (`sock_recv` and similar).
 //!
-//! An operation always tries first, so that an edge is enough for it: the registration is made at the first wait and
-//! stays, and a waiting operation costs no system call but its own. Who closes the socket ends that registration in the
-//! kernel; the next operation on the number notices by the socket object's identity (S4).
+//! An operation always tries first, so an edge is enough for it: the registration is made at the first wait and
+//! stays, and a waiting operation costs no system call besides its own. Closing the socket ends that registration in
+//! the kernel; the next operation on the number notices by the socket object's identity (S4).
 
 use super::Side;
 use super::watch::Watch;
@@ -19,8 +19,8 @@ use std::os::fd::RawFd;
 /// The socket object whose operations wait.
 enum Identity {
     Weak(Py<PyWeakrefReference>),
-    /// Of an object that takes no weak references (`_socket.socket`, `__slots__`). Another object may have the address
-    /// later: the kernel is asked each time whether it is still the same file.
+    /// For an object without weak references (`_socket.socket`, `__slots__`). Another object may have the address
+    /// later, so the kernel is called each time to check whether it is still the same file.
     Address(usize),
 }
 
@@ -51,10 +51,10 @@ impl Identity {
     }
 }
 
-/// What tells a waiter that its descriptor may be ready.
+/// Notifies a waiter that its descriptor may be ready.
 pub type Wake = fn(&Bound<'_, PyAny>) -> PyResult<()>;
 
-/// Somebody who waits.
+/// An operation that waits.
 pub struct Waiting {
     pub object: Py<PyAny>,
     pub wake: Wake,
@@ -73,13 +73,13 @@ pub struct Waiters {
     read: Vec<Waiting>,
     write: Vec<Waiting>,
     socket: Option<Identity>,
-    /// Whether a read that gives less than was asked for has emptied the socket; None: it was not asked for yet.
+    /// Whether a short read means that the socket is empty; `None`: not determined yet.
     is_stream: Option<bool>,
-    /// A read has emptied the socket, and the kernel has told nothing since.
+    /// A read has emptied the socket, and no event has arrived since.
     is_drained: bool,
-    /// The kernel has told of an end, an error or urgent data: a short read may not be the last.
+    /// The kernel has reported an end of file, an error or urgent data: a short read might not be the last.
     is_ending: bool,
-    /// An operation has waited for writability: keep hearing of it until it is no longer wanted.
+    /// An operation has waited for writability: keep the interest until it is no longer needed.
     wants_write: bool,
 }
 
@@ -91,27 +91,27 @@ impl Waiters {
         }
     }
 
-    /// What they want on their own. None before the first wait.
+    /// Their interest without callbacks. `None` before the first wait.
     pub fn edge_interest(&self) -> Option<Interest> {
         self.socket.as_ref()?;
         let edge = Interest::EDGE | Interest::READ | Interest::ENDS;
         Some(if self.wants_write { edge | Interest::WRITE } else { edge })
     }
 
-    /// What they want beside callbacks, whose levels come again and again: only what is waited for now.
+    /// Their interest next to level-triggered callbacks, whose events recur: only what an operation waits for now.
     pub fn level_interest(&self) -> Interest {
         let read = if self.read.is_empty() { Interest::NONE } else { Interest::READ };
         let write = if self.write.is_empty() { Interest::NONE } else { Interest::WRITE };
         read | write
     }
 
-    /// The kernel tells of the socket.
+    /// Records an event of the socket.
     pub fn heard(&mut self, readiness: Readiness) {
         self.is_drained &= !readiness.is_readable();
         self.is_ending |= readiness.is_last();
     }
 
-    /// Writability has been served: nobody needs to hear of it before the next wait.
+    /// Writability was served: the interest is not needed before the next wait.
     pub fn settle_writing(&mut self) {
         self.wants_write = !self.write.is_empty();
     }
@@ -137,7 +137,7 @@ impl Watch {
         Ok((future, watch))
     }
 
-    /// Has `wake(waiter)` called, once, when `socket` may be ready on `side`.
+    /// Registers a waiter: `wake(waiter)` is called once, when `socket` may be ready on `side`.
     pub fn enlist<'py>(
         owner: &Bound<'py, LoopCore>,
         socket: &Bound<'py, PyAny>,
@@ -152,8 +152,8 @@ impl Watch {
             watch.get().with(py, |s| s.waiters.socket.as_ref().map(|known| known.clone_ref(py)));
         let same = known.as_ref().and_then(|known| known.is(socket)) == Some(true);
         if !same {
-            // Another object, of the same file perhaps, whose operations may wait too. If the file is closed, its number
-            // is another's, and so is the watch.
+            // Another object, perhaps for the same file, whose operations may wait too. If the file was closed, its
+            // number belongs to another file, and so does the watch.
             watch = Self::on_current_file(owner, fd)?;
             let identity = Identity::of(socket);
             let old = watch.get().with(py, |s| {
@@ -175,7 +175,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The watch whose operations wait for this very socket, by an edge that comes for all that arrives from now on.
+    /// The watch whose operations wait for this same socket, with an edge-triggered registration that covers all data
+    /// arriving from now on.
     fn known<'py>(
         owner: &Bound<'py, LoopCore>,
         socket: &Bound<'py, PyAny>,
@@ -190,14 +191,14 @@ impl Watch {
         (identity.is(socket) == Some(true)).then_some(watch)
     }
 
-    /// Whether there was nothing left in a stream socket when it was last read from, and nothing has come since, as far as
-    /// the loop has heard: reading it would be in vain. It is heard of by who waits (epoll(7), edge-triggered).
+    /// Whether the last read emptied a stream socket and the loop has received no event since, so that a read would
+    /// be futile. The next wait receives the event (epoll(7), edge-triggered).
     pub fn is_drained(owner: &Bound<'_, LoopCore>, socket: &Bound<'_, PyAny>, fd: RawFd) -> bool {
         let watch = Self::known(owner, socket, fd);
         watch.is_some_and(|watch| watch.get().with(owner.py(), |s| s.waiters.is_drained))
     }
 
-    /// A read has given less than was asked for, and more than nothing.
+    /// Records a read that returned less than requested, but not nothing.
     pub fn note_drained(owner: &Bound<'_, LoopCore>, socket: &Bound<'_, PyAny>, fd: RawFd) {
         let py = owner.py();
         let Some(watch) = Self::known(owner, socket, fd) else { return };
@@ -209,8 +210,8 @@ impl Watch {
         });
     }
 
-    /// Nobody waits for the socket any more, which is being closed, or leaves the program's hands: the loop does not listen
-    /// to it, unless for callbacks.
+    /// Called when the socket is closed or detached and no operation waits for it any more: the loop stops watching
+    /// it, except for callbacks.
     pub fn abandon(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, fd: RawFd) -> PyResult<()> {
         let old = slf.get().with(owner.py(), |s| {
             s.waiters.is_drained = false;
@@ -220,12 +221,12 @@ impl Watch {
         Self::update(slf, owner, fd).map_err(|e| errors::os_error("epoll_ctl", &e))
     }
 
-    /// Those who wait.
+    /// The waiters on one side.
     pub fn waiting(&self, py: Python<'_>, side: Side) -> Vec<Py<PyAny>> {
         self.with(py, |s| s.waiters.on(side).iter().map(|w| w.object.clone_ref(py)).collect())
     }
 
-    /// Forgets who waits.
+    /// Removes a waiter.
     pub fn forget(&self, py: Python<'_>, side: Side, waiter: &Py<PyAny>) {
         let removed = self.with(py, |s| {
             let waiters = s.waiters.on(side);

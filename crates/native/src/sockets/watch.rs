@@ -1,8 +1,9 @@
-//! `Watch`: one descriptor of the program's own in the loop's registry: its callbacks, its waiters, and one
+//! `Watch`: one descriptor of the program in the loop's registry, with its callbacks, its waiters, and one
 //! registration for both.
 //!
-//! With callbacks the registration is level-triggered, without them edge-triggered (docs/design/0003). Upholds S2 (state
-//! is touched in short closures, callbacks run outside) and S4 (a file that was closed without a word is left behind).
+//! With callbacks the registration is level-triggered, without them edge-triggered (docs/design/0003). Upholds S2
+//! (state is accessed in short closures, callbacks run outside) and S4 (the watch of a file that was closed without
+//! notice is abandoned).
 
 use super::Side;
 use super::callbacks::Callbacks;
@@ -43,7 +44,7 @@ impl Watch {
         Bound::new(py, Self(LoopCell::new(State::default())))
     }
 
-    /// As `LoopCell::with`.
+    /// Like `LoopCell::with`.
     pub fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&mut State) -> R) -> R {
         self.0.with(py, f)
     }
@@ -55,7 +56,8 @@ impl Watch {
             return Ok(watch);
         }
         if let Some((other, _)) = owner.get().source_of(py, fd) {
-            // A source that is no transport is one of the loop's own descriptors, and asyncio's would be replaced.
+            // A source other than a transport is one of the loop's own descriptors; asyncio replaces its callbacks
+            // too.
             let closing = other.call_method0(intern!(py, "is_closing"));
             if closing.is_ok_and(|closing| closing.is_truthy().is_ok_and(|closing| !closing)) {
                 let text = format!("File descriptor {fd} is used by transport {}", other.repr()?);
@@ -65,8 +67,8 @@ impl Watch {
         Self::new(py)
     }
 
-    /// The watch on `fd` as the file is that has the number now: one whose file was closed without
-    /// a word is left behind with all its callbacks (S4).
+    /// The watch on the file that `fd` names now. If the previous file was closed without notice, its watch is
+    /// abandoned with all its callbacks (S4).
     pub fn on_current_file<'py>(
         owner: &Bound<'py, LoopCore>,
         fd: RawFd,
@@ -95,7 +97,7 @@ impl Watch {
             .find_map(|object| object.cast_into::<Self>().ok())
     }
 
-    /// Brings the poller's registration in line with what is wanted.
+    /// Updates the poller's registration to the current interest.
     pub fn update(slf: &Bound<'_, Self>, owner: &Bound<'_, LoopCore>, fd: RawFd) -> io::Result<()> {
         let py = owner.py();
         let (token, interest) = slf.get().with(py, |s| (s.token, s.interest()));
@@ -110,7 +112,7 @@ impl Watch {
             (Some(token), Some(interest)) => {
                 let changed = core.change_interest(slf.as_any(), token, interest, false);
                 if matches!(&changed, Err(e) if is_gone(e)) {
-                    // Its file was closed without a word: nothing can come of it any more.
+                    // Its file was closed without notice, so no event can arrive any more.
                     slf.get().with(py, |s| s.token = None);
                     core.vacate(slf.as_any(), token);
                     return Ok(());
@@ -129,7 +131,7 @@ impl Watch {
     ) -> io::Result<()> {
         let py = owner.py();
         let core = owner.get();
-        // A transport that is closing goes on sending beside us; `on` has refused any other.
+        // A closing transport continues to send next to us; `on` has refused any other.
         let token = if core.is_transports(py, fd) {
             core.join_or_register(slf.as_any(), fd, interest, on_ready)?
         } else {
@@ -169,8 +171,8 @@ fn on_ready(
     let slf = object.cast::<Watch>()?;
     slf.get().with(py, |s| s.waiters.heard(readiness));
     let read = if readiness.is_readable() { Watch::serve(slf, owner, Side::Read) } else { Ok(()) };
-    // The reader may have removed everything, or closed the descriptor. If it has ended the loop's run, the next poll
-    // brings the writer's turn again.
+    // The reader may have removed everything or closed the descriptor. If it raised an exception that leaves the
+    // loop, the event is repeated for the writer.
     let goes_on = read.is_ok() && slf.get().with(py, |s| s.token.is_some());
     let wrote = if goes_on && readiness.is_writable() {
         let wrote = Watch::serve(slf, owner, Side::Write);
@@ -179,7 +181,7 @@ fn on_ready(
     } else {
         Ok(())
     };
-    // What has been waited for is not waited for any more: its level would come again with each poll.
+    // Without this, a level-triggered event that nobody waits for any more would be reported by every poll.
     let updated = match slf.get().with(py, |s| s.token) {
         Some(token) => Watch::update(slf, owner, token.fd()),
         None => Ok(()),

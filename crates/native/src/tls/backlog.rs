@@ -1,16 +1,16 @@
-//! `Backlog`: plaintext that waits to be encrypted, in pieces that make few records.
+//! `Backlog`: plaintext waiting to be encrypted, in pieces that make few records.
 //!
-//! Short writes are copied behind each other up to a record's length; long ones are kept by reference.
+//! Short writes are copied together up to a record's length; long ones are kept by reference.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
 
-/// The longest text of a record (RFC 8446, 5.1).
+/// The maximum plaintext of a record (RFC 8446, 5.1).
 const RECORD: usize = 16 * 1024;
 
 pub enum Piece {
-    /// From a byte on.
+    /// Starting at this byte.
     Object(Py<PyBytes>, usize),
     Copy(Vec<u8>, usize),
 }
@@ -45,7 +45,7 @@ impl Backlog {
         self.pieces.is_empty()
     }
 
-    /// Adds what an object has from a byte on.
+    /// Appends an object's data, starting at byte `from`.
     pub fn push(&mut self, object: &Bound<'_, PyBytes>, from: usize) {
         let bytes = &object.as_bytes()[from..];
         if bytes.is_empty() {
@@ -65,7 +65,7 @@ impl Backlog {
         });
     }
 
-    /// Takes the first piece out; to be put back if it was not used up.
+    /// Takes out the first piece, which the caller puts back if it is not used up.
     pub fn pop(&mut self, py: Python<'_>) -> Option<Piece> {
         let piece = self.pieces.pop_front()?;
         self.len_bytes -= piece.bytes(py).len();
@@ -76,7 +76,7 @@ impl Backlog {
         Some(piece)
     }
 
-    /// Puts a piece back, `used` bytes shorter.
+    /// Puts back a piece without its first `used` bytes.
     pub fn put_back(&mut self, py: Python<'_>, mut piece: Piece, used: usize) {
         piece.skip(used);
         let left = piece.bytes(py).len();

@@ -1,4 +1,4 @@
-//! The handshake of a TLS transport, from `connection_made` to the program's; and what ends it badly.
+//! The handshake of a TLS transport, from its `connection_made` to that of the program's protocol, and its failures.
 
 use super::session::{Session, Step};
 use super::transport::{App, Phase, TlsTransport};
@@ -22,7 +22,7 @@ pub fn default_context(
     if is_server {
         return Err(PyValueError::new_err("Server side SSL needs a valid SSLContext"));
     }
-    // Looked up each time: programs put another function in its place.
+    // Looked up each time, because programs may replace this function.
     let context = imports::ssl(py)?.call_method0(intern!(py, "create_default_context"))?;
     if !has_hostname {
         context.setattr(intern!(py, "check_hostname"), PyBool::new(py, false))?;
@@ -32,7 +32,7 @@ pub fn default_context(
 
 #[pymethods]
 impl TlsTransport {
-    /// The transport below is there.
+    /// The transport below has connected.
     fn connection_made(slf: &Bound<'_, Self>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -79,7 +79,7 @@ impl TlsTransport {
         match slf.get().library.shake_hands(py) {
             Ok(Step::Wanting) => Self::process_outgoing(slf),
             Ok(Step::Done) if slf.get().phase(py) != Phase::Handshake => {
-                // A callback of the library's has ended it, in the handshake's last step.
+                // A callback of the library has closed it in the handshake's last step.
                 let text = "the TLS transport was closed in the last step of its handshake";
                 let error = PyRuntimeError::new_err(text);
                 slf.get().wake_waiter(py, Some(error.value(py).as_any()))
@@ -101,7 +101,7 @@ impl TlsTransport {
         let py = slf.py();
         let this = slf.get();
         this.stop_handshake_timer(py)?;
-        // The alert, by which the peer learns what was wrong (asyncio's keeps it).
+        // Sends the alert that tells the peer what was wrong (asyncio does not send it).
         Self::process_outgoing(slf)?;
         this.set_phase(py, Phase::Unwrapped);
         let text = if error.matches(py, imports::certificate_error(py)?)? {
@@ -136,7 +136,7 @@ impl TlsTransport {
             Self::log_debug(slf, &text, None)?;
         }
         if is_new && let Some(protocol) = this.protocol(py) {
-            // What it raises is the business of the transport below, as in asyncio.
+            // Its exceptions go to the transport below, as in asyncio.
             let name = intern!(py, "connection_made");
             let made = protocol.call_method1(name, (slf,)).map(drop);
             let ended = this.owner.get().lap_method(this.owner.bind(py), &protocol, name);
@@ -155,7 +155,7 @@ impl TlsTransport {
         }
     }
 
-    /// Whoever waits for the handshake goes on. Nothing of it is needed any more.
+    /// Resolves the future that waits for the handshake, and drops the handshake's state.
     pub fn wake_waiter(&self, py: Python<'_>, exc: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let Some(opening) = self.state.with(py, |s| s.opening.take()) else { return Ok(()) };
         if let Some(timer) = &opening.timer {
@@ -173,7 +173,7 @@ impl TlsTransport {
         .map(drop)
     }
 
-    /// Drops the connection for an error, and says so: errors of the network only in debug mode.
+    /// Drops the connection after an error, and logs it; network errors only in debug mode.
     pub fn fatal(slf: &Bound<'_, Self>, error: PyErr, message: &str) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -192,8 +192,8 @@ impl TlsTransport {
         report(this.owner.bind(py), message, error, &extra)
     }
 
-    /// For what may be raised by the program's callbacks and the library: fatal if it is an `Exception`; else it goes on
-    /// to the transport below.
+    /// For exceptions of the program's callbacks and the library: an `Exception` is fatal; others are returned to the
+    /// transport below.
     pub fn fatal_if_exception(slf: &Bound<'_, Self>, error: PyErr, message: &str) -> PyResult<()> {
         if error.is_instance_of::<PyException>(slf.py()) {
             return Self::fatal(slf, error, message);
@@ -202,7 +202,7 @@ impl TlsTransport {
     }
 }
 
-/// As Python's `str()` has it.
+/// Formatted like Python's `str()`.
 fn python_number(py: Python<'_>, number: f64) -> String {
     let object = pyo3::types::PyFloat::new(py, number);
     object.str().map_or_else(|_no_memory| number.to_string(), |text| text.to_string())

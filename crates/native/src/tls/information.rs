@@ -1,4 +1,5 @@
-//! What `get_extra_info` of a TLS transport knows: the handshake, and all that the transport below does.
+//! The data behind `get_extra_info` of a TLS transport: the handshake's results and everything from the transport
+//! below.
 
 use super::transport::TlsTransport;
 use pyo3::intern;
@@ -6,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 impl TlsTransport {
-    /// Lets go of all that only `get_extra_info` would show: a protocol that keeps its transport keeps no more.
+    /// Drops everything that only `get_extra_info` would use, for protocols that keep a reference to their transport.
     pub fn forget(&self, py: Python<'_>) {
         self.library.release(py);
         let dropped =
@@ -14,7 +15,7 @@ impl TlsTransport {
         drop(dropped);
     }
 
-    /// Asks for what `get_extra_info` may be asked for later, where it has to be asked now.
+    /// Stores the handshake's results now, if they cannot be read later.
     pub fn remember_handshake(&self, py: Python<'_>) -> PyResult<()> {
         let Some(object) = self.library.told_at_once(py) else { return Ok(()) };
         let extra = PyDict::new(py);
@@ -62,8 +63,8 @@ impl TlsTransport {
 
 #[pymethods]
 impl TlsTransport {
-    /// Optional information on the transport: `sslcontext` and, after the handshake, `ssl_object`, `peercert`, `cipher`,
-    /// `compression`; all that the transport below knows; `default` for anything unknown.
+    /// Return information about the transport: `sslcontext` and, after the handshake, `ssl_object`, `peercert`,
+    /// `cipher`, `compression`; and everything from the transport below. Returns `default` for an unknown name.
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info<'py>(
         slf: &Bound<'py, Self>,

@@ -1,7 +1,7 @@
-//! `Library`: which session a TLS transport has, and the guard around its calls.
+//! `Library`: the session of a TLS transport, and the guard around its calls.
 //!
-//! OpenSSL's connections know no threads, and some calls release the GIL: a second call meanwhile, which only a program
-//! that uses the transport in another thread can make, is refused (S5).
+//! OpenSSL's connections are not thread-safe, and some calls release the GIL. A second call meanwhile is refused
+//! (S5); it can only come from a program that uses the transport in another thread.
 
 use super::openssl::OpenSsl;
 use super::rustls::{RustlsSession, TlsContext};
@@ -43,17 +43,17 @@ impl Kind {
 
 enum Slot {
     Free(Box<Kind>),
-    /// A call has it.
+    /// A call is using it.
     Busy,
-    /// The transport has ended, and its program needs no `ssl_object` any more.
+    /// The transport has ended, and its program does not need `ssl_object` any more.
     Released,
 }
 
 pub struct Library {
     slot: LoopCell<Slot>,
-    /// What programs see as `ssl_object`, whoever has the session.
+    /// The `ssl_object` for programs, kept even while a call uses the session.
     object: LoopCell<Option<Py<PyAny>>>,
-    /// What it tells of the handshake is asked when that has ended: another thread may have the session later.
+    /// The handshake's results are read when it ends, because another thread may be using the session later.
     tells_at_once: bool,
 }
 
@@ -79,12 +79,12 @@ impl Library {
         })
     }
 
-    /// A call is under way.
+    /// A call is in progress.
     pub fn is_busy(&self, py: Python<'_>) -> bool {
         self.slot.with(py, |slot| matches!(slot, Slot::Busy))
     }
 
-    /// Lets go of the session, if no call has it.
+    /// Drops the session, unless a call is using it.
     pub fn release(&self, py: Python<'_>) {
         let released = self.slot.with(py, |slot| match slot {
             Slot::Free(_) => Some(std::mem::replace(slot, Slot::Released)),
@@ -93,12 +93,12 @@ impl Library {
         drop((released, self.object.take(py)));
     }
 
-    /// What programs see as `ssl_object`; None after `release`.
+    /// The `ssl_object` for programs; `None` after `release`.
     pub fn object<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.object.with(py, |object| object.as_ref().map(|object| object.bind(py).clone()))
     }
 
-    /// The same, if it has to be asked for the handshake when that ends.
+    /// The same object, if the handshake's results must be read when it ends.
     pub fn told_at_once<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         if self.tells_at_once { self.object(py) } else { None }
     }
@@ -118,7 +118,7 @@ impl Library {
         let kind = match self.slot.with(py, |slot| std::mem::replace(slot, Slot::Busy)) {
             Slot::Free(kind) => kind,
             Slot::Busy => {
-                let text = "a TLS transport is used in two threads at once; use loop.call_soon_threadsafe()";
+                let text = "a TLS transport is used in two threads at the same time; use loop.call_soon_threadsafe()";
                 return Err(PyRuntimeError::new_err(text));
             }
             Slot::Released => {

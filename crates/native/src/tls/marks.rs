@@ -1,5 +1,5 @@
-//! `Marks`: the water marks of a TLS transport, as `asyncio.sslproto` has them: from the high mark on it is paused (a plain
-//! transport's protocol only above it), at the low mark or below it goes on.
+//! `Marks`: the water marks of a TLS transport, as in `asyncio.sslproto`: it is paused at the high mark (a plain
+//! transport's protocol only above it) and resumed at the low mark or below.
 
 use crate::transport::{Mark, marks};
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ impl Marks {
         Self { low: READS / 4, high: READS, is_paused: false }
     }
 
-    /// The marks (low, high) that a program asks for; ValueError unless high >= low >= 0.
+    /// The marks (low, high) that a program sets; ValueError unless high >= low >= 0.
     pub fn checked_for_writes(high: Option<Mark>, low: Option<Mark>) -> PyResult<(usize, usize)> {
         marks(high, low, WRITES)
     }
@@ -46,8 +46,8 @@ impl Marks {
         self.is_paused
     }
 
-    /// Some(true): it must be paused now; Some(false): it must go on. An empty buffer never pauses anybody, or, with a
-    /// high mark of 0, nobody would be told to go on.
+    /// Some(true): pause now; Some(false): resume now. An empty buffer never pauses, because with a high mark of 0
+    /// nothing would resume it.
     pub fn turn(&mut self, len: usize) -> Option<bool> {
         if !self.is_paused && len >= self.high && len > 0 {
             self.is_paused = true;

@@ -1,6 +1,6 @@
-//! TLS: transports that encrypt, over any `ssl.SSLContext` or over rustls.
+//! TLS transports, over any `ssl.SSLContext` or over rustls.
 //!
-//! Stands on `transport`, which knows it only as a protocol that receives by itself.
+//! Uses `transport`, which only knows it as a protocol with its own receive function.
 
 mod backlog;
 mod handshake;

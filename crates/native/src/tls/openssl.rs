@@ -1,7 +1,7 @@
 //! `OpenSsl`: a session on CPython's own `_ssl` objects, made by the program's `ssl.SSLContext`.
 //!
-//! `SSLContext.wrap_bio` makes the connection between two `MemoryBIO`s. Its C methods are called without the Python ones of
-//! `ssl.SSLObject` around them, unless a subclass has its own. Memory goes to and fro through a `Window`.
+//! `SSLContext.wrap_bio` makes the connection between two `MemoryBIO`s. Its C methods are called directly, without
+//! the Python methods of `ssl.SSLObject`, unless a subclass overrides them. Memory is passed through a `Window`.
 
 use super::records::Records;
 use super::session::{Plain, Session, Step};
@@ -17,9 +17,9 @@ use pyo3::{PyTraverseError, PyVisit};
 pub struct OpenSsl {
     incoming: Py<PyAny>,
     outgoing: Py<PyAny>,
-    /// An `ssl.SSLObject`, as the program sees it.
+    /// The `ssl.SSLObject` that the program sees.
     object: Py<PyAny>,
-    /// Its C object; None if the class has methods of its own.
+    /// Its C object; `None` if the class overrides methods.
     native: Option<Py<PyAny>>,
     is_server: bool,
     state: LoopCell<State>,
@@ -28,12 +28,12 @@ pub struct OpenSsl {
 #[derive(Default)]
 struct State {
     records: Records,
-    /// The library may have answered something by itself: an alert, a ticket, a key update.
+    /// The library may have produced output by itself: an alert, a ticket, a key update.
     may_have_output: bool,
 }
 
 impl OpenSsl {
-    /// `context.wrap_bio()` between two new BIOs; raises what it raises.
+    /// Calls `context.wrap_bio()` with two new BIOs, and returns its exceptions.
     pub fn new(
         context: &Bound<'_, PyAny>,
         is_server: bool,
@@ -76,9 +76,9 @@ impl OpenSsl {
         visit.call(&self.native)
     }
 
-    /// What `call` says of the library's last words: a step, or the wish for more from the peer.
+    /// Converts the result of a library call: the step is done, or needs more data from the peer.
     fn step(&self, py: Python<'_>, outcome: PyResult<Bound<'_, PyAny>>) -> PyResult<Step> {
-        // An alert, perhaps, also where it has failed.
+        // There may be an alert, also after a failure.
         self.state.with(py, |s| s.may_have_output = true);
         let step = match outcome {
             Ok(_) => Step::Done,
@@ -98,7 +98,7 @@ impl OpenSsl {
         self.incoming.bind(py).getattr(intern!(py, "pending"))?.extract()
     }
 
-    /// The bytes that were decrypted and not read, for want of room.
+    /// Bytes that were decrypted but did not fit into the last read.
     fn decrypted(&self, py: Python<'_>) -> PyResult<usize> {
         let object = self.native.as_ref().unwrap_or(&self.object).bind(py);
         object.call_method0(intern!(py, "pending"))?.extract()
@@ -112,13 +112,13 @@ impl OpenSsl {
         })
     }
 
-    /// Through the methods of a class that has its own.
+    /// Reads with the methods of a class that overrides them.
     fn read_own(&self, py: Python<'_>, room: &mut Room) -> PyResult<usize> {
         let read = self.object.bind(py).call_method1(intern!(py, "read"), (room.len(),))?;
         let read = buffer::to_bytes(&read)?;
         let read = read.as_bytes();
         if read.len() > room.len() {
-            let text = "SSLObject.read() returned more bytes than it was asked for";
+            let text = "SSLObject.read() returned more bytes than requested";
             return Err(PyValueError::new_err(text));
         }
         room[..read.len()].copy_from_slice(bytes::as_uninit(read));
@@ -150,7 +150,7 @@ impl Session for OpenSsl {
     }
 
     fn shake_hands(&self, py: Python<'_>) -> PyResult<Step> {
-        // A server has nothing to say before a client has said something.
+        // A server has nothing to send before the client's first message.
         if self.is_server && self.native.is_some() && self.unread(py)? == 0 {
             return Ok(Step::Wanting);
         }
@@ -159,7 +159,7 @@ impl Session for OpenSsl {
     }
 
     fn may_read(&self, py: Python<'_>) -> PyResult<bool> {
-        // A class of the program's may keep bytes that nobody counts.
+        // A class of the program may hold bytes that are not counted here.
         Ok(self.native.is_none() || self.state.with(py, |s| s.records.may_read()))
     }
 
@@ -226,14 +226,14 @@ impl Session for OpenSsl {
     }
 }
 
-/// Whether the C methods do what the class's methods do.
+/// Whether the class's methods do the same as the C methods.
 fn is_stock(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     let stock = imports::ssl_object(py)?;
     let class = object.get_type();
     if !class.is(&stock) {
         for name in ["read", "write", "do_handshake", "unwrap", "pending"] {
-            // A class without them at all fails at its first use, as with asyncio.
+            // A class without these methods fails at its first use, as in asyncio.
             if !class.getattr(name).is_ok_and(|own| stock.getattr(name).is_ok_and(|s| s.is(&own))) {
                 return Ok(false);
             }

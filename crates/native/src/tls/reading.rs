@@ -1,7 +1,7 @@
 //! How a TLS transport receives: ciphertext from the transport below, plaintext to the program's protocol.
 //!
-//! What one receive brings is decrypted at once and given in one piece, as `asyncio.sslproto` does: into the protocol's own
-//! buffer, into asyncio's stream reader without a call, else as bytes of their exact size.
+//! The data of one receive is decrypted immediately and delivered in one piece, like in `asyncio.sslproto`: into the
+//! protocol's own buffer, into asyncio's stream reader without a call, or as bytes of the exact size.
 
 use super::session::{Plain, Session};
 use super::transport::{Phase, TlsTransport};
@@ -20,25 +20,25 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// Up to so much ciphertext is decrypted on the stack.
+/// Ciphertext up to this length is decrypted on the stack.
 const SHORT: usize = 16 * 1024;
-/// And up to so much, if the text becomes an object of its own: a longer copy costs more than giving some room back.
+/// The limit if the plaintext becomes a bytes object: a longer copy costs more than shrinking the object.
 const SHORT_OBJECT: usize = 2 * 1024;
-/// Longer receives are given to the library in pieces, which stay in the processor's cache.
+/// Longer data is fed to the library in pieces that stay in the processor's cache.
 const PIECE: usize = 32 * 1024;
 
-/// What ended a read.
+/// Why a read ended.
 enum End {
-    /// All that is there is read.
+    /// Everything available was read.
     Empty,
-    /// No room is left.
+    /// The buffer is full.
     Full,
-    /// The peer has said close_notify.
+    /// The peer has sent close_notify.
     Closed,
     Failed(PyErr),
 }
 
-/// Plaintext on its way to the protocol.
+/// Plaintext for the protocol.
 enum Text<'py> {
     Nothing,
     Bytes(Bound<'py, PyBytes>),
@@ -46,24 +46,24 @@ enum Text<'py> {
     Fed(Feeding<'py>),
 }
 
-/// How the protocol takes plaintext now.
+/// How the protocol currently receives plaintext.
 enum Taker<'py> {
     Bytes,
     Reader(Feeding<'py>),
     Buffer,
-    /// Reading is paused, or not begun, or over.
+    /// Reading is paused, has not begun, or is over.
     Nobody,
 }
 
 #[pymethods]
 impl TlsTransport {
-    /// From a transport below that is not ours.
+    /// Called by a transport below that is not ours.
     fn data_received(slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>) -> PyResult<()> {
         let (text, end) = slf.get().take_in(slf.py(), data.as_bytes())?;
         Self::go_on(slf, text, end)
     }
 
-    /// Called by the loop when the protocol's buffer was full.
+    /// Called by the loop after the protocol's buffer was full.
     fn _do_read(slf: &Bound<'_, Self>) -> PyResult<()> {
         match slf.get().phase(slf.py()) {
             Phase::Wrapped | Phase::Flushing => Self::read_on(slf),
@@ -72,7 +72,7 @@ impl TlsTransport {
     }
 }
 
-/// One receive of the transport below, which asks for it when its socket is readable.
+/// One receive, called by the transport below when its socket is readable.
 pub fn receive(
     owner: &Bound<'_, LoopCore>,
     protocol: &Bound<'_, PyAny>,
@@ -82,7 +82,7 @@ pub fn receive(
     let this = slf.get();
     let py = owner.py();
     if this.library.is_busy(py) {
-        // Another thread, which should not, is just writing: the socket stays readable.
+        // Another thread, against the rules, is writing; the socket stays readable.
         return Ok(Err(io::ErrorKind::WouldBlock.into()));
     }
     let taken = with_lent(owner, |shared| {
@@ -101,7 +101,7 @@ pub fn receive(
     Ok(Ok(len))
 }
 
-/// What another thread was in the way of.
+/// Continues a read that another thread had delayed.
 fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     TlsTransport::_do_read(object.cast_exact::<TlsTransport>()?)
 }
@@ -131,7 +131,7 @@ impl TlsTransport {
         }
     }
 
-    /// Takes ciphertext, and decrypts it if somebody is there for it.
+    /// Feeds ciphertext to the library, and decrypts it if the protocol can receive it.
     fn take_in<'py>(&self, py: Python<'py>, ciphertext: &[u8]) -> PyResult<(Text<'py>, End)> {
         if self.phase(py) == Phase::Unwrapped {
             return Ok((Text::Nothing, End::Empty));
@@ -159,7 +159,7 @@ impl TlsTransport {
         }
     }
 
-    /// In a frame of its own: the stack that a green thread's switch copies should not have this room.
+    /// A separate function, because a green thread's switch copies the stack, which should not include this buffer.
     #[inline(never)]
     fn decrypt_short<'py>(
         &self,
@@ -206,7 +206,7 @@ impl TlsTransport {
                 break end;
             }
         };
-        // What was not looked at is kept, whatever has ended the read.
+        // Unused data is kept, whatever has ended the read.
         for piece in pieces {
             self.library.feed(py, piece)?;
         }
@@ -227,7 +227,7 @@ impl TlsTransport {
         }
     }
 
-    /// Reads until all is read or the room is full.
+    /// Reads until everything is read or the buffer is full.
     fn fill(&self, py: Python<'_>, room: &mut Room) -> (usize, End) {
         let mut len = 0;
         loop {
@@ -243,7 +243,7 @@ impl TlsTransport {
         }
     }
 
-    /// What follows when ciphertext was taken in.
+    /// The next step after ciphertext was fed.
     fn go_on<'py>(slf: &Bound<'py, Self>, text: Text<'py>, end: End) -> PyResult<()> {
         match slf.get().phase(slf.py()) {
             Phase::Handshake => Self::shake_hands(slf),
@@ -257,12 +257,12 @@ impl TlsTransport {
         }
     }
 
-    /// Reads what was fed and not read: after a pause, or beside the last words of a handshake.
+    /// Reads data that was fed but not read: after a pause, or together with the end of a handshake.
     pub fn read_on(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::deliver(slf, Text::Nothing, End::Full)
     }
 
-    /// Gives the protocol what was read; then whatever else is there, while it takes it.
+    /// Delivers plaintext, and continues reading while the protocol receives it.
     fn deliver<'py>(slf: &Bound<'py, Self>, mut text: Text<'py>, mut end: End) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -277,7 +277,7 @@ impl TlsTransport {
                 return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
             }
             match end {
-                // The protocol has closed it, and the connection has ended with the failure.
+                // The protocol has closed it, so the failure only ends the connection.
                 End::Failed(_) if failure.is_none() => return Ok(()),
                 End::Empty => break,
                 End::Full => {}
@@ -287,7 +287,7 @@ impl TlsTransport {
                     break;
                 }
                 End::Failed(error) => {
-                    // The alert, by which the peer learns what was wrong.
+                    // Sends the alert that tells the peer what was wrong.
                     Self::process_outgoing(slf)?;
                     return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
                 }
@@ -343,7 +343,7 @@ impl TlsTransport {
         drop(view);
         let is_full = matches!(end, End::Full);
         if is_full {
-            // Others come first, as in asyncio.
+            // Others run first, as in asyncio.
             Self::call_soon(slf, "_do_read")?;
         }
         if len > 0 {
@@ -354,11 +354,11 @@ impl TlsTransport {
         Ok(if is_full { End::Empty } else { end })
     }
 
-    /// Reads no more from the transport below while too much ciphertext waits for a program that has paused reading, or
-    /// whose buffers are small.
+    /// Pauses the transport below while too much ciphertext waits for a program that has paused reading or has small
+    /// buffers.
     pub fn control_reading(&self, py: Python<'_>) -> PyResult<()> {
         if self.library.is_busy(py) {
-            // Another thread's; whoever reads next asks again.
+            // Another thread is using it; the next reader calls this again.
             return Ok(());
         }
         let waiting = self.library.waiting(py)?;

@@ -1,21 +1,21 @@
-//! `Records`: counts the whole TLS records in what comes (RFC 8446, 5.1), so that nobody asks for data that is not there:
-//! OpenSSL answers that with an exception, which costs half as much as a message.
+//! `Records`: counts complete TLS records in the input (RFC 8446, 5.1), to avoid reads without data: OpenSSL answers
+//! those with an exception, which costs half as much as a message.
 
 const HEADER: usize = 5;
-/// A record's longest body: TLS 1.2 allows 2,048 bytes more than the text.
+/// The maximum body of a record: TLS 1.2 allows 2,048 bytes more than the plaintext.
 const MOST: usize = 16 * 1024 + 2048;
 
 #[derive(Default)]
 pub struct Records {
     header: [u8; HEADER],
     header_len: usize,
-    /// Bytes of the body that are still to come.
+    /// Bytes of the body that are still missing.
     left: usize,
-    /// Bytes of the record that is not whole yet.
+    /// Received bytes of an incomplete record.
     started: usize,
-    /// Whole records that may not have been read. Never too few.
+    /// Complete records that may not have been read. Never too few.
     whole: usize,
-    /// This is no TLS; the library says what is wrong with it.
+    /// This is not TLS; the library reports the error.
     is_garbage: bool,
 }
 
@@ -48,22 +48,22 @@ impl Records {
         }
     }
 
-    /// Whether the library has something to say.
+    /// Whether a read may return something.
     pub fn may_read(&self) -> bool {
         self.whole > 0 || self.is_garbage
     }
 
-    /// Bytes of a record that is not whole yet.
+    /// Received bytes of an incomplete record.
     pub fn started(&self) -> usize {
         self.started
     }
 
-    /// A read has used up a record at least.
+    /// A read has used at least one record.
     pub fn read_one(&mut self) {
         self.whole = self.whole.saturating_sub(1);
     }
 
-    /// The library has used up all whole records.
+    /// The library has used all complete records.
     pub fn read_all(&mut self) {
         self.whole = 0;
     }

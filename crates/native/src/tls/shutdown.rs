@@ -1,4 +1,4 @@
-//! The end of a TLS transport: close_notify both ways, end of file, the loss of the connection.
+//! The end of a TLS transport: close_notify in both directions, end of file, loss of the connection.
 
 use super::session::{Plain, Session, Step};
 use super::transport::{App, Phase, TlsTransport};
@@ -9,15 +9,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use std::mem::MaybeUninit;
 
-/// What is read only to be dropped, at a time.
+/// The size of reads whose data is dropped.
 const DROPPED: usize = 16 * 1024;
 
 #[pymethods]
 impl TlsTransport {
-    /// The transport below has got to the peer's end of file. True if it must stay open.
+    /// The transport below has received the peer's end of file. Returns True if it must stay open.
     fn eof_received(slf: &Bound<'_, Self>) -> PyResult<bool> {
         Self::end_of_file(slf).inspect_err(|error| {
-            // asyncio's closes for an `Exception` only.
+            // asyncio closes it for an `Exception` only.
             if error.is_instance_of::<PyException>(slf.py())
                 && let Err(failed) = slf.get().call_under(slf.py(), "close")
             {
@@ -73,7 +73,7 @@ impl TlsTransport {
         this.force_close_under(py, Some(error.value(py).as_any()))
     }
 
-    /// Called by the loop when reading goes on.
+    /// Called by the loop when reading is resumed.
     fn _resume(slf: &Bound<'_, Self>) -> PyResult<()> {
         match slf.get().phase(slf.py()) {
             Phase::Wrapped => Self::read_on(slf),
@@ -117,7 +117,7 @@ impl TlsTransport {
         Ok(false)
     }
 
-    /// Begins to close, once.
+    /// Starts the close, once.
     pub fn start_shutdown(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -147,7 +147,7 @@ impl TlsTransport {
         }
     }
 
-    /// What has come is read, what was written is encrypted; then close_notify.
+    /// Reads received data and encrypts written data, then sends close_notify.
     pub fn flush_and_shut_down(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -159,13 +159,13 @@ impl TlsTransport {
             return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
         }
         Self::read_on(slf)?;
-        // A callback of the program's may have ended it meanwhile.
+        // A callback of the program may have ended it meanwhile.
         if this.phase(py) != Phase::Flushing {
             return Ok(());
         }
         Self::write_all(slf)?;
         if this.state.with(py, |s| s.is_reading_paused) {
-            // Nobody will read it, and OpenSSL would not say goodbye before it is read.
+            // Nobody will read it, but OpenSSL does not shut down before it is read.
             this.drop_unread(slf)?;
             this.control_reading(py)?;
         }
@@ -206,7 +206,8 @@ impl TlsTransport {
         Self::process_outgoing(slf)?;
         Self::call_eof_received(slf)?;
         let Some(under) = this.under(py) else { return Ok(()) };
-        // The timer runs until the connection is lost: a peer that does not take what is left must not keep it for ever.
+        // The timer runs until the connection is lost, so that a peer that does not read the rest cannot keep it open
+        // forever.
         this.start_shutdown_timer(slf)?;
         let close = under.object(py).getattr(intern!(py, "close"))?;
         this.owner.bind(py).call_method1(intern!(py, "call_soon"), (close,)).map(drop)
@@ -222,7 +223,7 @@ impl TlsTransport {
         Ok(())
     }
 
-    /// Tells the program of the peer's end, once.
+    /// Calls `eof_received` of the program's protocol, once.
     pub fn call_eof_received(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -250,7 +251,7 @@ impl TlsTransport {
     }
 }
 
-/// What another thread was in the way of.
+/// Continues a step that another thread had delayed.
 fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast_exact::<TlsTransport>()?;
     match slf.get().phase(slf.py()) {

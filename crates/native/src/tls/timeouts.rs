@@ -1,4 +1,4 @@
-//! `Timeouts`: how long a handshake and a shutdown may take, in seconds.
+//! `Timeouts`: the limits for handshake and shutdown, in seconds.
 
 use crate::imports;
 use pyo3::exceptions::PyValueError;
@@ -11,7 +11,7 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// asyncio's defaults for None; ValueError for anything that is not positive.
+    /// asyncio's defaults for `None`; ValueError for anything not positive.
     pub fn new(
         py: Python<'_>,
         handshake_s: Option<f64>,

@@ -1,17 +1,18 @@
-//! `TlsTransport`: TLS over a transport of bytes; the program's transport above, the other one's protocol below.
+//! `TlsTransport`: TLS over a byte transport. It is the program's transport above, and the protocol of the transport
+//! below.
 //!
-//! Its phases and their course are those of `asyncio.sslproto`, which it takes the place of:
+//! Its phases are those of `asyncio.sslproto`, which it replaces:
 //!
-//! | phase     | reads                 | writes          | leaves it by                                            |
+//! | phase     | reads                 | writes          | next phase on                                           |
 //! |-----------|-----------------------|-----------------|---------------------------------------------------------|
 //! | Unwrapped | –                     | dropped         | `connection_made`; also the last phase                  |
-//! | Handshake | the handshake         | kept            | its end                                                 |
+//! | Handshake | the handshake         | queued          | its end                                                 |
 //! | Wrapped   | data                  | sent            | `close`, the peer's close_notify or end of file, errors |
-//! | Flushing  | data                  | dropped         | what is left has been read                              |
-//! | Shutdown  | the peer's last words | dropped         | the peer's close_notify, end of file, the timeout       |
+//! | Flushing  | data                  | dropped         | received data was read                                  |
+//! | Shutdown  | close_notify          | dropped         | the peer's close_notify, end of file, the timeout       |
 //!
-//! `handshake`, `reading`, `writing` and `shutdown` have the steps, `information` what it tells of itself. Upholds S2: no borrow of the state lives across a call
-//! of the library's, of the transport's below or of the protocol's.
+//! `handshake`, `reading`, `writing` and `shutdown` implement these steps, `information` its `get_extra_info`.
+//! Upholds S2: no borrow of the state is held during a call of the library, the transport below or the protocol.
 
 use super::backlog::Backlog;
 use super::library::Library;
@@ -37,7 +38,7 @@ pub enum Phase {
     Shutdown,
 }
 
-/// What the program's protocol has been told.
+/// The callbacks that the program's protocol has received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum App {
     Init,
@@ -46,7 +47,7 @@ pub enum App {
     Lost,
 }
 
-/// What a handshake needs, and nothing after it.
+/// State that is only needed during the handshake.
 pub struct Opening {
     pub waiter: Option<Py<PyAny>>,
     pub timer: Option<Py<PyAny>>,
@@ -58,16 +59,16 @@ pub struct Opening {
 pub struct Outgoing {
     pub backlog: Backlog,
     pub marks: Marks,
-    /// The transport below has enough.
+    /// The transport below is paused.
     pub is_blocked: bool,
-    /// That of the first write that was gathered, while this is on the loop's list of what leaves at the end of the
-    /// callback.
+    /// The context of the first gathered write, while this is on the loop's list of transports to flush at the end of
+    /// the callback.
     pub gathered_in: Option<Object>,
-    /// The callback in which a write last went at once.
+    /// The callback in which a write was last sent immediately.
     pub callback: u64,
     /// When the last send ended, on the cycle counter.
     pub sent_at: u64,
-    /// Of the process that has queued what is kept: a forked child must not send it a second time (S6).
+    /// The fork generation of the process that queued the data: a forked child must not send it again (S6).
     pub forks: u32,
     pub writes_after_loss: u32,
 }
@@ -86,28 +87,29 @@ pub struct State {
     pub unread_marks: Marks,
     /// Paused by the program.
     pub is_reading_paused: bool,
-    /// The handshake has ended well.
+    /// The handshake has succeeded.
     pub is_shaken: bool,
-    /// The transport below has said end of file.
+    /// The transport below has reported the end of file.
     pub has_eof: bool,
     /// The program has closed it, or it has ended.
     pub is_closed: bool,
-    /// The transport below has told its end.
+    /// The transport below has reported its end.
     pub is_lost: bool,
-    /// By the program.
+    /// Called by the program.
     pub has_called_close: bool,
-    /// What a read has failed with, while what came before is delivered.
+    /// The error of a read, while the data before it is delivered.
     pub failure: Option<PyErr>,
-    /// Closed a second time: nobody will ask for `ssl_object`.
+    /// Closed a second time: nobody will use `ssl_object`.
     pub is_forgotten: bool,
     pub sslcontext: Option<Py<PyAny>>,
-    /// What `get_extra_info` has been asked for.
+    /// Cached results of `get_extra_info`.
     pub extra: Option<Py<PyDict>>,
 }
 
-/// TLS over a stream transport; has the interface of `asyncio.Transport`.
+/// TLS over a stream transport. Has the interface of `asyncio.Transport`.
 ///
-/// Loop's thread only. Made by `create_connection`, `create_server`, `start_tls` and their kin, where `ssl` is given.
+/// Use it only in the loop's thread. Made by `create_connection`, `create_server`, `start_tls` and similar methods
+/// with `ssl`.
 #[pyclass(frozen, weakref, module = "oneloop", name = "TlsTransport")]
 pub struct TlsTransport {
     pub owner: Py<LoopCore>,
@@ -129,7 +131,7 @@ impl TlsTransport {
         self.state.with(py, |s| s.protocol.as_ref().map(|p| p.object.bind(py).clone()))
     }
 
-    /// The transport below, while there is one.
+    /// The transport below, unless it is lost.
     pub fn under(&self, py: Python<'_>) -> Option<Under> {
         self.state.with(py, |s| match &s.under {
             Some(under) if !s.is_lost => Some(under.clone_ref(py)),
@@ -156,7 +158,7 @@ impl TlsTransport {
         under.object(py).call_method1(name, (exc,)).map(drop)
     }
 
-    /// `loop.call_soon(self.name)`: one tick later, in the context of whoever asks.
+    /// `loop.call_soon(self.name)`: one tick later, in the caller's context.
     pub fn call_soon(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
         let py = slf.py();
         let owner = slf.get().owner.bind(py);
@@ -174,7 +176,7 @@ impl TlsTransport {
         owner.call_method1(intern!(py, "call_later"), (delay_s, slf.getattr(name)?))
     }
 
-    /// True while another thread is in the library, which no loop's program should have: `step` follows in the next tick.
+    /// True while another thread, against the rules, is using the library: `step` follows in the next tick.
     pub fn is_deferred(slf: &Bound<'_, Self>, step: Run) -> bool {
         let py = slf.py();
         let is_busy = slf.get().library.is_busy(py);
@@ -184,7 +186,7 @@ impl TlsTransport {
         is_busy
     }
 
-    /// What only debug mode logs: `text`, with this transport in the place of its `%r`.
+    /// Logs `text` in debug mode, with this transport in place of its `%r`.
     pub fn log_debug(slf: &Bound<'_, Self>, text: &str, error: Option<&PyErr>) -> PyResult<()> {
         let py = slf.py();
         if !slf.get().owner.get().is_debug() {
@@ -252,13 +254,11 @@ impl TlsTransport {
         Ok(Self { owner: owner.clone().unbind(), library, timeouts, state: LoopCell::new(state) })
     }
 
-    // -- the program's side ----------------------------------------------------------------------
-
-    /// Close after everything written is sent, with TLS's close_notify; `connection_lost()` follows.
+    /// Close after all written data is sent, with TLS's close_notify; `connection_lost()` follows.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
         let (was_closed, is_lost) = this.state.with(slf.py(), |s| {
-            // The loss has closed it, too, and the program may not have seen that yet.
+            // The loss has closed it too, and the program may not have noticed yet.
             s.is_forgotten |= s.has_called_close || (s.is_closed && !s.is_lost);
             s.has_called_close = true;
             (std::mem::replace(&mut s.is_closed, true), s.is_lost)
@@ -269,7 +269,7 @@ impl TlsTransport {
         if was_closed { Ok(()) } else { Self::start_shutdown(slf) }
     }
 
-    /// Close at once, dropping what the socket has not taken; `connection_lost(None)` follows.
+    /// Close immediately and drop data that the socket has not taken; `connection_lost(None)` follows.
     fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::_force_close(slf, None)
     }
@@ -287,7 +287,7 @@ impl TlsTransport {
     /// True if the transport is closing or closed.
     fn is_closing(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
-        // What was gathered may find that the peer has gone.
+        // Sending gathered data may reveal that the peer is gone.
         Self::flush_gathered(slf)?;
         if slf.get().state.with(py, |s| s.is_closed) {
             return Ok(true);
@@ -305,7 +305,7 @@ impl TlsTransport {
         self.protocol(py)
     }
 
-    /// Change the protocol; its `data_received` (or `get_buffer`) gets what comes from now on.
+    /// Change the protocol. Data received from now on goes to its `data_received()` (or `get_buffer()`).
     fn set_protocol(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
         let new = StreamProtocol::new(protocol)?;
         let old = self.state.with(protocol.py(), |s| s.protocol.replace(new));
@@ -313,17 +313,18 @@ impl TlsTransport {
         Ok(())
     }
 
-    /// Send several bytes-like objects, in order, as one write. TypeError if one of them is not: then none is sent.
+    /// Send several bytes-like objects, in order, as one write. Raises TypeError if one of them is not bytes-like;
+    /// then none is sent.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
         Self::write_pieces(slf, list_of_data)
     }
 
-    /// NotImplementedError: TLS transports cannot half-close, as in asyncio.
+    /// Raise NotImplementedError: TLS transports cannot half-close, as in asyncio.
     fn write_eof(&self) -> PyResult<()> {
         Err(PyNotImplementedError::new_err("a TLS transport has no write_eof(); use close()"))
     }
 
-    /// False: see `write_eof`.
+    /// Return False: see `write_eof`.
     fn can_write_eof(&self) -> bool {
         false
     }
@@ -333,7 +334,7 @@ impl TlsTransport {
         self.state.with(py, |s| s.is_reading_paused = true);
     }
 
-    /// Go on calling `data_received()`, from the next tick on.
+    /// Resume calling `data_received()`, from the next tick on.
     fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
         let was_paused =
             slf.get().state.with(slf.py(), |s| std::mem::replace(&mut s.is_reading_paused, false));
@@ -345,19 +346,19 @@ impl TlsTransport {
         self.state.with(py, |s| !s.is_reading_paused)
     }
 
-    /// Bytes of plaintext that are kept because the transport below has enough.
+    /// Return the number of plaintext bytes that are queued because the transport below is paused.
     fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<usize> {
         Self::flush_gathered(slf)?;
         Ok(slf.get().state.with(slf.py(), |s| s.out.backlog.len_bytes()))
     }
 
-    /// The water marks as `(low, high)`, in bytes.
+    /// Return the water marks as `(low, high)`, in bytes.
     fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
         self.state.with(py, |s| s.out.marks.limits())
     }
 
-    /// From `high` kept bytes on `pause_writing()` is called, at `low` or below
-    /// `resume_writing()`. ValueError unless high >= low >= 0.
+    /// Set the water marks, in bytes: `pause_writing()` is called at `high` or above, `resume_writing()` at `low` or
+    /// below. Raises ValueError unless high >= low >= 0.
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,
@@ -370,7 +371,7 @@ impl TlsTransport {
         Self::control_app_writing(slf)
     }
 
-    /// Ciphertext that came while reading was paused, in bytes.
+    /// Return the number of ciphertext bytes received while reading was paused.
     fn get_read_buffer_size(&self, py: Python<'_>) -> PyResult<usize> {
         if self.state.with(py, |s| s.is_lost) || self.library.is_busy(py) {
             Ok(0)
@@ -379,13 +380,13 @@ impl TlsTransport {
         }
     }
 
-    /// The water marks of `get_read_buffer_size()` as `(low, high)`, in bytes.
+    /// Return the water marks of `get_read_buffer_size()` as `(low, high)`, in bytes.
     fn get_read_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
         self.state.with(py, |s| s.unread_marks.limits())
     }
 
-    /// From `high` bytes on nothing more is read from the transport below, until `low` or fewer are left. ValueError
-    /// unless high >= low >= 0.
+    /// Set the water marks for received data, in bytes: reading from the transport below stops at `high` and resumes
+    /// at `low` or below. Raises ValueError unless high >= low >= 0.
     #[pyo3(signature = (high = None, low = None))]
     fn set_read_buffer_limits(
         slf: &Bound<'_, Self>,
@@ -403,19 +404,19 @@ impl TlsTransport {
         slf.clone()
     }
 
-    /// asyncio's name.
+    /// asyncio uses this attribute.
     #[getter]
     fn _app_reading_paused(&self, py: Python<'_>) -> bool {
         self.state.with(py, |s| s.is_reading_paused)
     }
 
-    /// asyncio's, for its own tests: bytes that are kept as if the transport below had enough.
+    /// For asyncio's own tests: queues bytes as if the transport below were paused.
     #[pyo3(name = "_test__append_write_backlog")]
     fn append_write_backlog(&self, data: &Bound<'_, PyBytes>) {
         self.state.with(data.py(), |s| s.out.backlog.push(data, 0));
     }
 
-    /// asyncio's name, which its sendfile() fallback reads.
+    /// asyncio's `sendfile()` fallback reads this attribute.
     #[getter]
     fn _protocol_paused(&self, py: Python<'_>) -> bool {
         self.state.with(py, |s| s.out.marks.is_paused())
@@ -431,13 +432,13 @@ impl TlsTransport {
         true
     }
 
-    /// `loop.sendfile()` asks: by reading and writing, for the kernel knows no keys.
+    /// Read by `loop.sendfile()`: read and write, because the kernel does not encrypt.
     #[getter]
     fn _sendfile_compatible<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         imports::sendfile_mode(py)?.getattr(intern!(py, "FALLBACK"))
     }
 
-    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    /// The class that `isinstance` also accepts, because native classes cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         imports::tls_transport_class(py)
@@ -496,7 +497,7 @@ impl Drop for TlsTransport {
     }
 }
 
-/// TypeError for what a TLS transport does not take.
+/// TypeError for data that is not bytes-like.
 pub fn not_bytes(data: &Bound<'_, PyAny>) -> PyErr {
     match data.get_type().name() {
         Ok(name) => {

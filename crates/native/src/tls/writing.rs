@@ -1,8 +1,8 @@
 //! How a TLS transport sends: plaintext from the program, ciphertext to the transport below.
 //!
-//! As with plain transports (`transport::sending`), the first write of a callback goes at once; those that follow it closely
-//! are gathered as plaintext and leave when the callback ends, in as few records as hold them. Nothing that a program can
-//! see of the transport, and nothing that ends it, comes before what was gathered.
+//! As in plain transports (`transport::sending`), the first write of a callback is sent immediately. Writes soon
+//! after it are gathered as plaintext and sent when the callback ends, in as few records as possible. Gathered data
+//! is sent before anything that a program can observe of the transport, and before its end.
 
 use super::session::Session;
 use super::transport::{Phase, TlsTransport, not_bytes};
@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ffi::CStr;
 
-/// So much is encrypted at a time: it stays in the processor's cache, and in the connection's own buffers.
+/// The amount to encrypt at a time: it stays in the processor's cache and in the connection's own buffers.
 const PIECE: usize = 32 * 1024;
 
 impl TlsTransport {
@@ -33,14 +33,14 @@ impl TlsTransport {
             return Self::write(slf, object);
         }
         let view = View::of(data)?;
-        // The library may let other threads run, which may change it: they get their own.
+        // The library may let other threads run, which may change the object, so it gets a copy.
         let copy = PyBytes::new(slf.py(), view.as_slice(slf.py()));
         drop(view);
         Self::write(slf, &copy)
     }
 
     pub fn write_pieces(slf: &Bound<'_, Self>, pieces: &Bound<'_, PyAny>) -> PyResult<()> {
-        // All of them first: with a wrong one among them nothing is sent.
+        // Convert all of them first: if one is invalid nothing is sent.
         let pieces = pieces
             .try_iter()?
             .map(|piece| buffer::to_bytes(&piece?))
@@ -73,7 +73,7 @@ impl TlsTransport {
             }
         }
         if Self::is_deferred(slf, go_on) {
-            // Or this is a callback of the library's.
+            // Or this is a callback of the library.
             this.keep(py, object, 0);
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl TlsTransport {
         Ok(())
     }
 
-    /// Keeps plaintext. The child of a fork drops what its parent has kept, for the parent sends that (S6).
+    /// Queues plaintext. A forked child drops the queue that its parent filled, because the parent sends it (S6).
     fn keep(&self, py: Python<'_>, object: &Bound<'_, PyBytes>, from: usize) {
         self.drop_parents_backlog(py);
         self.state.with(py, |s| s.out.backlog.push(object, from));
@@ -140,7 +140,7 @@ impl TlsTransport {
         drop(stale);
     }
 
-    /// Asks for `flush_gathered` at the end of the callback. False where nothing may wait so long.
+    /// Requests a call of `flush_gathered` at the end of the callback. Returns false if the data must not wait.
     fn gather(&self, slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
         let Some(Under::Stream(stream)) = self.under(py) else { return Ok(false) };
@@ -157,7 +157,7 @@ impl TlsTransport {
         Ok(true)
     }
 
-    /// Sends what was gathered: whatever comes next comes after it, as if each write had gone at once.
+    /// Sends gathered data, so that the next action comes after it, as if each write had been sent immediately.
     pub fn flush_gathered(slf: &Bound<'_, Self>) -> PyResult<()> {
         let has_gathered = slf.get().state.with(slf.py(), |s| {
             s.phase == Phase::Wrapped && !s.out.is_blocked && !s.out.backlog.is_empty()
@@ -168,7 +168,7 @@ impl TlsTransport {
         Ok(())
     }
 
-    /// Encrypts and sends what is kept, as far as the transport below takes it; and what the library has to say.
+    /// Encrypts and sends queued data as far as the transport below takes it, and sends the library's own output.
     pub fn write_kept(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         if Self::is_deferred(slf, go_on) {
@@ -183,12 +183,12 @@ impl TlsTransport {
         Self::process_outgoing(slf)
     }
 
-    /// The same, also when the transport below has enough: this one is about to close.
+    /// Like `write_kept`, even if the transport below is paused: it is about to be closed.
     pub fn write_all(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         this.drop_parents_backlog(py);
-        // Else it waits in the library for the transport below.
+        // Otherwise it waits in the library for the transport below.
         let may_send = !this.state.with(py, |s| s.out.is_blocked);
         let mut sent = Vec::new();
         while let Some(piece) = this.state.with(py, |s| s.out.backlog.pop(py)) {
@@ -201,7 +201,7 @@ impl TlsTransport {
                 return Self::fatal_if_exception(slf, error, "Fatal error on SSL protocol");
             }
             if used == 0 {
-                // In the middle of a renegotiation: the peer comes first.
+                // During a renegotiation: it needs data from the peer first.
                 break;
             }
             if may_send && offered == PIECE {
@@ -217,7 +217,7 @@ impl TlsTransport {
         Ok(())
     }
 
-    /// Encrypts and sends; how many bytes.
+    /// Encrypts and sends. Returns the number of bytes used.
     fn encrypt(slf: &Bound<'_, Self>, bytes: &[u8]) -> PyResult<usize> {
         let py = slf.py();
         let this = slf.get();
@@ -240,7 +240,7 @@ impl TlsTransport {
         Ok(len)
     }
 
-    /// Gives the transport below what the library has to say.
+    /// Passes the library's output to the transport below.
     fn send_taken(&self, py: Python<'_>) -> PyResult<()> {
         match self.library.take(py)? {
             Some(ciphertext) => self.send(py, &[ciphertext]),
@@ -248,7 +248,7 @@ impl TlsTransport {
         }
     }
 
-    /// Gives the transport below ciphertext, as one write.
+    /// Passes ciphertext to the transport below, as one write.
     fn send(&self, py: Python<'_>, ciphertext: &[Bound<'_, PyBytes>]) -> PyResult<()> {
         match (self.under(py), ciphertext) {
             (None, _) | (_, []) => Ok(()),
@@ -265,7 +265,7 @@ impl TlsTransport {
         }
     }
 
-    /// Sends what the library has to say, if the transport below takes it.
+    /// Sends the library's output, if the transport below takes it.
     pub fn process_outgoing(slf: &Bound<'_, Self>) -> PyResult<()> {
         if !slf.get().state.with(slf.py(), |s| s.out.is_blocked) && !Self::is_deferred(slf, go_on) {
             slf.get().send_taken(slf.py())?;
@@ -273,7 +273,7 @@ impl TlsTransport {
         Self::control_app_writing(slf)
     }
 
-    /// Tells the program's protocol to pause or to go on.
+    /// Calls the protocol's `pause_writing` or `resume_writing`.
     pub fn control_app_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
@@ -289,7 +289,7 @@ impl TlsTransport {
 
 #[pymethods]
 impl TlsTransport {
-    /// The transport below has enough.
+    /// The transport below is paused.
     fn pause_writing(&self, py: Python<'_>) {
         self.state.with(py, |s| s.out.is_blocked = true);
     }
@@ -301,12 +301,12 @@ impl TlsTransport {
     }
 }
 
-/// What another thread was in the way of.
+/// Continues a write that another thread had delayed.
 fn go_on(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     TlsTransport::write_kept(object.cast_exact::<TlsTransport>()?)
 }
 
-/// The end of the callback, in the context that it had.
+/// At the end of the callback, in its context.
 fn flush(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast_exact::<TlsTransport>()?;
     let this = slf.get();
@@ -321,7 +321,7 @@ struct Write;
 impl FastMethod for Write {
     type Class = TlsTransport;
     const NAME: &'static CStr = c"write";
-    const DOC: &'static CStr = c"write($self, /, data)\n--\n\nEncrypt and send bytes-like data, or keep what the transport below does not take.\n\nThe first write of a callback goes at once; those that follow it closely leave together when the callback ends.\n\nTypeError for anything but bytes, bytearray and memoryview. Data written after the end is dropped.";
+    const DOC: &'static CStr = c"write($self, /, data)\n--\n\nEncrypt and send bytes-like data, or keep what the transport below does not take.\n\nThe first write of a callback is sent immediately; writes soon after it are sent together when the callback ends.\n\nTypeError for anything but bytes, bytearray and memoryview. Data written after the end is dropped.";
 
     fn call<'py>(
         slf: Borrowed<'_, 'py, TlsTransport>,
@@ -334,7 +334,7 @@ impl FastMethod for Write {
     }
 }
 
-/// Adds the method that runs per message.
+/// Adds the methods that run for each message.
 pub fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<Write>(py)
 }

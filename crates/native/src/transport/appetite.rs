@@ -1,18 +1,18 @@
-//! `Appetite`: how many datagrams to receive per readiness of a socket that alone is ready.
+//! `Appetite`: how many datagrams to receive per readiness of a socket, if no other socket is ready.
 //!
-//! One receive too many costs a system call that says EAGAIN; one too few costs a turn of the loop.
-//! So as many are asked for as came last time, and only now and then one more: each question that
-//! brought nothing makes the next one come later.
+//! One receive too many costs a system call that returns EAGAIN; one too few costs an iteration of the loop. So it
+//! receives as many as last time, and only now and then tries one more. After each futile attempt the next one comes
+//! later.
 
-/// Most datagrams per readiness, so that one flooded socket does not starve the others.
+/// The most datagrams per readiness, so that one flooded socket does not starve the others.
 pub const MOST: u32 = 16;
-/// Most readinesses between two questions for more.
+/// The most readinesses between two attempts to receive more.
 const PATIENCE_MAX: u32 = 16;
 
 pub struct Appetite {
-    /// How many came when the socket was last emptied.
+    /// How many arrived when the socket was last emptied.
     expected: u32,
-    /// Readinesses to serve before asking for more than expected.
+    /// Readinesses to serve before trying to receive more than expected.
     patience: u32,
     /// What `patience` was last set to.
     backoff: u32,
@@ -25,7 +25,7 @@ impl Default for Appetite {
 }
 
 impl Appetite {
-    /// How many receives this readiness is worth.
+    /// How many datagrams to receive for this readiness.
     pub fn helping(&mut self) -> u32 {
         if self.patience == 0 {
             return MOST;
@@ -34,7 +34,7 @@ impl Appetite {
         self.expected
     }
 
-    /// The socket was empty after `count` datagrams.
+    /// Records that the socket was empty after `count` datagrams.
     pub fn emptied(&mut self, count: u32) {
         self.backoff = if count > self.expected { 1 } else { (self.backoff * 2).min(PATIENCE_MAX) };
         self.patience = self.backoff;

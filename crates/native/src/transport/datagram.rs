@@ -1,9 +1,9 @@
 //! `DatagramTransport`: one datagram socket, connected or not, of any family.
 //!
-//! Its states are `Life`'s. IPv4, IPv6 and Unix sockets are served natively; of other families
-//! (netlink, vsock, packet…) the `socket` module knows the addresses, and its methods are called.
-//! Receiving and sending are in `datagram_read` and `datagram_write`. Upholds S2 (state is touched
-//! in short closures, callbacks run outside), S4 (`Descriptor`, `Registration`), S7.
+//! Its states are those of `Life`. IPv4, IPv6 and Unix sockets are served natively. For other families (netlink,
+//! vsock, packet…) only the `socket` module knows the addresses, so its methods are called. Receiving and sending are
+//! in `datagram_read` and `datagram_write`. Upholds S2 (state is accessed in short closures, callbacks run outside),
+//! S4 (`Descriptor`, `Registration`), S7.
 
 use super::appetite::Appetite;
 use super::datagram_queue::DatagramQueue;
@@ -39,7 +39,7 @@ pub struct State {
     pub peers: Peers,
 }
 
-/// Whom the socket is connected to.
+/// The peer that the socket is connected to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Connection {
     None,
@@ -48,10 +48,10 @@ pub enum Connection {
     Named,
 }
 
-/// A datagram socket; has the interface of `asyncio.DatagramTransport`.
+/// A datagram socket. Has the interface of `asyncio.DatagramTransport`.
 ///
-/// Loop's thread only. Made by `create_datagram_endpoint`. Other than in asyncio, sending on a closed transport does
-/// nothing (asyncio raises AttributeError).
+/// Use it only in the loop's thread. Made by `create_datagram_endpoint`. Sending on a closed transport does nothing,
+/// while asyncio raises AttributeError.
 #[pyclass(frozen, weakref, module = "oneloop")]
 pub struct DatagramTransport {
     pub body: Body,
@@ -125,14 +125,14 @@ impl DatagramTransport {
         if changed && !paused {
             slf.get().body.resume_reading(slf.py())?;
         }
-        // A transport that has not started yet is not watched before `connection_made`.
+        // A transport that has not started is watched only after `connection_made`.
         let started = slf.get().life(slf.py()) != Life::New;
         let is_moot = paused && slf.get().body.owner.get().is_closed_now();
         if changed && started && !is_moot { ending::watch(slf) } else { Ok(()) }
     }
 }
 
-/// The poller's word for a socket.
+/// Called by the poller for a socket.
 fn on_ready(
     owner: &Bound<'_, LoopCore>,
     object: &Bound<'_, PyAny>,
@@ -198,18 +198,18 @@ impl DatagramTransport {
         Ok(slf)
     }
 
-    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    /// The class that `isinstance` also accepts, because native classes cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         crate::imports::datagram_transport_class(py)
     }
 
-    /// Close after everything queued is sent; `connection_lost(None)` follows.
+    /// Close after all queued data is sent; `connection_lost(None)` follows.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         ending::close(slf)
     }
 
-    /// Close at once, dropping what is queued; `connection_lost(None)` follows.
+    /// Close immediately and drop queued data; `connection_lost(None)` follows.
     fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
         ending::abort(slf, None)
     }
@@ -233,12 +233,12 @@ impl DatagramTransport {
         self.state.with(py, |s| s.life.is_live() && !s.reading_paused)
     }
 
-    /// Stop calling `datagram_received()`; what the kernel cannot hold is lost.
+    /// Stop calling `datagram_received()`. Datagrams that the kernel cannot buffer are lost.
     fn pause_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::set_reading_paused(slf, true)
     }
 
-    /// Go on calling `datagram_received()`.
+    /// Resume calling `datagram_received()`.
     fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::set_reading_paused(slf, false)
     }
@@ -248,7 +248,7 @@ impl DatagramTransport {
         self.protocol(py)
     }
 
-    /// Change the protocol; its `datagram_received` gets what comes from now on.
+    /// Change the protocol. Data received from now on goes to its `datagram_received()`.
     fn set_protocol(&self, py: Python<'_>, protocol: Py<PyAny>) {
         let old = self.state.with(py, |s| s.protocol.replace(protocol));
         drop(old);
@@ -269,8 +269,8 @@ impl DatagramTransport {
         self.body.descriptor.fd(py).unwrap_or(-1)
     }
 
-    /// Optional information on the transport: `socket`, `sockname`, `peername`, and what its maker
-    /// added; `default` for anything unknown.
+    /// Return information about the transport: `socket`, `sockname`, `peername`, and what the code that made it
+    /// added. Returns `default` for an unknown name.
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info<'py>(
         &self,

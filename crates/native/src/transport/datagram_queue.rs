@@ -1,18 +1,18 @@
-//! What a datagram transport still has to send, in order; each datagram with its destination.
+//! The datagrams that a transport has still to send, in order and with their destinations.
 
 use oneloop_engine::sys::address::Address;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
 
-/// What asyncio counts for each queued datagram besides its bytes (from 3.12 on).
+/// What asyncio adds to a queued datagram's size (since 3.12).
 const HEADER_BYTES: usize = if cfg!(Py_3_12) { 8 } else { 0 };
 
 pub enum Destination {
-    /// Whom the socket is connected to.
+    /// The peer that the socket is connected to.
     Connected,
     Raw(Address),
-    /// An address that the `socket` module must resolve or refuse.
+    /// An address that the `socket` module must resolve or reject.
     Unresolved(Py<PyAny>),
 }
 
@@ -36,7 +36,7 @@ pub struct DatagramQueue {
 }
 
 impl DatagramQueue {
-    /// With what asyncio counts for each datagram's header.
+    /// Includes asyncio's extra bytes for each datagram's header.
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
@@ -54,7 +54,7 @@ impl DatagramQueue {
         self.queue.push_back(datagram);
     }
 
-    /// Puts one back that the socket did not take.
+    /// Puts a datagram back that the socket did not take.
     pub fn push_front(&mut self, datagram: Datagram) {
         self.len_bytes += datagram.len_bytes;
         self.queue.push_front(datagram);

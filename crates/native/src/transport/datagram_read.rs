@@ -1,8 +1,9 @@
-//! How a datagram transport receives: through the buffer that all transports of the loop share, into a bytes object of
-//! its exact size. One datagram in a tick, as in asyncio, but where that tick would end here, and the next begin with a
-//! poll for this very socket: then the next datagram, as `Appetite` says, comes without a poll (a burst: design 0002).
+//! How a datagram transport receives: through the buffer that all transports of the loop share, into a bytes object
+//! of the exact size. As in asyncio, one datagram per tick. The exception: if the tick would end here and the next
+//! one would begin with a poll for this same socket, the next datagram is received without a poll (a burst: design
+//! 0002), as `Appetite` decides.
 //!
-//! What the protocol raises is reported and the transport lives on, as in asyncio (S7).
+//! An exception from the protocol is reported and the transport stays open, as in asyncio (S7).
 
 use super::appetite::MOST;
 use super::datagram::DatagramTransport;
@@ -21,18 +22,18 @@ use pyo3::prelude::*;
 use std::io;
 use std::os::fd::RawFd;
 
-/// The families whose addresses we read and write ourselves.
+/// The address families that are encoded and decoded natively.
 pub fn is_native(family: i32) -> bool {
     matches!(family, libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX)
 }
 
-/// What a call of the `socket` module's raised.
+/// An exception from a method of the `socket` module.
 pub enum Refusal {
-    /// EAGAIN or EINTR: again later.
+    /// EAGAIN or EINTR: try again later.
     Blocked,
-    /// The network's, for the protocol's `error_received`.
+    /// An error from the network, for the protocol's `error_received`.
     Network(PyErr),
-    /// The program's: the transport ends.
+    /// An error by the program: the transport ends.
     Fatal(PyErr),
 }
 
@@ -122,7 +123,7 @@ impl DatagramTransport {
         sock.call_method1(intern!(py, "recvfrom"), (READ_MAX,))?.extract()
     }
 
-    /// The Python address of a sender: the same object as last time, if it has written before.
+    /// The Python address of a sender. The same object as last time, if the sender is known.
     fn sender<'py>(&self, py: Python<'py>, from: Address) -> PyResult<Bound<'py, PyAny>> {
         if let Some(known) = self.state.with(py, |s| s.peers.sender(py, &from)) {
             return Ok(known);
@@ -153,7 +154,7 @@ impl DatagramTransport {
         told.and(ended)
     }
 
-    /// Calls `protocol.error_received(error)` from the loop; what it raises is reported.
+    /// Calls `protocol.error_received(error)` from the loop and reports exceptions from it.
     pub(super) fn report_received(
         &self,
         owner: &Bound<'_, LoopCore>,

@@ -1,5 +1,4 @@
-//! How a datagram transport sends: each datagram at once while none waits, else in order when the
-//! socket takes more.
+//! How a datagram transport sends: immediately while the queue is empty, else in order when the socket takes more.
 
 use super::datagram::{Connection, DatagramTransport};
 use super::datagram_queue::{Datagram, Destination};
@@ -18,13 +17,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 use std::io;
 
-/// asyncio warns about sends on a lost transport from this many on.
+/// asyncio warns about sends on a lost transport from this count on.
 const WARN_AFTER: u32 = 5;
 const FATAL: &str = "Fatal write error on datagram transport";
 
 impl DatagramTransport {
-    /// Where a datagram goes that is sent to `addr`. ValueError if the transport has another
-    /// destination.
+    /// The destination of a datagram sent to `addr`. ValueError if the transport has another destination.
     fn destination(
         &self,
         addr: Option<&Bound<'_, PyAny>>,
@@ -46,7 +44,7 @@ impl DatagramTransport {
         }
         match (self.connection, addr) {
             (Connection::Named, _) | (Connection::Unnamed, None) => Ok(Destination::Connected),
-            // The socket module raises what this deserves.
+            // The socket module raises the appropriate exception.
             (Connection::None, None) => Ok(Destination::Unresolved(py.None())),
             (_, Some(addr)) if is_native(self.family) => {
                 if let Some(raw) = self.state.with(py, |s| s.peers.raw_of(&addr)) {
@@ -63,7 +61,7 @@ impl DatagramTransport {
         }
     }
 
-    /// One attempt.
+    /// Tries to send once.
     fn transmit(&self, data: &Bound<'_, PyAny>, to: &Destination) -> Result<(), Refusal> {
         let py = data.py();
         let kernel = |result: io::Result<usize>| match result {
@@ -76,7 +74,7 @@ impl DatagramTransport {
         if let Destination::Unresolved(addr) = to {
             return self.transmit_by_module(data, addr).map_err(|e| Refusal::of(py, e));
         }
-        // Getting the bytes may run Python code: only then is the descriptor asked for its number.
+        // Getting the bytes may run Python code, so the descriptor's number is read afterwards.
         kernel(
             buffer::with_bytes_late(
                 data,
@@ -130,7 +128,7 @@ impl DatagramTransport {
         flow::tell(self.body.owner.bind(slf.py()), slf.as_any(), protocol.as_ref(), method)
     }
 
-    /// The socket takes more.
+    /// Called when the socket takes more.
     pub(super) fn write_ready(
         &self,
         owner: &Bound<'_, LoopCore>,
@@ -179,9 +177,11 @@ impl DatagramTransport {
 impl DatagramTransport {
     /// Send bytes-like data to `addr`, or to the transport's only destination.
     ///
-    /// Sent at once, or queued if the socket takes no more. TypeError for anything but bytes,
-    /// bytearray and memoryview; ValueError for another destination than the only one. What the
-    /// network refuses is told to `error_received()`. Data sent after the end is dropped.
+    /// The datagram is sent immediately, or queued if the socket takes no more. Network errors are passed to
+    /// `error_received()`. Data sent on a closed transport is dropped.
+    ///
+    /// Raises TypeError if data is not bytes, bytearray or memoryview, and ValueError if addr is not the only
+    /// destination.
     #[pyo3(signature = (data, addr = None))]
     fn sendto(
         slf: &Bound<'_, Self>,
@@ -198,7 +198,7 @@ impl DatagramTransport {
             )));
         }
         if cfg!(not(Py_3_12)) && !data.is_truthy()? {
-            return Ok(()); // asyncio sends empty datagrams from 3.12 on
+            return Ok(()); // asyncio sends empty datagrams since 3.12
         }
         let py = slf.py();
         let this = slf.get();
@@ -212,7 +212,7 @@ impl DatagramTransport {
         }
         match this.transmit(data, &to) {
             Ok(()) => Ok(()),
-            // Its registration is gone: nothing would tell when the socket takes more.
+            // It is not registered any more, so nothing would report when the socket takes more.
             Err(Refusal::Blocked) if life == Life::Lost => Ok(()),
             Err(Refusal::Blocked) => Self::enqueue(slf, data, to),
             Err(Refusal::Network(error)) => this.error_received(py, error),
@@ -220,18 +220,18 @@ impl DatagramTransport {
         }
     }
 
-    /// Bytes that are queued and not sent; from 3.12 on with 8 for each datagram's header.
+    /// Return the number of queued bytes. Since 3.12 this includes 8 for each datagram's header.
     fn get_write_buffer_size(&self, py: Python<'_>) -> usize {
         self.state.with(py, |s| s.queue.len_bytes())
     }
 
-    /// The water marks as `(low, high)`, in bytes.
+    /// Return the water marks as `(low, high)`, in bytes.
     fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
         self.state.with(py, |s| s.flow.limits())
     }
 
-    /// Above `high` queued bytes `pause_writing()` is called, at `low` or below
-    /// `resume_writing()`. ValueError unless high >= low >= 0.
+    /// Set the water marks, in bytes: `pause_writing()` is called above `high`, `resume_writing()` at `low` or below.
+    /// Raises ValueError unless high >= low >= 0.
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,

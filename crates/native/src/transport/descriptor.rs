@@ -1,9 +1,9 @@
-//! The one owner of a transport's descriptor (S4).
+//! The only owner of a transport's descriptor (S4).
 //!
-//! A connection that the listener accepted owns its bare descriptor until somebody asks for the
-//! socket object; from then on, and for connections made from a socket object, that object owns
-//! it, as a pipe's file object owns the pipe. A program can close such an object behind the transport's back, so every use asks it for
-//! its number, and a number that has changed is never touched again.
+//! A connection accepted by the listener owns its bare descriptor until the program requests the socket object. From
+//! then on, and for connections made from a socket object, that object owns the descriptor, as a file object owns a
+//! pipe. A program can close such an object without the transport noticing. So every use reads the number from the
+//! object, and a number that has changed is never used again.
 
 use crate::ffi::{LoopCell, references, socket_object};
 use crate::imports;
@@ -13,12 +13,12 @@ use pyo3::prelude::*;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// What a socket object is told of its socket: family, type, protocol. All small numbers.
+/// The arguments of a socket object: family, type, protocol. All are small numbers.
 #[derive(Clone, Copy)]
 pub struct Kind([i16; 3]);
 
 impl Kind {
-    /// Asks the kernel.
+    /// Reads them from the kernel.
     pub fn of(fd: RawFd) -> io::Result<Self> {
         let (family, kind, protocol) = socket::kind(fd)?;
         Ok(Self([family as i16, kind as i16, protocol as i16]))
@@ -33,29 +33,29 @@ impl Kind {
 }
 
 enum Owner {
-    /// Accepted by us; no Python object knows it.
+    /// Accepted by us; there is no Python object for it.
     Bare(OwnedFd, Kind),
-    /// A `socket.socket`, and the number that it had when it came to us.
+    /// A `socket.socket`, and the number it had when it was passed to us.
     Socket(Py<PyAny>, RawFd),
-    /// Any other object with `fileno()` and `close()`: a pipe's file object.
+    /// Any other object with `fileno()` and `close()`, such as a pipe's file object.
     File(Py<PyAny>, RawFd),
-    /// What it was, if no Python object has known it.
+    /// The socket's kind, if there was never a Python object for it.
     Closed(Option<Kind>),
 }
 
-/// To the object of a transport: `Owner`'s, and that of what `get_extra_info()` gives, the object itself for a pipe and
-/// its `TransportSocket` for a socket.
+/// References to a transport's object that are our own: that of `Owner`, and that of the object returned by
+/// `get_extra_info()`, which is the object itself for a pipe and its `TransportSocket` for a socket.
 const OWN_REFERENCES: isize = 2;
 
 pub struct Descriptor(LoopCell<Owner>);
 
 impl Descriptor {
-    /// Of an accepted, non-blocking socket.
+    /// For an accepted, non-blocking socket.
     pub fn bare(fd: OwnedFd, kind: Kind) -> Self {
         Self(LoopCell::new(Owner::Bare(fd, kind)))
     }
 
-    /// Of a `socket.socket`, or of any other object with `fileno()` and `close()`.
+    /// For a `socket.socket`, or any other object with `fileno()` and `close()`.
     pub fn of_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let kept = object.clone().unbind();
         if object.is_instance(&imports::raw_socket(object.py())?)? {
@@ -64,8 +64,8 @@ impl Descriptor {
         Ok(Self(LoopCell::new(Owner::File(kept, fileno(object)?))))
     }
 
-    /// The number, if it is still ours: EBADF after a close by us or by anybody else. May run
-    /// Python code: that of a file object's `fileno()`.
+    /// Returns the number if it is still ours: EBADF after anybody has closed it. May run Python code: a file
+    /// object's `fileno()`.
     #[inline]
     pub fn fd(&self, py: Python<'_>) -> io::Result<RawFd> {
         let (object, fd, is_socket) = self.0.with(py, |owner| match owner {
@@ -74,7 +74,7 @@ impl Descriptor {
             Owner::File(file, fd) => (Some(file.bind(py).clone()), *fd, false),
             Owner::Closed(_) => (None, -1, false),
         });
-        // An object that cannot say its number any more counts as closed.
+        // An object whose `fileno()` fails counts as closed.
         let now = match object {
             Some(socket) if is_socket => socket_object::fileno(&socket).unwrap_or(-1),
             Some(file) => fileno(&file).unwrap_or(-1),
@@ -83,7 +83,7 @@ impl Descriptor {
         if now == fd && fd >= 0 { Ok(fd) } else { Err(io::Error::from_raw_os_error(libc::EBADF)) }
     }
 
-    /// The socket or file object, made at the first question; `None` once closed.
+    /// Returns the socket or file object, which is made on first use; `None` once closed.
     pub fn socket<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (bare, kind) = match self.0.with(py, |owner| match owner {
             Owner::Socket(object, _) | Owner::File(object, _) => Err(Some(object.bind(py).clone())),
@@ -94,12 +94,12 @@ impl Descriptor {
             Err(known) => return Ok(known),
         };
         let [family, kind, protocol] = kind.0.map(i32::from);
-        // The flag tells the object what the socket is already: its timeout is 0.
+        // The flag tells the object the mode of the socket: its timeout is 0.
         let kind = kind | libc::SOCK_NONBLOCK;
         let object = imports::socket(py)?.call1((family, kind, protocol, bare))?;
         let kept = object.clone().unbind();
         self.0.with(py, |owner| {
-            // The object owns the number from here on.
+            // The object owns the number from now on.
             if let Owner::Bare(fd, _) = std::mem::replace(owner, Owner::Socket(kept, bare)) {
                 let _: RawFd = std::os::fd::IntoRawFd::into_raw_fd(fd);
             }
@@ -107,7 +107,7 @@ impl Descriptor {
         Ok(Some(object))
     }
 
-    /// True if the program holds the socket or file object itself, and may use it behind the transport's back.
+    /// True if the program holds a reference to the socket or file object, and so may use it directly.
     pub fn is_shared(&self, py: Python<'_>) -> bool {
         self.0.with(py, |owner| match owner {
             Owner::Socket(object, _) | Owner::File(object, _) => {
@@ -117,7 +117,7 @@ impl Descriptor {
         })
     }
 
-    /// Closes it, once; a second call does nothing.
+    /// Closes the descriptor; a second call does nothing.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         let old = self.0.with(py, |owner| {
             let kind = match owner {
@@ -137,8 +137,9 @@ impl Descriptor {
         Ok(())
     }
 
-    /// `close` for a transport that is being freed. The collector may have emptied a socket object by now, so that its
-    /// class's own `close()`, which reads its attributes, would fail: the base class's needs none.
+    /// Like `close`, for a transport that is being freed. The garbage collector may already have cleared the socket
+    /// object, so its class's own `close()`, which reads its attributes, would fail. The base class's `close()` needs
+    /// no attributes.
     pub fn close_while_freed(&self, py: Python<'_>) -> PyResult<()> {
         let socket = self.0.with(py, |owner| match owner {
             Owner::Socket(socket, _) => Some(socket.clone_ref(py)),
@@ -149,8 +150,8 @@ impl Descriptor {
         imports::raw_socket(py)?.call_method1(intern!(py, "close"), (socket,)).map(drop)
     }
 
-    /// What a program gets that asks for the socket of a closed connection for the first time: a socket object of that
-    /// kind, closed.
+    /// For a program that requests the socket of a closed connection for the first time: a closed socket object of
+    /// that kind.
     pub fn closed_socket<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let kind = self.0.with(py, |owner| match owner {
             Owner::Closed(kind) => *kind,
@@ -163,7 +164,7 @@ impl Descriptor {
         Ok(Some(object))
     }
 
-    /// Gives up a socket or file object without closing it.
+    /// Drops a socket or file object without closing it.
     pub fn release(&self, py: Python<'_>) {
         let object = self.0.with(py, |owner| std::mem::replace(owner, Owner::Closed(None)));
         drop(object);
@@ -173,7 +174,7 @@ impl Descriptor {
         self.0.with(py, |owner| matches!(owner, Owner::Closed(_)))
     }
 
-    /// For the collector: the socket or file object, if there is one.
+    /// For the garbage collector: visits the socket or file object, if there is one.
     pub fn visit(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         self.0
             .peek(|owner| match owner {
@@ -183,7 +184,7 @@ impl Descriptor {
             .unwrap_or(Ok(()))
     }
 
-    /// True if dropping it now would close an open descriptor that nobody closed.
+    /// True if dropping it now would leave an open descriptor unclosed.
     pub fn is_leaking(&self) -> bool {
         self.0.peek(|owner| !matches!(owner, Owner::Closed(_))).unwrap_or(false)
     }

@@ -1,8 +1,8 @@
-//! `Ending`: the one course that every transport takes from its first callback to its last.
+//! `Ending`: the life cycle that all transports share, from the first callback to the last.
 //!
-//! Whatever ends a transport passes through `lose`, once; a tick then runs `finish`, once. Both are infallible (S9): what
-//! fails on the way is reported, and the steps after it are done all the same. The registration goes first, so that the
-//! descriptor's number is free of us when it closes (S4).
+//! Every end of a transport passes through `mark_lost` once. Then `finish` runs once, in the next tick or, from
+//! `end_now`, immediately. Both are infallible (S9): errors on the way are reported, and the following steps are still
+//! done. The registration ends first, so that the descriptor's number is no longer registered when it is closed (S4).
 
 use super::descriptor::Descriptor;
 use super::life::{self, Life};
@@ -16,21 +16,21 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 
-/// What every transport owns.
+/// The state that every transport owns.
 pub struct Body {
     pub owner: Py<LoopCore>,
-    /// In which the protocol hears of what comes: a snapshot from when the transport was made, or of who has resumed
-    /// reading since. As asyncio's, whose handles take theirs when they are added.
+    /// The context for the protocol's read callbacks: copied when the transport was made, or by the last
+    /// `resume_reading`. asyncio's handles copy theirs when they are added.
     context: LoopCell<Py<PyAny>>,
-    /// Python 3.15: the maker has named the context, and it is the one for everything.
+    /// Python 3.15: the caller has passed the context, and it is used for everything.
     is_given: bool,
-    /// The tick in which reading was resumed: what that tick's poll had brought was for the reader before it.
+    /// The tick in which reading was resumed. Events that this tick's poll returned belong to the reader before it.
     resumed_in_tick: LoopCell<u64>,
-    /// In which the protocol hears that it may write on: that of the write that had to wait.
+    /// The context for `resume_writing`: that of the write that had to wait.
     write_context: LoopCell<Option<Py<PyAny>>>,
     pub descriptor: Descriptor,
     pub registration: Registration,
-    /// What `connection_lost` will be called with, and in which context: that of who has ended the transport.
+    /// The arguments of `connection_lost` and its context: that of the code that ended the transport.
     lost_with: LoopCell<Option<Lost>>,
 }
 
@@ -40,7 +40,7 @@ struct Lost {
 }
 
 impl Body {
-    /// `context`: a copy of the current one where nothing else is asked for.
+    /// `context`: `None` for a copy of the current one.
     pub fn new(
         owner: &Bound<'_, LoopCore>,
         descriptor: Descriptor,
@@ -63,8 +63,8 @@ impl Body {
         })
     }
 
-    /// RuntimeError where asyncio raises it when a transport schedules its end: on a closed loop, and in debug mode in
-    /// another thread than the loop's.
+    /// Raises RuntimeError where asyncio raises it when a transport schedules its end: on a closed loop, and in debug
+    /// mode in a thread other than the loop's.
     fn refuse_ending(&self) -> PyResult<()> {
         let owner = self.owner.get();
         owner.check_closed()?;
@@ -83,12 +83,12 @@ impl Body {
         own.unwrap_or_else(|| self.context(py))
     }
 
-    /// True while events are served that were polled before reading was resumed.
+    /// True while the loop serves events that were polled before reading was resumed.
     pub fn has_just_resumed(&self, py: Python<'_>) -> bool {
         self.resumed_in_tick.get(py) >= self.owner.get().event_tick()
     }
 
-    /// Reading goes on for whoever calls this, from the next poll on.
+    /// Resumes reading in the caller's context, from the next poll on.
     pub fn resume_reading(&self, py: Python<'_>) -> PyResult<()> {
         self.resumed_in_tick.set(py, self.owner.get().tick_number(py));
         if !self.is_given {
@@ -98,7 +98,7 @@ impl Body {
         Ok(())
     }
 
-    /// A write of whoever calls this waits.
+    /// Records that a write by the caller has to wait.
     pub fn write_in_current_context(&self, py: Python<'_>) -> PyResult<()> {
         if !self.is_given {
             let current = context::copy_current(py)?.unbind();
@@ -127,36 +127,36 @@ pub trait Ending: PyClass<Frozen = True> + Sync {
     fn life(&self, py: Python<'_>) -> Life;
     fn set_life(&self, py: Python<'_>, life: Life);
     fn protocol<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>>;
-    /// Gives up the protocol, after its last callback.
+    /// Drops the protocol, after its last callback.
     fn forget_protocol(&self, py: Python<'_>);
-    /// Sends what was gathered and never tried. Runs callbacks of the protocol, and may lose the transport.
+    /// Sends gathered data that was never tried. Runs callbacks of the protocol, and may lose the transport.
     fn send_gathered(_slf: &Bound<'_, Self>) -> PyResult<()> {
         Ok(())
     }
-    /// Nothing is left to send.
+    /// True if there is nothing left to send.
     fn is_drained(&self, _py: Python<'_>) -> bool {
         true
     }
-    /// Tries once what was never tried, and gives up what is left. Runs no callbacks, and cannot fail: nobody is left
-    /// who could be told.
+    /// Tries once to send what was never tried, and drops the rest. Runs no callbacks and returns no error, because
+    /// no callback is left that could receive it.
     fn clear_queue(&self, _py: Python<'_>) {}
-    /// Errors that only debug mode speaks of.
+    /// True for errors that are only logged in debug mode.
     fn is_quiet(py: Python<'_>, error: &PyErr) -> bool;
-    /// Tells the poller what the transport wants now.
+    /// Updates the transport's interest in the poller.
     fn watch(&self, slf: &Bound<'_, Self>) -> std::io::Result<()>;
-    /// After `connection_lost`, while the descriptor is still open.
+    /// Called after `connection_lost`, while the descriptor is still open.
     fn before_close(&self, _py: Python<'_>) {}
-    /// The descriptor is closed: whoever else waits for the end is told.
+    /// Called when the descriptor is closed: notifies others that wait for the end.
     fn closed(_slf: &Bound<'_, Self>) -> PyResult<()> {
         Ok(())
     }
 }
 
-/// Makes it known to the loop: `connection_made`, reading and the waiter follow in the next tick.
+/// Adds the transport to the loop: `connection_made`, reading and the waiter follow in the next tick.
 pub fn begin<T: Ending>(slf: &Bound<'_, T>, waiter: Option<Py<PyAny>>) -> PyResult<()> {
     let py = slf.py();
     if let Some(protocol) = slf.get().protocol(py) {
-        // AttributeError for whoever makes the transport, as in asyncio, and not only once it has begun.
+        // The AttributeError is raised where the transport is made, as in asyncio, and not later in the loop.
         protocol.getattr(intern!(py, "connection_made"))?;
     }
     let start = (slf.clone(), waiter).into_pyobject(py)?;
@@ -166,27 +166,27 @@ pub fn begin<T: Ending>(slf: &Bound<'_, T>, waiter: Option<Py<PyAny>>) -> PyResu
     Ok(())
 }
 
-/// As a native completion: `(transport, waiter or None)`, one tick after the transport was made.
+/// A native completion with `(transport, waiter or None)`, run one tick after the transport was made.
 fn start_soon<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let (slf, waiter): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = object.extract()?;
     let started = start(owner, slf.cast::<T>()?);
     let Some(waiter) = waiter else { return started };
     if started.is_err() {
-        // The loop is being left; what would have followed follows when it runs again.
+        // An exception leaves the loop; the remaining steps follow when it runs again.
         owner.get().run_soon(owner.py(), waiter.unbind(), |_, waiter| life::resolve(waiter));
         return started;
     }
     life::resolve(&waiter)
 }
 
-/// A transport's first callback, and what follows it.
+/// A transport's first callback, and the steps after it.
 pub fn start<T: Ending>(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, T>) -> PyResult<()> {
     let py = owner.py();
     let this = slf.get();
     let made = match this.protocol(py) {
         Some(protocol) => {
             let body = this.body();
-            // A copy: what it sets there is not what later callbacks see, as in asyncio.
+            // A copy: as in asyncio, later callbacks do not see what it sets there.
             let context = body.context(py);
             let context =
                 if body.is_given { context } else { context::copy(&context)?.into_bound(py) };
@@ -198,14 +198,14 @@ pub fn start<T: Ending>(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, T>) -> PyRe
         this.set_life(py, Life::Open);
     }
     if made.is_err() {
-        // The loop is being left; reading begins when it runs again, as in asyncio.
+        // An exception leaves the loop; reading begins when it runs again, as in asyncio.
         owner.get().run_soon(py, slf.clone().into_any().unbind(), |_, slf| watch(slf.cast::<T>()?));
         return made;
     }
     watch(slf)
 }
 
-/// Tells the poller what the transport wants now; without readiness it cannot go on.
+/// Updates the transport's interest in the poller. If that fails, the transport cannot continue and ends.
 pub fn watch<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
     let py = slf.py();
     if slf.get().life(py).is_ended() {
@@ -218,7 +218,7 @@ pub fn watch<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
     })
 }
 
-/// Ends the transport for an error. KeyboardInterrupt and SystemExit go to the caller (S7).
+/// Ends the transport with an error. KeyboardInterrupt and SystemExit are returned to the caller (S7).
 pub fn fatal<T: Ending>(slf: &Bound<'_, T>, error: PyErr, message: &str) -> PyResult<()> {
     let py = slf.py();
     if error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py) {
@@ -234,7 +234,7 @@ pub fn fatal<T: Ending>(slf: &Bound<'_, T>, error: PyErr, message: &str) -> PyRe
     told
 }
 
-/// Closes when everything queued is sent; a second call does nothing.
+/// Closes after all queued data is sent; a second call does nothing.
 pub fn close<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
@@ -242,7 +242,7 @@ pub fn close<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
         return Ok(());
     }
     this.body().refuse_ending()?;
-    // As if it had been sent when it was written: an empty queue ends the transport now.
+    // Gathered data counts as sent when it was written, so an empty queue ends the transport now.
     let sent = T::send_gathered(slf);
     if this.life(py).is_live() {
         this.set_life(py, Life::Closing);
@@ -255,7 +255,7 @@ pub fn close<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
     sent
 }
 
-/// `abort()`: as `force_close`, for the program.
+/// `abort()`: `force_close` for the program.
 pub fn abort<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     if !slf.get().life(slf.py()).is_ended() {
         slf.get().body().refuse_ending()?;
@@ -264,7 +264,7 @@ pub fn abort<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> Py
     Ok(())
 }
 
-/// Tries once what was never tried, drops the rest and schedules `connection_lost(exc)`.
+/// Tries once to send what was never tried, drops the rest and schedules `connection_lost(exc)`.
 pub fn force_close<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) {
     if !slf.get().life(slf.py()).is_ended() {
         slf.get().clear_queue(slf.py());
@@ -280,7 +280,8 @@ pub fn lose<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) {
     }
 }
 
-/// The queue of a closing transport has ended, in a callback of the poller's: `connection_lost` follows at once.
+/// The queue of a closing transport has become empty in a callback from the poller: `connection_lost` follows
+/// immediately.
 pub fn end_now<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
     if !mark_lost(slf, None) {
         return Ok(());
@@ -288,7 +289,7 @@ pub fn end_now<T: Ending>(slf: &Bound<'_, T>) -> PyResult<()> {
     finish::<T>(slf.get().body().owner.bind(slf.py()), slf.as_any())
 }
 
-/// The first step of the end; false if it has been taken already.
+/// The first step of the end. Returns false if it was already taken.
 fn mark_lost<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> bool {
     let py = slf.py();
     let this = slf.get();
@@ -300,7 +301,7 @@ fn mark_lost<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> bo
     let context = if body.is_given {
         body.context(py).unbind()
     } else {
-        // Out of memory, the transport's own context has to do.
+        // Without memory for a copy, use the transport's own context.
         context::copy_current(py).map_or_else(|_no_memory| body.context(py).unbind(), Bound::unbind)
     };
     let lost = Lost { exc: exc.map(Bound::unbind), context };
@@ -309,7 +310,7 @@ fn mark_lost<T: Ending>(slf: &Bound<'_, T>, exc: Option<Bound<'_, PyAny>>) -> bo
     true
 }
 
-/// The last callback of a transport: `connection_lost`, then the descriptor closes.
+/// The last callback of a transport: `connection_lost`, then the descriptor is closed.
 fn finish<T: Ending>(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = owner.py();
     let slf = object.cast::<T>()?;

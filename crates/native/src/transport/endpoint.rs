@@ -1,4 +1,5 @@
-//! What `get_extra_info` knows: socket, names of both ends, and what the maker added.
+//! The data behind `get_extra_info`: the socket, the names of both ends, and entries added by the code that made the
+//! transport.
 
 use super::descriptor::Descriptor;
 use crate::address;
@@ -15,26 +16,25 @@ use std::sync::Arc;
 
 #[derive(Default)]
 struct Names {
-    /// As the kernel gave it, in as many bytes as it has; becomes a Python address when somebody
-    /// asks.
+    /// In the kernel's format, with only the used bytes. Converted to a Python address on request.
     peer: Option<Box<[u8]>>,
     local: Option<Arc<[u8]>>,
-    /// What a program sees of the socket. Not in the dictionary: many programs ask for nothing else.
+    /// The socket as a program sees it. Kept outside the dictionary, because many programs request nothing else.
     socket: Option<Py<PyAny>>,
-    /// Names that have been asked for, and what the maker of the transport added.
+    /// Names that were requested, and entries added by the code that made the transport.
     extra: Option<Py<PyDict>>,
 }
 
 pub struct Endpoint(LoopCell<Names>);
 
 impl Endpoint {
-    /// `local`: the listener's own name, where every connection has it.
+    /// `local`: the listener's own name, if all its connections have the same.
     pub fn accepted(peer: &Address, local: Option<Arc<[u8]>>) -> Self {
         let peer = Some(peer.as_bytes().into());
         Self(LoopCell::new(Names { peer, local, ..Names::default() }))
     }
 
-    /// Asks the socket for its names at once, as CPython's transports do.
+    /// Reads both names from the socket immediately, like CPython's transports.
     pub fn of_socket(sock: &Bound<'_, PyAny>, extra: Option<Py<PyDict>>) -> PyResult<Self> {
         let py = sock.py();
         let known = PyDict::new(py);
@@ -52,12 +52,12 @@ impl Endpoint {
         Ok(Self(LoopCell::new(Names { extra, ..Names::default() })))
     }
 
-    /// Keeps the local name for questions after the close.
+    /// Keeps the local name for requests after the close.
     pub fn remember_local(&self, py: Python<'_>, fd: RawFd) {
         self.0.with(py, |names| {
-            // A transport that was made from a socket object has asked it already.
+            // A transport made from a socket object has already read it.
             if names.peer.is_some() && names.local.is_none() {
-                // Unknown stays unknown: `get_extra_info` then gives its default.
+                // If it is unknown, `get_extra_info` returns its default.
                 names.local = socket::local_address(fd).ok().map(|local| local.as_bytes().into());
             }
         });
@@ -76,7 +76,7 @@ impl Endpoint {
                     return Ok(Some(value));
                 }
             }
-            // TypeError for what no dictionary could hold.
+            // TypeError for an unhashable name, as from a dictionary.
             None => _ = name.hash()?,
         }
         let value = if name.eq(intern!(py, "socket"))? {
@@ -97,11 +97,12 @@ impl Endpoint {
 
     fn local(&self, py: Python<'_>, descriptor: &Descriptor) -> Option<Address> {
         let known = self.0.with(py, |names| names.local.as_deref().map(Address::from_bytes));
-        // An open socket knows best: behind a transparent proxy its name is not the listener's.
+        // Read it from the socket while it is open: behind a transparent proxy its name is not the listener's.
         descriptor.fd(py).and_then(socket::local_address).ok().or(known)
     }
 
-    /// `peername` and `sockname` of an accepted connection, for whoever keeps them himself; `None` if they are kept here.
+    /// `peername` and `sockname` of an accepted connection, for a caller that keeps them itself; `None` if they are
+    /// kept here.
     pub fn names<'py>(
         &self,
         py: Python<'py>,
@@ -119,7 +120,7 @@ impl Endpoint {
         self.0.with(py, |names| names.extra.as_ref().map(|extra| extra.bind(py).clone()))
     }
 
-    /// The wrapped socket object, always the same.
+    /// The wrapped socket object, always the same one.
     fn socket<'py>(
         &self,
         py: Python<'py>,
@@ -141,7 +142,7 @@ impl Endpoint {
         Ok(Some(wrapped))
     }
 
-    /// A name in Python's form, always the same object.
+    /// A name as a Python address, always the same object.
     fn keep<'py>(
         &self,
         name: &Bound<'py, PyAny>,

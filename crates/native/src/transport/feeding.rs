@@ -1,11 +1,11 @@
-//! `Feeding`: what asyncio's `StreamReaderProtocol` and `StreamReader` do with bytes that come, done
-//! without calling them.
+//! `Feeding`: does what asyncio's `StreamReaderProtocol` and `StreamReader` do with received bytes, without calling
+//! them.
 //!
-//! `python/oneloop/stock_streams.py` says whether the running standard library still has the functions
-//! that this stands for. Before every receive `Feeding::find` asks what a program may have changed since: a
-//! method of the class, a waiter of another kind, debug mode; and once, before the first, whether the
-//! reader has methods of its own. Then the transport calls `data_received()` as it does with any
-//! protocol: the plain path, against which the tests compare this one. docs/design/0009 has the numbers.
+//! `python/oneloop/stock_streams.py` checks that the standard library still has the functions that this code
+//! replaces. Before every receive `Feeding::find` checks everything a program may have changed since: a method of the
+//! class, another kind of waiter, debug mode; and once, before the first receive, whether the reader has its own
+//! methods. If any of these checks fails, the transport calls `data_received()` as for any protocol. That is the plain
+//! path, and the tests compare both. docs/design/0009 has the numbers.
 
 use super::receive::{self, READ_MAX};
 use crate::event_loop::LoopCore;
@@ -23,20 +23,20 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// asyncio's classes, if they are those that this was written after.
+/// asyncio's classes, if they are the ones this code was written for.
 #[derive(FromPyObject)]
 struct Known {
     protocol: Py<PyType>,
     reader: Py<PyType>,
 }
 
-/// The versions of both classes that were last looked at, and found to be those.
+/// The versions of both classes that were last checked and found equal.
 static EQUAL: AtomicU64 = AtomicU64::new(0);
-/// And found different.
+/// The versions that were last checked and found different.
 static DIFFERENT: AtomicU64 = AtomicU64::new(0);
 
 impl Known {
-    /// None if the standard library's functions were others at the first question.
+    /// `None` if the standard library's functions were different at the first check.
     fn get(py: Python<'_>) -> PyResult<Option<&'static Self>> {
         static CELL: PyOnceLock<Option<Known>> = PyOnceLock::new();
         CELL.get_or_try_init(py, || known_streams(py)?.extract()).map(Option::as_ref)
@@ -46,7 +46,7 @@ impl Known {
     fn holds(&self, py: Python<'_>) -> PyResult<bool> {
         let versions =
             class::version(self.protocol.bind(py)).zip(class::version(self.reader.bind(py)));
-        // A class that was modified just now: its next look-up gives it a version.
+        // A class that was just modified has no version until its next attribute lookup.
         let Some((protocol, reader)) = versions else { return Ok(false) };
         let both = u64::from(protocol) << 32 | u64::from(reader);
         if EQUAL.load(Ordering::Relaxed) == both {
@@ -65,11 +65,11 @@ fn known_streams(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import("oneloop.stock_streams")?.call_method0("known")
 }
 
-/// True for a protocol whose `data_received` `Feeding` may stand for.
+/// True for a protocol whose `data_received` can be replaced by `Feeding`.
 pub fn is_stock_protocol(protocol: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = protocol.py();
     let class = protocol.get_type();
-    // Most programs never have such a protocol, and never pay for the question.
+    // Most programs never have such a protocol, and skip the check.
     if !class.is(imports::stream_reader_protocol(py)?) {
         return Ok(false);
     }
@@ -78,7 +78,7 @@ pub fn is_stock_protocol(protocol: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(is_known && is_of_class(&protocol.getattr(name)?, &class, name)?)
 }
 
-/// True if a bound method is the class's, not one of the object's own.
+/// True if a bound method is the class's, not an attribute of the object.
 fn is_of_class(
     method: &Bound<'_, PyAny>,
     class: &Bound<'_, PyType>,
@@ -98,8 +98,8 @@ pub struct Feeding<'py> {
 }
 
 impl<'py> Feeding<'py> {
-    /// The reader of a stock protocol, if feeding it is what stock code would do now. `vetted` is the
-    /// weak reference to a reader that was found to have no methods of its own.
+    /// The reader of a stock protocol, if feeding it has the same effect as the stock code now. `vetted` is the weak
+    /// reference to a reader that was found to have no methods on the object.
     fn find(
         owner: &LoopCore,
         protocol: &Bound<'py, PyAny>,
@@ -131,7 +131,7 @@ impl<'py> Feeding<'py> {
         Self::of(reader)
     }
 
-    /// `find`, which hands a reader that it has looked at to `keep`; what that returns is dropped.
+    /// Calls `find`, passes a newly checked reader to `keep`, and drops what that returns.
     pub fn find_vetted(
         owner: &LoopCore,
         protocol: &Bound<'py, PyAny>,
@@ -177,7 +177,7 @@ impl<'py> Feeding<'py> {
                 {
                     return received;
                 }
-                // Somebody has a view of the buffer. As in asyncio, what comes is received, and lost.
+                // The program holds a view of the buffer. As in asyncio, the data is received and lost.
             }
             match socket::recv(fd, shared) {
                 Ok(0) => Ok(Ok(0)),
@@ -187,7 +187,7 @@ impl<'py> Feeding<'py> {
         })
     }
 
-    /// What `feed_data` does when the buffer has grown.
+    /// Does what `feed_data` does when the buffer has grown.
     pub fn finish(self) -> PyResult<()> {
         let py = self.reader.py();
         if !self.waiter.is_none() {

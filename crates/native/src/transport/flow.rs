@@ -1,6 +1,6 @@
-//! `Flow`: the water marks of a transport, and whether its protocol has been told to pause.
+//! `Flow`: the water marks of a transport, and whether its protocol is paused.
 //!
-//! Pausing is asked above the high mark, resuming at the low mark or below, each once. May not know
+//! The protocol is paused above the high mark and resumed at the low mark or below, each once. Must not depend on
 //! what is queued; callers pass its size.
 
 use super::life::report_failure;
@@ -24,12 +24,12 @@ impl Default for Flow {
 }
 
 impl Flow {
-    /// The marks as asyncio gives them: low, high.
+    /// The marks in asyncio's order: low, high.
     pub fn limits(&self) -> (usize, usize) {
         (self.low_water, self.high_water)
     }
 
-    /// Takes marks that `marks` has checked.
+    /// Sets marks that `marks` has checked.
     pub fn set_limits(&mut self, (low, high): (usize, usize)) {
         self.low_water = low;
         self.high_water = high;
@@ -39,19 +39,19 @@ impl Flow {
         self.paused
     }
 
-    /// The protocol should pause and has not been told.
+    /// The protocol should be paused and is not.
     pub fn wants_pause(&self, queued: usize) -> bool {
         !self.paused && queued > self.high_water
     }
 
-    /// True if the protocol must be told to pause now.
+    /// True if `pause_writing` must be called now.
     pub fn pause(&mut self, queued: usize) -> bool {
         let tell = self.wants_pause(queued);
         self.paused |= tell;
         tell
     }
 
-    /// True if the protocol must be told to resume now.
+    /// True if `resume_writing` must be called now.
     pub fn resume(&mut self, queued: usize) -> bool {
         let tell = self.paused && queued <= self.low_water;
         self.paused &= !tell;
@@ -59,7 +59,7 @@ impl Flow {
     }
 }
 
-/// What a program gives for a mark: any number, of which sizes see the whole part.
+/// A water mark from a program: any number, rounded down.
 pub struct Mark(isize);
 
 impl<'py> FromPyObject<'_, 'py> for Mark {
@@ -69,13 +69,13 @@ impl<'py> FromPyObject<'_, 'py> for Mark {
         if let Ok(number) = number.extract() {
             return Ok(Self(number));
         }
-        // A float, or an integer that no buffer ever reaches. Casts of floats stay within the limits.
+        // A float, or an integer larger than any buffer. Casts of floats saturate.
         Ok(Self(number.extract::<f64>()?.floor() as isize))
     }
 }
 
-/// The marks (low, high) that `set_write_buffer_limits(high, low)` asks for, as
-/// `asyncio.transports._FlowControlMixin` computes them; ValueError unless high >= low >= 0.
+/// The marks (low, high) for `set_write_buffer_limits(high, low)`, computed like
+/// `asyncio.transports._FlowControlMixin`; ValueError unless high >= low >= 0.
 pub fn marks(
     high: Option<Mark>,
     low: Option<Mark>,

@@ -1,16 +1,16 @@
-//! `Life`: the states that every transport passes through, and the steps between them that are the
-//! same for each: `connection_made`, the report of a fatal error, `connection_lost`.
+//! `Life`: the states of every transport, and the steps that all have in common: `connection_made`, the report of a
+//! fatal error, `connection_lost`.
 //!
-//! | state   | reads | writes           | leaves it by                                    |
-//! |---------|-------|------------------|-------------------------------------------------|
-//! | New     | no    | queued or sent   | its start, one tick after it was made           |
-//! | Open    | yes*  | yes              | `close`, end of file, an error                  |
-//! | Closing | no    | what is queued   | the queue's end: `connection_lost` is scheduled |
-//! | Lost    | no    | dropped          | `connection_lost`, then the descriptor closes   |
-//! | Closed  | no    | dropped          | –                                               |
+//! | state   | reads | writes         | next state on                                    |
+//! |---------|-------|----------------|--------------------------------------------------|
+//! | New     | no    | queued or sent | its start, one tick after it was made            |
+//! | Open    | yes*  | yes            | `close`, end of file, an error                   |
+//! | Closing | no    | queued data    | an empty queue: `connection_lost` is scheduled   |
+//! | Lost    | no    | dropped        | `connection_lost`, then the descriptor is closed |
+//! | Closed  | no    | dropped        | –                                                |
 //!
-//! *while not paused. May not know what kind of transport it serves. Callbacks run with no borrow
-//! held (S2); their exceptions go to the loop's handler (S7).
+//! *while not paused. Must not depend on the kind of transport. Callbacks run with no borrow held (S2); their
+//! exceptions go to the loop's handler (S7).
 
 use crate::event_loop::{LoopCore, report};
 use crate::ffi::context;
@@ -31,7 +31,7 @@ pub enum Life {
 }
 
 impl Life {
-    /// Nobody has asked for its end yet.
+    /// Its end has not been requested yet.
     pub fn is_live(self) -> bool {
         matches!(self, Self::New | Self::Open)
     }
@@ -41,7 +41,7 @@ impl Life {
         matches!(self, Self::Lost | Self::Closed)
     }
 
-    /// As a transport's repr shows it.
+    /// The state as a transport's repr shows it.
     pub fn describe(self) -> &'static str {
         match self {
             Self::New | Self::Open => "",
@@ -55,7 +55,7 @@ impl Life {
 pub fn refuse_taken(owner: &Bound<'_, LoopCore>, fd: RawFd) -> PyResult<()> {
     let Some((other, _)) = owner.get().source_of(owner.py(), fd) else { return Ok(()) };
     let Ok(closing) = other.call_method0(intern!(owner.py(), "is_closing")) else {
-        return Ok(()); // a reader or writer of the program's, which the transport replaces
+        return Ok(()); // a reader or writer of the program, which the transport replaces
     };
     if closing.is_truthy()? {
         return Ok(());
@@ -83,7 +83,7 @@ pub fn connection_made(
     told.and(ended)
 }
 
-/// Calls `protocol.connection_lost(exc)`; what it raises is returned, for the descriptor closes first.
+/// Calls `protocol.connection_lost(exc)`. Returns its exception, because the descriptor is closed before the report.
 pub fn connection_lost(
     context: &Bound<'_, PyAny>,
     protocol: &Bound<'_, PyAny>,
@@ -94,7 +94,7 @@ pub fn connection_lost(
     })
 }
 
-/// Hands an exception to the loop's exception handler, with the transport and its protocol.
+/// Passes an exception to the loop's exception handler, with the transport and its protocol.
 pub fn report_failure(
     owner: &Bound<'_, LoopCore>,
     transport: &Bound<'_, PyAny>,
@@ -109,7 +109,7 @@ pub fn report_failure(
     report(owner, message, error, &extra)
 }
 
-/// Says why a transport ends. Quiet errors are the protocol's business alone: debug mode logs them.
+/// Reports why a transport ends. Quiet errors go only to the protocol; debug mode logs them.
 pub fn report_fatal(
     owner: &Bound<'_, LoopCore>,
     transport: &Bound<'_, PyAny>,

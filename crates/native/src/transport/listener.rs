@@ -1,7 +1,7 @@
 //! `Listener`: accepts connections for a server.
 //!
-//! All that wait are accepted at once, up to `MOST`. When descriptors run out (EMFILE, ENFILE, ENOBUFS, ENOMEM) the
-//! listener reports it once, rests, and tries again: it neither spins nor forgets.
+//! All waiting connections are accepted in one go, up to `MOST`. When descriptors or memory run out (EMFILE, ENFILE,
+//! ENOBUFS, ENOMEM) the listener reports it once, pauses, and tries again, so that it does not spin.
 
 use super::descriptor::{Descriptor, Kind};
 use super::endpoint::Endpoint;
@@ -21,15 +21,15 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Connections per readiness, so that a flooded listener does not starve the others; asyncio's backlog and one.
+/// Connections per readiness, so that a flooded listener does not starve the others: asyncio's backlog plus one.
 const MOST: u32 = 101;
 
 #[derive(Default)]
 struct State {
     token: Option<Token>,
-    /// Connections whose protocols have not heard of them.
+    /// Connections whose `connection_made` has not been called.
     made: VecDeque<Py<StreamTransport>>,
-    /// Out of descriptors was reported and nothing has been accepted since.
+    /// A shortage was reported and nothing has been accepted since.
     starved: bool,
 }
 
@@ -40,11 +40,11 @@ pub struct Listener {
     sock: Py<PyAny>,
     protocol_factory: Py<PyAny>,
     server: Option<Py<PyAny>>,
-    /// For TLS: a callable that gets the socket and the peer's address in place of a transport.
+    /// For TLS: a callable that receives the socket and the peer's address instead of a transport being made.
     hand_over: Option<Py<PyAny>>,
-    /// Of the listener and of every connection.
+    /// The socket kind of the listener and of every connection.
     kind: Kind,
-    /// The local name of every connection, unless the listener is bound to any address.
+    /// The local name of every connection, unless the listener is bound to a wildcard address.
     local: Option<Arc<[u8]>>,
     context: Py<PyAny>,
     is_context_given: bool,
@@ -59,8 +59,8 @@ impl Listener {
         }
     }
 
-    /// Takes all connections that wait and makes their protocols before the first of these hears of its own: it may close
-    /// the server, and the peers of the others are connected already.
+    /// Accepts all waiting connections and makes their protocols before the first `connection_made`. That callback
+    /// may close the server, but the peers of the others are already connected.
     fn accept_some(&self, owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = owner.py();
         let mut outcome = Ok(());
@@ -75,7 +75,7 @@ impl Listener {
                     break;
                 }
             }
-            // A callback may have stopped the listener, or be leaving the loop.
+            // A callback may have stopped the listener, or raised an exception that leaves the loop.
             if outcome.is_err() || self.state.with(py, |s| s.token.is_none()) {
                 break;
             }
@@ -95,7 +95,7 @@ impl Listener {
     ) -> PyResult<()> {
         let py = owner.py();
         match error.raw_os_error() {
-            // Nothing more, a signal, or a peer that gave up while it waited (accept(2)).
+            // Nothing more, a signal, or a peer that closed while it waited (accept(2)).
             Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED | libc::EPROTO) => Ok(()),
             Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                 let first = self.state.with(py, |s| !std::mem::replace(&mut s.starved, true));
@@ -115,7 +115,7 @@ impl Listener {
                 Ok(())
             }
             _ => {
-                // Anything else would come again at once: rest, and say so.
+                // Any other error would recur immediately: pause and report it.
                 Self::stop(slf);
                 owner.call_method1(intern!(py, "_retry_accept"), (slf,))?;
                 report(
@@ -162,13 +162,14 @@ impl Listener {
         }
     }
 
-    /// The connection is closed by now: whoever owned its descriptor has been dropped.
+    /// The connection is already closed: the owner of its descriptor was dropped.
     fn creation_failed(&self, owner: &Bound<'_, LoopCore>, error: PyErr) -> PyResult<()> {
         report(owner, "Error on transport creation for incoming connection", error, &[])
     }
 }
 
-/// Tells the protocols of what was accepted. When an exception leaves the loop, the rest follows when it runs again.
+/// Calls `connection_made` for the accepted connections. If an exception leaves the loop, the rest follows when it
+/// runs again.
 fn start_made(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = owner.py();
     let this = object.cast::<Listener>()?.get();
@@ -207,7 +208,7 @@ impl Listener {
         let fd = socket_object::fileno(sock)?;
         let kind = Kind::of(fd).map_err(|e| errors::os_error("getsockopt", &e))?;
         if kind.is_tcp() {
-            // Accepted sockets inherit it: asyncio sets it on each.
+            // Accepted sockets inherit it. asyncio sets it on each.
             socket::set_nodelay(fd).map_err(|e| errors::os_error_on("setsockopt", Ok(fd), &e))?;
         }
         let local = socket::local_address(fd)
@@ -229,7 +230,7 @@ impl Listener {
         })
     }
 
-    /// Begin to accept; does nothing if the socket has been closed meanwhile.
+    /// Start accepting. Does nothing if the socket is already closed.
     fn start(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();

@@ -1,6 +1,7 @@
-//! Transports: what knows `data_received`, water marks and end of file.
+//! Transports: `data_received`, water marks, end of file.
 //!
-//! Stands on `event_loop`; may not know files, green threads or TLS, which is a protocol that receives by itself.
+//! Uses `event_loop`. Must not depend on files, green threads or TLS, which is a protocol with its own receive
+//! function.
 
 mod appetite;
 mod datagram;

@@ -1,15 +1,14 @@
-//! `Peers`: the addresses that a datagram transport talks to, in the kernel's form and in Python's.
+//! `Peers`: the addresses that a datagram transport uses, in the kernel's format and in Python's.
 //!
-//! Making a Python address costs more than receiving a small datagram, so that the objects of
-//! recent senders are kept, one for each place that a raw address hashes to. Addresses are
-//! immutable (tuples, strings, bytes), so that handing the same object out again is safe. The
-//! raw form of the address object last received from or sent to is known by identity.
+//! Making a Python address costs more than receiving a small datagram. So the objects of recent senders are kept, one
+//! per hash bucket of the raw address. Addresses are immutable (tuples, strings, bytes), so returning the same object
+//! again is safe. The raw form of the last address object received from or sent to is found by identity.
 
 use oneloop_engine::sys::address::Address;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-/// Senders whose objects are kept; a power of two.
+/// The number of senders whose objects are kept; a power of two.
 const PLACES: usize = 64;
 
 struct Peer {
@@ -19,18 +18,18 @@ struct Peer {
 
 #[derive(Default)]
 pub struct Peers {
-    /// Empty until a second sender is heard of: most sockets have one peer.
+    /// Empty until the second sender: most sockets have one peer.
     places: Vec<Option<Peer>>,
     last_received: Option<Peer>,
     last_sent: Option<Peer>,
 }
 
-/// What a change has replaced; to be dropped outside of the loop's state (S2).
+/// Entries replaced by a change, to be dropped outside of the loop's state (S2).
 #[must_use]
 pub struct Replaced(#[expect(dead_code, reason = "held to be dropped")] [Option<Peer>; 2]);
 
 fn place_of(raw: &Address) -> usize {
-    // FNV-1a over what tells peers apart; equal places only cost a new object.
+    // FNV-1a over the bytes that distinguish peers; a collision only costs a new object.
     let hash = raw.as_bytes().iter().take(28).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -44,7 +43,7 @@ impl Peer {
 }
 
 impl Peers {
-    /// The object made earlier for a sender.
+    /// Returns the object made earlier for a sender.
     pub fn sender<'py>(&mut self, py: Python<'py>, raw: &Address) -> Option<Bound<'py, PyAny>> {
         if let Some(last) = &self.last_received
             && last.raw == *raw
@@ -56,7 +55,7 @@ impl Peers {
             return None;
         }
         let (object, known) = (known.object.bind(py).clone(), known.clone_ref(py));
-        // The replaced entry lives on in its own place, so that this frees no Python object.
+        // The replaced entry remains in its bucket, so this frees no Python object.
         self.last_received = Some(known);
         Some(object)
     }
@@ -81,7 +80,7 @@ impl Peers {
         Replaced(old)
     }
 
-    /// The raw form of an address object, if it is one of the last two that were seen.
+    /// Returns the raw form of an address object, if it is one of the last two used.
     pub fn raw_of(&self, object: &Bound<'_, PyAny>) -> Option<Address> {
         [&self.last_received, &self.last_sent]
             .into_iter()
@@ -96,7 +95,7 @@ impl Peers {
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Exact tuples of strings and numbers, strings and bytes: none refers back.
+        // Only exact tuples of strings and numbers, strings and bytes: none can be part of a cycle.
         self.last_sent.iter().try_for_each(|peer| visit.call(&peer.object))
     }
 }

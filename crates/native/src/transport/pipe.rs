@@ -1,7 +1,6 @@
-//! What both pipe transports check and keep: the kind of file, the non-blocking mode, the extra
-//! information.
+//! Common parts of both pipe transports: the kind of file, the non-blocking mode, the extra information.
 //!
-//! The Python file object owns the descriptor; it is closed through that, once (S4).
+//! The Python file object owns the descriptor, which is closed once, through that object (S4).
 
 use super::descriptor::Descriptor;
 use crate::errors;
@@ -19,7 +18,7 @@ pub enum PipeKind {
     Character,
 }
 
-/// An end of a pipe, checked and made non-blocking.
+/// An end of a pipe, checked and set to non-blocking.
 pub struct PipeEnd {
     pub descriptor: Descriptor,
     pub kind: PipeKind,
@@ -27,7 +26,7 @@ pub struct PipeEnd {
 }
 
 impl PipeEnd {
-    /// ValueError(`refusal`) for anything but pipes, sockets and character devices.
+    /// Raises ValueError(`refusal`) for anything but pipes, sockets and character devices.
     pub fn of(
         owner: &Bound<'_, LoopCore>,
         pipe: &Bound<'_, PyAny>,

@@ -1,4 +1,4 @@
-//! A stream protocol, and how it takes data.
+//! A stream protocol, and how data is passed to it.
 
 use super::feeding;
 use crate::event_loop::LoopCore;
@@ -11,22 +11,23 @@ use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 use std::os::fd::RawFd;
 
-/// How a protocol of our own receives: one receive, and all that follows from it. How many bytes came; 0 is the end.
+/// The receive function of a native protocol: one receive and all its consequences. Returns the number of bytes; 0 is
+/// the end of file.
 pub type Receive =
     for<'py> fn(&Bound<'py, LoopCore>, &Bound<'py, PyAny>, RawFd) -> PyResult<io::Result<usize>>;
 
-/// A class of protocols that receive by themselves.
+/// A class of protocols with their own receive function.
 struct Native {
     class: Py<PyType>,
     receive: Receive,
-    /// Its writes have been gathered already.
+    /// Its writes are already gathered.
     writes_through: bool,
 }
 
 static NATIVE: PyOnceLock<Vec<Native>> = PyOnceLock::new();
 
-/// Makes the classes of protocols known that receive by themselves, each with whether its writes have been gathered
-/// already. Once, when the module is loaded.
+/// Registers the protocol classes with their own receive function, each with whether its writes are already gathered.
+/// Called once, when the module is loaded.
 pub fn register_native(py: Python<'_>, classes: [(Bound<'_, PyType>, Receive, bool); 2]) {
     NATIVE.get_or_init(py, || {
         let known = |(class, receive, writes_through): (Bound<'_, PyType>, _, _)| Native {
@@ -43,23 +44,23 @@ fn native_of<'py>(object: &Bound<'py, PyAny>) -> Option<&'py Native> {
     NATIVE.get(object.py())?.iter().find(|native| class.is(&native.class))
 }
 
-/// Which of its methods get the data; they are looked up at each call, as asyncio does.
+/// The protocol's methods that receive data. They are looked up at each call, as in asyncio.
 pub enum Receiver {
     /// `Protocol.data_received(bytes)`
     Data,
-    /// asyncio's own `StreamReaderProtocol`, whose reader is fed without a call where that is the same.
+    /// asyncio's own `StreamReaderProtocol`, whose reader is fed without a call where that has the same effect.
     /// `vetted`: see `Feeding::find`.
     Stream { vetted: Option<Object> },
     /// `BufferedProtocol.get_buffer(sizehint)` and `.buffer_updated(nbytes)`
     Buffer,
-    /// A protocol of our own.
+    /// A native protocol.
     Native(Receive),
 }
 
 pub struct StreamProtocol {
     pub object: Py<PyAny>,
     pub receiver: Receiver,
-    /// TLS: its records are the bytes of a transport above, which has gathered them itself.
+    /// TLS: its records come from a transport above, which has already gathered them.
     pub writes_through: bool,
 }
 
@@ -85,7 +86,8 @@ impl StreamProtocol {
         Ok(Self { object: object.clone().unbind(), receiver, writes_through })
     }
 
-    /// Remembers the reader that was found to have no methods of its own; returns what is to be dropped.
+    /// Remembers the reader that was found to have no methods on the object. Returns an object for the caller to
+    /// drop.
     pub fn vet(&mut self, vetted: Object) -> Option<Object> {
         match &mut self.receiver {
             Receiver::Stream { vetted: kept } => kept.replace(vetted),

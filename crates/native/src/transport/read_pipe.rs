@@ -1,7 +1,7 @@
 //! `ReadPipeTransport`: the reading end of a pipe, a socket or a character device.
 //!
-//! Its states are `Life`'s; end of file is `eof_received` and then `connection_lost`. What the
-//! protocol raises is reported and the transport lives on, as in asyncio (S7). Upholds S2, S4.
+//! Its states are those of `Life`. At the end of file `eof_received` is called, then `connection_lost`. An exception
+//! from the protocol is reported and the transport stays open, as in asyncio (S7). Upholds S2, S4.
 
 use super::ending::{self, Body, Ending};
 use super::life::{self, Life};
@@ -27,13 +27,13 @@ struct State {
     protocol: Option<Py<PyAny>>,
     /// Paused by the program.
     reading_paused: bool,
-    /// Length of the last read; long ones go straight into their bytes object.
+    /// Length of the last read. After a long one, the next goes directly into its bytes object.
     last_read: usize,
 }
 
-/// The reading end of a pipe; has the interface of `asyncio.ReadTransport`.
+/// The reading end of a pipe. Has the interface of `asyncio.ReadTransport`.
 ///
-/// Loop's thread only. Made by `connect_read_pipe` and for subprocesses.
+/// Use it only in the loop's thread. Made by `connect_read_pipe` and for subprocesses.
 #[pyclass(frozen, dict, weakref, module = "oneloop")]
 pub struct ReadPipeTransport {
     body: Body,
@@ -63,7 +63,7 @@ impl Ending for ReadPipeTransport {
         drop(old);
     }
 
-    /// A terminal whose other end is gone says EIO.
+    /// EIO from a terminal means that its other end is closed.
     fn is_quiet(py: Python<'_>, error: &PyErr) -> bool {
         error.is_instance_of::<PyOSError>(py)
             && error
@@ -141,7 +141,7 @@ impl ReadPipeTransport {
         if changed && !paused {
             slf.get().body.resume_reading(slf.py())?;
         }
-        // A transport that has not started yet is not watched before `connection_made`.
+        // A transport that has not started is watched only after `connection_made`.
         let is_moot = paused && slf.get().body.owner.get().is_closed_now();
         if changed && started && !is_moot { ending::watch(slf) } else { Ok(()) }
     }
@@ -163,7 +163,7 @@ fn tell_end_of_file(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> P
     told.and(ended)
 }
 
-/// The poller's word for a pipe.
+/// Called by the poller for a pipe.
 fn on_ready(
     owner: &Bound<'_, LoopCore>,
     object: &Bound<'_, PyAny>,
@@ -223,7 +223,7 @@ impl ReadPipeTransport {
         Self::set_reading_paused(slf, true)
     }
 
-    /// Go on calling `data_received()`. Does nothing if not paused, closing or closed.
+    /// Resume calling `data_received()`. Does nothing if not paused, closing or closed.
     fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::set_reading_paused(slf, false)
     }
@@ -233,13 +233,13 @@ impl ReadPipeTransport {
         self.protocol(py)
     }
 
-    /// Change the protocol; its `data_received` gets what comes from now on.
+    /// Change the protocol. Data received from now on goes to its `data_received()`.
     fn set_protocol(&self, py: Python<'_>, protocol: Py<PyAny>) {
         let old = self.state.with(py, |s| s.protocol.replace(protocol));
         drop(old);
     }
 
-    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    /// The class that `isinstance` also accepts, because native classes cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         imports::read_pipe_transport_class(py)
@@ -250,7 +250,7 @@ impl ReadPipeTransport {
         self.body.descriptor.socket(py)
     }
 
-    /// Assigned None by whoever has closed the pipe object and wants no warning of it.
+    /// Code that has closed the pipe object itself assigns None, to avoid the ResourceWarning.
     #[setter(_pipe)]
     fn release_pipe(&self, py: Python<'_>, _none: Option<Py<PyAny>>) {
         self.body.descriptor.release(py);
@@ -261,7 +261,8 @@ impl ReadPipeTransport {
         self.body.owner.bind(py).clone()
     }
 
-    /// Optional information on the transport: `pipe`, and what its maker added.
+    /// Return information about the transport: `pipe`, and what the code that made it added. Returns `default` for an
+    /// unknown name.
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info<'py>(
         &self,

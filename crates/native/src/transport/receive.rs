@@ -1,9 +1,9 @@
 //! Receives bytes for stream and read pipe transports.
 //!
-//! Small reads go into a buffer that all transports of the loop share, and leave it as a bytes
-//! object of their exact size. When the last read was long, the next one goes straight into its
-//! bytes object, which saves a copy that would cost more than the larger allocation; what has no room
-//! there comes by way of the shared buffer in the same system call, so that each takes all there is.
+//! Small reads go into a buffer that all transports of the loop share and are copied into a bytes object of the exact
+//! size. After a long read the next one goes directly into its bytes object, which saves a copy that would cost more
+//! than the larger allocation. What does not fit goes into the shared buffer in the same system call, so that each
+//! call takes everything available.
 
 use crate::event_loop::LoopCore;
 use crate::ffi::bytes;
@@ -15,12 +15,12 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// The most that one receive takes; asyncio's `max_size`.
+/// The maximum of one receive; asyncio's `max_size`.
 pub const READ_MAX: usize = 256 * 1024;
-/// Reads from this length on predict a long one.
+/// A read of at least this length predicts another long one.
 const LONG: usize = 8 * 1024;
 
-/// One system call that fills a buffer from its start on, and then another.
+/// A system call that fills one buffer from its start, and then a second one.
 pub type Call = fn(RawFd, &mut Room, &mut Room) -> io::Result<usize>;
 
 /// One receive; `last` is the length of the previous one.
@@ -41,17 +41,17 @@ pub fn receive<'py>(
     })
 }
 
-/// How much room to give a receive of its own, if the previous one was long.
+/// How much memory to allocate for the next receive, if the previous one was long.
 pub fn room_after(last: usize) -> Option<usize> {
     if last < LONG {
         return None;
     }
     memory::keep_large_blocks();
-    // Twice as much as came last: growth finds room, and little has to be given back.
+    // Twice the last length: there is room for growth, and little has to be released.
     Some((last * 2).clamp(LONG, READ_MAX))
 }
 
-/// The buffer that the loop's transports share, at least `READ_MAX` long. `f` may not run Python code.
+/// The buffer that the loop's transports share, at least `READ_MAX` long. `f` must not run Python code.
 pub fn with_shared<R>(owner: &Bound<'_, LoopCore>, f: impl FnOnce(&mut Room) -> R) -> R {
     owner.get().read_buffer.with(owner.py(), |shared| {
         if shared.len() < READ_MAX {
@@ -61,7 +61,7 @@ pub fn with_shared<R>(owner: &Bound<'_, LoopCore>, f: impl FnOnce(&mut Room) -> 
     })
 }
 
-/// Like `with_shared`, for an `f` that may come across Python code: the buffer is its own meanwhile.
+/// Like `with_shared`, for an `f` that may run Python code: the buffer is taken out of the loop meanwhile.
 pub fn with_lent<R>(owner: &Bound<'_, LoopCore>, f: impl FnOnce(&mut Room) -> R) -> R {
     let py = owner.py();
     let mut lent = owner.get().read_buffer.take(py);

@@ -1,7 +1,7 @@
 //! `Registration`: a transport's place in the loop's poller (S4).
 //!
-//! Made by the first `set`, ended once by `end`; in between it follows what the transport wants.
-//! May not know why it wants it.
+//! Made by the first `set`, ended once by `end`; in between it follows the transport's interest. Must not depend on
+//! the reasons for that interest.
 
 use crate::event_loop::{LoopCore, OnReady};
 use crate::ffi::LoopCell;
@@ -18,8 +18,7 @@ impl Registration {
         self.0.get(py).is_some()
     }
 
-    /// Tells the poller what `transport` wants to hear of `fd`. Wanting nothing still brings
-    /// hang-ups, once.
+    /// Sets the interest of `transport` in `fd`. With no interest, hang-ups are still reported, once.
     pub fn set(
         &self,
         owner: &LoopCore,
@@ -33,7 +32,7 @@ impl Registration {
         if let Some(token) = self.0.get(py) {
             return owner.change_interest(transport, token, interest, false);
         }
-        // Beside a transport that is closing, or the other direction of a terminal.
+        // Next to a closing transport, or the other direction of a terminal.
         let token = if owner.is_transports(py, fd) {
             owner.join_or_register(transport, fd, interest, on_ready)?
         } else {
@@ -43,8 +42,8 @@ impl Registration {
         Ok(())
     }
 
-    /// Ends it, whatever happens (S9); the descriptor stays open. If somebody else has closed that, the number may be
-    /// another connection's by now, and the kernel is not asked.
+    /// Ends it in any case (S9); the descriptor stays open. If the descriptor was closed elsewhere, its number may
+    /// already belong to another connection, so the kernel is not called.
     pub fn end(&self, owner: &LoopCore, transport: &Bound<'_, PyAny>, is_open: bool) {
         let Some(token) = self.0.take(transport.py()) else { return };
         if is_open {

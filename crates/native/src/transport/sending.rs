@@ -1,13 +1,13 @@
-//! `Outgoing` and `Sending`: how transports of bytes send.
+//! `Outgoing` and `Sending`: how byte transports send.
 //!
-//! The first write of a callback goes to the kernel at once: a peer may be waiting for it while the callback computes on.
-//! Writes that follow within the same callback and some 50 µs are gathered, and leave when that callback ends, in one
-//! vectored send; a later one goes at once again. What the descriptor does not take waits for its writability. Nothing
-//! that a program can see of the transport, and nothing that ends it, comes before what was gathered
+//! The first write of a callback is sent immediately, because a peer may be waiting for it while the callback
+//! continues. Further writes within the same callback and about 50 µs are gathered and sent when that callback ends,
+//! in one vectored call; a later one is sent immediately again. Data that the descriptor does not take waits until it
+//! is writable. Gathered data is sent before anything that a program can observe of the transport, and before its end
 //! (docs/design/0011).
 //!
-//! Stream and write pipe transports are `Sending`; what follows from an empty queue, and how an
-//! error ends them, is theirs.
+//! Stream and write pipe transports implement `Sending`. They define what follows an empty queue, and how an error
+//! ends them.
 
 use super::ending::{self, Ending};
 use super::flow::{self, Flow, Mark};
@@ -24,42 +24,42 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 use std::io::{self, ErrorKind};
 use std::os::fd::RawFd;
 
-/// A write of this length is never gathered: copying it or keeping it out of the processor's cache costs more than the
+/// A write of this length is never gathered: copying it, or its loss from the processor's cache, costs more than the
 /// system call that gathering saves.
 pub const LONG_WRITE: usize = 8 * 1024;
-/// So much gathered is sent without waiting for the end of the callback.
+/// When this much is gathered, it is sent without waiting for the end of the callback.
 pub const GATHERED: usize = 64 * 1024;
-/// Writes are gathered for so long after the last send.
+/// Writes are gathered for this long after the last send.
 pub const GATHERING_CYCLES: u64 = 50 * clock::CYCLES_PER_US;
-/// asyncio warns about writes to a lost connection from this many on.
+/// asyncio warns about writes to a lost connection from this count on.
 pub const WARN_AFTER: u32 = 5;
 
 #[derive(Default)]
 pub struct Outgoing {
     pub queue: WriteQueue,
     pub flow: Flow,
-    /// The descriptor took no more; waiting for writability.
+    /// The descriptor took no more; waiting until it is writable.
     pub blocked: bool,
-    /// Every write goes at once.
+    /// Every write is sent immediately.
     pub writes_through: bool,
-    /// On the loop's list of what leaves at the end of the callback.
+    /// It is on the loop's list of transports to flush at the end of the callback.
     gathering: bool,
-    /// The callback in which a write last went at once.
+    /// The callback in which a write was last sent immediately.
     callback: u64,
     /// When the last send ended, on the cycle counter.
     sent_at: u64,
-    /// Of the process that has queued what is in the queue: a forked child must not send it a second time.
+    /// The fork generation of the process that queued the data: a forked child must not send it again.
     forks: u32,
     /// Writes after the connection was lost, for asyncio's warning.
     writes_after_loss: u32,
 }
 
-/// What becomes of a write.
+/// How a write is handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Now,
     Gather,
-    /// Behind what the descriptor did not take.
+    /// Queued behind data that the descriptor did not take.
     Wait,
 }
 
@@ -68,8 +68,9 @@ impl Outgoing {
         Self { writes_through, ..Self::default() }
     }
 
-    /// How a write of `len` bytes goes. `callback`: the one that the loop's thread is in, if it is that which writes.
-    /// `is_shared`: whether the program could send on the descriptor itself, or close it; nothing waits then.
+    /// Decides how a write of `len` bytes is handled. `callback`: the number of the running callback, if the loop's
+    /// thread writes. `is_shared`: whether the program could send on the descriptor itself or close it; then nothing
+    /// is gathered.
     fn way(&mut self, callback: Option<u64>, len: usize, is_shared: impl FnOnce() -> bool) -> Way {
         if self.blocked {
             return Way::Wait;
@@ -85,7 +86,7 @@ impl Outgoing {
         Way::Now
     }
 
-    /// The common case of a further write: it joins what is gathered already, and nothing else follows from it.
+    /// The common case of a further write: it is appended to gathered data, and nothing else has to be done.
     #[inline]
     fn gather(
         &mut self,
@@ -104,12 +105,12 @@ impl Outgoing {
         gathers
     }
 
-    /// Something was gathered and never tried.
+    /// There is gathered data that was never tried.
     fn has_gathered(&self) -> bool {
         !self.blocked && !self.queue.is_empty()
     }
 
-    /// Sends at once what may go at once, and queues the rest; how, and how many bytes have been sent.
+    /// Sends immediately what may be sent, and queues the rest. Returns how, and the number of bytes sent.
     fn write(
         &mut self,
         way: Way,
@@ -141,7 +142,7 @@ impl Outgoing {
         }
     }
 
-    /// The child of a fork drops what its parent has queued, for the parent sends that (S6).
+    /// A forked child drops the queue that its parent filled, because the parent sends it (S6).
     fn drop_parents_queue(&mut self) {
         let forks = fork::generation();
         if self.forks != forks {
@@ -159,7 +160,7 @@ impl Outgoing {
     }
 }
 
-/// What is written, and the object that it can be kept by if it never changes.
+/// The data of a write, and the object that keeps it if it is immutable.
 struct Data<'a, 'py> {
     bytes: &'a [u8],
     object: Option<&'a Bound<'py, PyBytes>>,
@@ -169,13 +170,13 @@ pub trait Sending: Ending {
     const CHANNEL: Channel;
 
     fn outgoing<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Outgoing) -> R) -> R;
-    /// The queue is empty: what waited for that happens now.
+    /// The queue is empty: does what was waiting for that.
     fn drained(&self, slf: &Bound<'_, Self>) -> PyResult<()>;
-    /// The kernel refused to send.
+    /// Called when sending has failed.
     fn send_failed(&self, slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()>;
 }
 
-/// True for what `write` takes: bytes, bytearray, memoryview.
+/// True for the types that `write` accepts: bytes, bytearray, memoryview.
 pub fn is_bytes_like(data: &Bound<'_, PyAny>) -> bool {
     data.is_instance_of::<PyBytes>()
         || data.is_instance_of::<PyByteArray>()
@@ -195,7 +196,7 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
             return Ok(());
         }
     }
-    // Getting a view may run Python code: only then is it asked what the transport and its descriptor are.
+    // Getting a view may run Python code, so the state of the transport and its descriptor are read afterwards.
     let view = match object {
         Some(_) => None,
         None => Some(View::of(data)?),
@@ -212,12 +213,12 @@ pub fn push<T: Sending>(slf: &Bound<'_, T>, data: &Bound<'_, PyAny>) -> PyResult
         return Ok(());
     }
     let offered = offer(slf, &Data { bytes, object });
-    // Whoever gave it may resize it from here on.
+    // The caller may resize the object from here on.
     drop(view);
     follow(slf, offered)
 }
 
-/// Sends bytes that are nobody's object, or queues a copy.
+/// Sends bytes that belong to no object, or queues a copy.
 pub fn push_slice<T: Sending>(slf: &Bound<'_, T>, bytes: &[u8]) -> PyResult<()> {
     if bytes.is_empty() {
         return Ok(());
@@ -225,7 +226,7 @@ pub fn push_slice<T: Sending>(slf: &Bound<'_, T>, bytes: &[u8]) -> PyResult<()> 
     follow(slf, offer(slf, &Data { bytes, object: None }))
 }
 
-/// Sends what may go at once, and queues the rest.
+/// Sends immediately what may be sent, and queues the rest.
 fn offer<T: Sending>(slf: &Bound<'_, T>, data: &Data<'_, '_>) -> (Way, io::Result<usize>) {
     let py = slf.py();
     let this = slf.get();
@@ -268,13 +269,13 @@ pub fn push_all<T: Sending>(slf: &Bound<'_, T>, pieces: &[Bound<'_, PyBytes>]) -
         out.way(callback, len, || this.body().descriptor.is_shared(py))
     });
     if cfg!(Py_3_12) && way == Way::Wait {
-        // asyncio tries at once from 3.12 on, also behind what waits already.
+        // Since 3.12 asyncio tries immediately, even if data is already waiting.
         send(slf)?;
     }
     settle(slf, way)
 }
 
-/// What follows a write: what is queued and may go goes, now or at the end of the callback; the rest waits.
+/// The step after a write: sends queued data now or at the end of the callback, or leaves it queued.
 fn settle<T: Sending>(slf: &Bound<'_, T>, way: Way) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
@@ -300,7 +301,7 @@ fn settle<T: Sending>(slf: &Bound<'_, T>, way: Way) -> PyResult<()> {
     maybe_pause_protocol(slf)
 }
 
-/// Sends what the descriptor takes, and does what follows from an empty or a blocked queue.
+/// Sends what the descriptor takes, and handles an empty or a blocked queue.
 pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     let py = slf.py();
     let this = slf.get();
@@ -327,8 +328,8 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
         }
         ending::watch(slf)?;
     }
-    // May write more: only then is it known whether the queue has ended.
-    // A pipe's protocol, as asyncio's, when nothing is left.
+    // This may write more: only afterwards is it known whether the queue is empty. As in asyncio, a pipe's protocol
+    // is resumed only when nothing is left.
     let may_resume = |out: &mut Outgoing| T::CHANNEL != Channel::Pipe || out.queue.is_empty();
     if this.outgoing(py, |out| may_resume(out) && out.flow.resume(out.queue.len_bytes())) {
         tell_protocol(slf, "resume_writing")?;
@@ -336,7 +337,7 @@ pub fn send<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     if this.outgoing(py, |out| out.queue.is_empty()) { this.drained(slf) } else { Ok(()) }
 }
 
-/// The end of the callback, in the context that it had.
+/// At the end of the callback, in its context.
 fn flush<T: Sending>(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let slf = object.cast::<T>()?;
     let this = slf.get();
@@ -350,13 +351,13 @@ fn flush<T: Sending>(_owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) ->
     context::run_or_stay(&this.body().write_context(slf.py()), || send(slf))
 }
 
-/// Sends what was gathered: whatever comes next comes after it, as if each write had gone at once.
+/// Sends gathered data, so that the next action comes after it, as if each write had been sent immediately.
 pub fn send_gathered<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     let has_gathered = slf.get().outgoing(slf.py(), |out| out.has_gathered());
     if has_gathered { send(slf) } else { Ok(()) }
 }
 
-/// Bytes that the descriptor has not taken.
+/// The number of bytes that the descriptor has not taken.
 pub fn queued_len<T: Sending>(slf: &Bound<'_, T>) -> PyResult<usize> {
     send_gathered(slf)?;
     Ok(slf.get().outgoing(slf.py(), |out| out.queue.len_bytes()))
@@ -368,7 +369,7 @@ pub fn maybe_pause_protocol<T: Sending>(slf: &Bound<'_, T>) -> PyResult<()> {
     if !this.outgoing(py, |out| out.flow.wants_pause(out.queue.len_bytes())) {
         return Ok(());
     }
-    // What can go out now does not count against the program.
+    // Data that can be sent now does not count.
     if !this.outgoing(py, |out| out.blocked) {
         send(slf)?;
     }
@@ -381,7 +382,7 @@ fn tell_protocol<T: Sending>(slf: &Bound<'_, T>, method: &str) -> PyResult<()> {
     flow::tell(slf.get().body().owner.bind(slf.py()), slf.as_any(), protocol.as_ref(), method)
 }
 
-/// Tries once what was never tried and drops the rest; to be followed by the end of the transport.
+/// Tries once to send what was never tried and drops the rest. The end of the transport must follow.
 pub fn clear<T: Sending>(this: &T, py: Python<'_>) {
     let fd = this.body().descriptor.fd(py);
     let (sent, queue) = this.outgoing(py, |out| {
@@ -392,13 +393,13 @@ pub fn clear<T: Sending>(this: &T, py: Python<'_>) {
         out.blocked = false;
         (sent, std::mem::take(&mut out.queue))
     });
-    // A peer that takes nothing any more: the connection ends all the same.
+    // If the peer takes nothing any more, the connection still ends.
     let sent = sent.unwrap_or(0);
     this.body().owner.get().note_sent(py, sent);
     drop(queue);
 }
 
-/// A write that nobody will get: dropped, and logged when there are many.
+/// A write after the connection was lost: dropped, and logged when there are many.
 pub fn write_after_loss<T: Sending>(slf: &Bound<'_, T>, warning: &str) -> PyResult<()> {
     let py = slf.py();
     let count = slf.get().outgoing(py, |out| {

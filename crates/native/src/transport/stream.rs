@@ -1,7 +1,7 @@
-//! `StreamTransport`: one connection of bytes, a TCP or Unix socket.
+//! `StreamTransport`: one connection of bytes, over a TCP or Unix socket.
 //!
-//! Its states are `Life`'s, its course `Ending`'s. Reading and writing are in `stream_read` and `stream_write`. Upholds
-//! S2 (state is touched in short closures, callbacks run outside), S4 (`Descriptor`), S7.
+//! Its states are those of `Life`, its life cycle is in `Ending`. Reading and writing are in `stream_read` and
+//! `stream_write`. Upholds S2 (state is accessed in short closures, callbacks run outside), S4 (`Descriptor`), S7.
 
 use super::descriptor::Descriptor;
 use super::ending::{self, Body, Ending};
@@ -28,13 +28,13 @@ pub struct State {
     pub out: Outgoing,
     /// Paused by the program.
     pub reading_paused: bool,
-    /// The peer has ended its side; nothing more will come.
+    /// The peer has ended its side; no more data will arrive.
     pub read_eof: bool,
-    /// `write_eof` was called; the shutdown follows the queue.
+    /// `write_eof` was called; the shutdown follows when the queue is empty.
     pub write_eof: bool,
-    /// Length of the last read; long ones go straight into their bytes object.
+    /// Length of the last read. After a long one, the next goes directly into its bytes object.
     pub last_read: usize,
-    /// A future that `sendfile` waits on for the queue to drain.
+    /// A future with which `sendfile` waits for the queue to drain.
     pub empty_waiter: Option<Py<PyAny>>,
     /// Futures that wait for the socket to become writable (`sendfile`).
     pub writable_waiters: Vec<Py<PyAny>>,
@@ -50,9 +50,9 @@ impl State {
     }
 }
 
-/// A bidirectional stream over a connected socket; has the interface of `asyncio.Transport`.
+/// A bidirectional stream over a connected socket. Has the interface of `asyncio.Transport`.
 ///
-/// Loop's thread only. Made by `create_connection`, `create_server` and their kin.
+/// Use it only in the loop's thread. Made by `create_connection`, `create_server` and similar methods.
 #[pyclass(frozen, weakref, module = "oneloop", name = "StreamTransport")]
 pub struct StreamTransport {
     pub body: Body,
@@ -95,7 +95,7 @@ impl Ending for StreamTransport {
         sending::clear(self, py);
     }
 
-    /// Errors of the network are the protocol's business alone; others are also reported, as in asyncio.
+    /// Network errors go only to the protocol; others are also reported, as in asyncio.
     fn is_quiet(py: Python<'_>, error: &PyErr) -> bool {
         error.is_instance_of::<PyOSError>(py)
     }
@@ -174,7 +174,7 @@ impl StreamTransport {
         Ok(slf)
     }
 
-    /// One more connection of the server's, or one less.
+    /// Tells the server that it has one connection more or one less.
     fn tell_server(&self, slf: &Bound<'_, Self>, method: &str) -> PyResult<()> {
         let Some(server) = &self.server else { return Ok(()) };
         let server = server.bind(slf.py());
@@ -186,14 +186,14 @@ impl StreamTransport {
         told.map(drop)
     }
 
-    /// An accepted connection: `connection_made` at once, then reading starts.
+    /// Starts an accepted connection: calls `connection_made` immediately, then starts reading.
     pub fn start(owner: &Bound<'_, LoopCore>, slf: &Bound<'_, Self>) -> PyResult<()> {
         owner.get().meter.with(owner.py(), |meter| meter.open_transports += 1);
         ending::start(owner, slf)
     }
 }
 
-/// The poller's word for a connection.
+/// Called by the poller for a connection.
 fn on_ready(
     owner: &Bound<'_, LoopCore>,
     object: &Bound<'_, PyAny>,
@@ -232,19 +232,19 @@ impl StreamTransport {
         let endpoint = Endpoint::of_socket(sock, extra)?;
         let fd = descriptor.fd(py).map_err(|e| errors::os_error("socket", &e))?;
         life::refuse_taken(owner, fd)?;
-        // Python 3.15 says in which context a connection lives.
+        // In Python 3.15 the caller can pass the context of a connection.
         let is_given = context.is_some();
         let slf = Self::make(owner, descriptor, protocol, context, is_given, endpoint, server)?;
         ending::begin(slf.bind(py), waiter)?;
         Ok(slf)
     }
 
-    /// Close after everything queued is sent; `connection_lost(None)` follows.
+    /// Close after all queued data is sent; `connection_lost(None)` follows.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         ending::close(slf)
     }
 
-    /// Close at once, dropping what the socket has not taken; `connection_lost(None)` follows.
+    /// Close immediately and drop data that the socket has not taken; `connection_lost(None)` follows.
     fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
         ending::abort(slf, None)
     }
@@ -255,7 +255,7 @@ impl StreamTransport {
 
     /// True if the transport is closing or closed.
     fn is_closing(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        // What was gathered may find that the peer has gone; asked by every `StreamWriter.drain()`.
+        // Sending gathered data may reveal that the peer is gone. Every `StreamWriter.drain()` calls this.
         sending::send_gathered(slf)?;
         Ok(!slf.get().life(slf.py()).is_live())
     }
@@ -265,7 +265,7 @@ impl StreamTransport {
         self.protocol(py)
     }
 
-    /// Change the protocol; its `data_received` (or `get_buffer`) gets what comes from now on.
+    /// Change the protocol. Data received from now on goes to its `data_received()` (or `get_buffer()`).
     fn set_protocol(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
         let new = StreamProtocol::new(protocol)?;
         let old = self.state.with(protocol.py(), |s| {
@@ -291,7 +291,7 @@ impl StreamTransport {
         self.body.descriptor.fd(py).unwrap_or(-1)
     }
 
-    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    /// The class that `isinstance` also accepts, because native classes cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         imports::stream_transport_class(py)
@@ -302,21 +302,21 @@ impl StreamTransport {
         true
     }
 
-    /// `loop.sendfile()` asks: sendfile(2) where the kernel can, else a copy.
+    /// Read by `loop.sendfile()`: use sendfile(2) if the kernel can, else copy.
     #[getter]
     fn _sendfile_compatible<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         imports::sendfile_mode(py)?.getattr(intern!(py, "TRY_NATIVE"))
     }
 
-    /// Optional information on the transport: `socket`, `sockname`, `peername`, and what its maker
-    /// added; `default` for anything unknown.
+    /// Return information about the transport: `socket`, `sockname`, `peername`, and what the code that made it
+    /// added. Returns `default` for an unknown name.
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info<'py>(
         slf: &Bound<'py, Self>,
         name: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // Whoever asks for the socket may use it: what was written before goes before.
+        // The caller may use the returned socket, so data written before must be sent before.
         sending::send_gathered(slf)?;
         slf.get().endpoint.info(name, default, &slf.get().body.descriptor)
     }

@@ -1,4 +1,4 @@
-//! How a stream transport receives: one receive per readiness, whatever its size. Runs in the transport's context.
+//! How a stream transport receives: one receive of any size per readiness. Runs in the transport's context.
 
 use super::ending;
 use super::feeding::Feeding;
@@ -46,7 +46,7 @@ impl StreamTransport {
         })
     }
 
-    /// A protocol of our own does all of it.
+    /// A native protocol receives by itself.
     fn read_native(
         &self,
         owner: &Bound<'_, LoopCore>,
@@ -73,7 +73,7 @@ impl StreamTransport {
         }
     }
 
-    /// `read_data` for a reader of asyncio's streams, which gets its bytes without a call.
+    /// `read_data` for a reader of asyncio's streams, which is fed without a call.
     fn read_fed(
         &self,
         owner: &Bound<'_, LoopCore>,
@@ -129,7 +129,7 @@ impl StreamTransport {
         self.received(owner, slf, protocol, outcome)
     }
 
-    /// `data_received`, or what stood for it, has ended.
+    /// Called after `data_received` or its replacement.
     fn received(
         &self,
         owner: &Bound<'_, LoopCore>,
@@ -163,7 +163,7 @@ impl StreamTransport {
                 return ending::fatal(slf, error, text);
             }
         };
-        // As in asyncio it gets what has come, whatever it has done to the transport meanwhile.
+        // As in asyncio the protocol gets the data, whatever it has done to the transport meanwhile.
         let received =
             self.body.descriptor.fd(py).and_then(|fd| socket::recv(fd, view.as_mut_slice(py)));
         // The protocol may resize its buffer in buffer_updated().
@@ -194,13 +194,13 @@ impl StreamTransport {
         let keep_open = protocol.call_method0(name).and_then(|keep| keep.is_truthy());
         let ended = owner.get().lap_method(owner, &protocol, name);
         let done = match keep_open {
-            // The writing side stays open; nothing is left to read.
+            // The writing side stays open; there is nothing left to read.
             Ok(true) => ending::watch(slf),
             Ok(false) => ending::close(slf),
             Err(error) => {
                 let text = "Fatal error: protocol.eof_received() call failed.";
                 let told = ending::fatal(slf, error, text);
-                // The loop is being left, and the transport lives: it hears of the end again.
+                // An exception leaves the loop and the transport stays open: the end of file is reported again.
                 self.state.with(py, |s| s.read_eof = told.is_ok());
                 told
             }

@@ -1,4 +1,4 @@
-//! What a stream transport adds to `Sending`: end of file, and the waits of `sendfile`.
+//! What a stream transport adds to `Sending`: end of file, and the futures for `sendfile`.
 
 use super::ending::{self, Ending};
 use super::life::{self, Life, resolve};
@@ -35,7 +35,7 @@ impl Sending for StreamTransport {
             return ending::end_now(slf);
         }
         if eof && !life.is_ended() {
-            // As in asyncio, where nobody is there to be told: reading finds out that the peer is gone.
+            // Not fatal, as in asyncio, because there is no caller: reading finds out that the peer is gone.
             return self.shut_down(slf).or_else(|error| {
                 let text = "Exception in callback: shutdown after write_eof() failed.";
                 let protocol = self.protocol(py);
@@ -74,7 +74,7 @@ impl StreamTransport {
         sending::push(slf, data)
     }
 
-    /// Bytes that are nobody's object: sent, or copied. Nothing on a connection that has ended.
+    /// Sends bytes that belong to no object, or queues a copy. Does nothing on a connection that has ended.
     pub fn write_slice(slf: &Bound<'_, Self>, bytes: &[u8]) -> PyResult<()> {
         let refuses = |s: &mut State| s.write_eof || s.life.is_ended();
         if slf.get().state.with(slf.py(), refuses) {
@@ -83,7 +83,7 @@ impl StreamTransport {
         sending::push_slice(slf, bytes)
     }
 
-    /// Several pieces as one write.
+    /// Sends several pieces as one write.
     pub fn write_pieces(slf: &Bound<'_, Self>, pieces: &[Bound<'_, PyBytes>]) -> PyResult<()> {
         if !pieces.is_empty() && slf.get().state.with(slf.py(), |s| s.life.is_ended()) {
             return sending::write_after_loss(slf, "socket.send() raised exception.");
@@ -91,7 +91,7 @@ impl StreamTransport {
         sending::push_all(slf, pieces)
     }
 
-    /// RuntimeError while nothing may be written.
+    /// Raises RuntimeError while writing is not allowed.
     fn refuse_writes(&self, py: Python<'_>, method: &str) -> PyResult<()> {
         let (eof, busy) = self.state.with(py, |s| (s.write_eof, s.empty_waiter.is_some()));
         if eof {
@@ -127,17 +127,18 @@ impl StreamTransport {
 
 #[pymethods]
 impl StreamTransport {
-    /// Send several bytes-like objects, in order, as one write. TypeError if one of them is not: then none is sent.
+    /// Send several bytes-like objects, in order, as one write. Raises TypeError if one of them is not bytes-like;
+    /// then none is sent.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         if cfg!(not(Py_3_12)) {
-            // As asyncio has it before 3.12, down to the words of its errors.
+            // As asyncio does it before 3.12, with the same error messages.
             let joined = PyBytes::new(py, b"").call_method1("join", (list_of_data,))?;
             return Self::write_bytes_like(slf, &joined);
         }
         this.refuse_writes(py, "writelines")?;
-        // All of them first: with a wrong one among them nothing is sent.
+        // Convert all of them first: if one is invalid nothing is sent.
         let pieces = list_of_data
             .try_iter()?
             .map(|piece| buffer::to_bytes(&piece?))
@@ -146,7 +147,8 @@ impl StreamTransport {
         Self::write_pieces(slf, &pieces)
     }
 
-    /// End the writing side after what is queued; reading goes on. OSError if the connection is gone already.
+    /// End the writing side after the queued data is sent; reading continues. Raises OSError if the connection is
+    /// already gone.
     fn write_eof(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
         sending::send_gathered(slf)?;
@@ -158,7 +160,7 @@ impl StreamTransport {
         if first && empty { this.shut_down(slf) } else { Ok(()) }
     }
 
-    /// True: sockets have an end of file.
+    /// Return True: sockets support an end of file.
     fn can_write_eof(&self) -> bool {
         true
     }
@@ -168,7 +170,7 @@ impl StreamTransport {
         Self::set_reading_paused(slf, true)
     }
 
-    /// Go on calling `data_received()`. Does nothing if not paused, closing or closed.
+    /// Resume calling `data_received()`. Does nothing if not paused, closing or closed.
     fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::set_reading_paused(slf, false)
     }
@@ -178,18 +180,18 @@ impl StreamTransport {
         self.state.with(py, |s| s.life.is_live() && !s.reading_paused)
     }
 
-    /// Bytes that are queued and not sent.
+    /// Return the number of bytes that are queued and not sent.
     fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<usize> {
         sending::queued_len(slf)
     }
 
-    /// The water marks as `(low, high)`, in bytes.
+    /// Return the water marks as `(low, high)`, in bytes.
     fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
         self.state.with(py, |s| s.out.flow.limits())
     }
 
-    /// Above `high` queued bytes `pause_writing()` is called, at `low` or below
-    /// `resume_writing()`. ValueError unless high >= low >= 0.
+    /// Set the water marks, in bytes: `pause_writing()` is called above `high`, `resume_writing()` at `low` or below.
+    /// Raises ValueError unless high >= low >= 0.
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,
@@ -199,13 +201,13 @@ impl StreamTransport {
         sending::set_limits(slf, high, low)
     }
 
-    /// asyncio's name, which its sendfile() fallback reads.
+    /// asyncio's `sendfile()` fallback reads this attribute.
     #[getter]
     fn _protocol_paused(&self, py: Python<'_>) -> bool {
         self.state.with(py, |s| s.out.flow.is_paused())
     }
 
-    /// A future that is done when the queue is empty; writes are refused until it is reset.
+    /// A future that is done when the queue is empty. Writes raise an error until it is reset.
     fn _make_empty_waiter<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let this = slf.get();
@@ -236,7 +238,7 @@ impl StreamTransport {
         let this = slf.get();
         let waiter = this.body.owner.bind(py).call_method0(intern!(py, "create_future"))?;
         if this.life(py).is_ended() {
-            // Nobody would tell it any more.
+            // Nothing would resolve the future any more.
             return Err(PyConnectionError::new_err("Connection is closed by peer"));
         }
         let kept = waiter.clone().unbind();
@@ -253,7 +255,7 @@ impl StreamTransport {
             let changed = s.life.is_live() && s.reading_paused != paused;
             if changed {
                 s.reading_paused = paused;
-                // Who resumes is told of the end again.
+                // Resuming reports the end of file again.
                 s.read_eof &= paused;
             }
             changed
@@ -274,7 +276,7 @@ struct Write;
 impl FastMethod for Write {
     type Class = StreamTransport;
     const NAME: &'static CStr = c"write";
-    const DOC: &'static CStr = c"write($self, /, data)\n--\n\nSend bytes-like data, or queue what the socket does not take.\n\nThe first write of a callback goes to the socket at once; those that follow it closely leave together when the callback ends.\n\nTypeError for anything but bytes, bytearray and memoryview; RuntimeError after write_eof().\nData written after the connection was lost is dropped.";
+    const DOC: &'static CStr = c"write($self, /, data)\n--\n\nSend bytes-like data, or queue what the socket does not take.\n\nThe first write of a callback is sent immediately; writes soon after it are sent together when the callback ends.\n\nTypeError for anything but bytes, bytearray and memoryview; RuntimeError after write_eof().\nData written after the connection was lost is dropped.";
 
     fn call<'py>(
         slf: Borrowed<'_, 'py, StreamTransport>,
@@ -287,7 +289,7 @@ impl FastMethod for Write {
     }
 }
 
-/// Adds the method that runs per message.
+/// Adds the methods that run for each message.
 pub(crate) fn add_methods(py: Python<'_>) -> PyResult<()> {
     method::add::<Write>(py)
 }

@@ -5,24 +5,24 @@ use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
 use std::ffi::CString;
 
-/// Warns of a descriptor that is still open, and closes it. Called while the transport is being
-/// freed, so that it can no longer be shown as the source.
+/// Warns about a descriptor that is still open, and closes it. Called while the transport is being freed, when it can
+/// no longer be passed as the warning's source.
 pub fn end(kind: &str, descriptor: &Descriptor) {
     if descriptor.is_leaking() {
         warn_and(kind, |py| descriptor.close_while_freed(py));
     }
 }
 
-/// Warns of a transport that owns no descriptor.
+/// Warns about a transport that owns no descriptor.
 pub fn warn(kind: &str) {
     warn_and(kind, |_| Ok(()));
 }
 
 fn warn_and(kind: &str, then: impl FnOnce(Python<'_>) -> PyResult<()>) {
     Python::attach(|py| {
-        // Freeing may happen while an exception is on its way: keep it.
+        // Freeing may happen while an exception is propagating: keep it.
         let pending = PyErr::take(py);
-        // Through the C API, which needs no import: an interpreter that goes down has none any more.
+        // The C API needs no import, which would fail while the interpreter shuts down.
         let category = py.get_type::<PyResourceWarning>();
         let text = CString::new(format!("unclosed transport <{kind}>"));
         let warned = match text {
@@ -31,7 +31,7 @@ fn warn_and(kind: &str, then: impl FnOnce(Python<'_>) -> PyResult<()>) {
         };
         for outcome in [warned, then(py)] {
             if let Err(error) = outcome {
-                // Warnings turned into errors cannot be raised from here: as CPython does in __del__.
+                // If warnings are errors, they cannot be raised from here; CPython does the same in __del__.
                 error.write_unraisable(py, None);
             }
         }

@@ -1,12 +1,12 @@
-//! `Under`: the transport below a protocol of our own.
+//! `Under`: the transport below a native protocol.
 
 use super::stream::StreamTransport;
 use pyo3::prelude::*;
 
-/// The transport below; one of bytes has a way without calls.
+/// The transport below. A `StreamTransport` is used without Python calls.
 pub enum Under {
     Stream(Py<StreamTransport>),
-    /// TLS, or one that is not ours.
+    /// TLS, or a transport that is not ours.
     Other(Py<PyAny>),
 }
 

@@ -1,8 +1,8 @@
 //! `WritePipeTransport`: the writing end of a pipe, a socket or a character device.
 //!
-//! Its states are `Life`'s; what is queued goes out before a close. That the reader has gone shows
-//! as an error on a pipe and as readability on a socket: the transport ends then, with
-//! BrokenPipeError if something was still queued. Upholds S2, S4, S7.
+//! Its states are those of `Life`; queued data is sent before a close. If the reader is gone, a pipe reports an error
+//! and a socket becomes readable. The transport then ends, with BrokenPipeError if data was still queued. Upholds S2,
+//! S4, S7.
 
 use super::ending::{self, Body, Ending};
 use super::life::Life;
@@ -27,9 +27,9 @@ struct State {
     out: Outgoing,
 }
 
-/// The writing end of a pipe; has the interface of `asyncio.WriteTransport`.
+/// The writing end of a pipe. Has the interface of `asyncio.WriteTransport`.
 ///
-/// Loop's thread only. Made by `connect_write_pipe` and for subprocesses.
+/// Use it only in the loop's thread. Made by `connect_write_pipe` and for subprocesses.
 #[pyclass(frozen, dict, weakref, module = "oneloop")]
 pub struct WritePipeTransport {
     body: Body,
@@ -85,8 +85,7 @@ impl Ending for WritePipeTransport {
         if self.state.with(py, |s| s.out.blocked) {
             interest = interest | Interest::WRITE;
         }
-        // Some character devices (/dev/null) cannot be watched, and need not be while they take
-        // what is written.
+        // Some character devices (/dev/null) cannot be watched, and need not be while they take what is written.
         if interest == Interest::NONE && !self.body.registration.exists(py) {
             return Ok(());
         }
@@ -112,7 +111,7 @@ impl Sending for WritePipeTransport {
 }
 
 impl WritePipeTransport {
-    /// Readability means that the reader has gone; not so for a terminal, which has input.
+    /// Readability means that the reader is gone, except for a terminal, which has input.
     fn watches_reader(&self, py: Python<'_>) -> bool {
         let started = matches!(self.life(py), Life::Open | Life::Closing);
         started && self.kind != PipeKind::Character
@@ -131,7 +130,7 @@ impl WritePipeTransport {
     }
 }
 
-/// The poller's word for a pipe.
+/// Called by the poller for a pipe.
 fn on_ready(
     owner: &Bound<'_, LoopCore>,
     object: &Bound<'_, PyAny>,
@@ -172,8 +171,8 @@ impl WritePipeTransport {
 
     /// Send bytes-like data, or queue what the pipe does not take.
     ///
-    /// AssertionError for anything but bytes, bytearray and memoryview, as in asyncio. Data written
-    /// after `close()` or after the reader has gone is dropped.
+    /// Raises AssertionError for anything but bytes, bytearray and memoryview, as in asyncio. Data written after
+    /// `close()` or after the reader is gone is dropped.
     fn write(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         if !sending::is_bytes_like(data) {
             return Err(PyAssertionError::new_err(data.repr()?.unbind()));
@@ -188,13 +187,14 @@ impl WritePipeTransport {
         sending::write_after_loss(slf, text)
     }
 
-    /// Send several bytes-like objects, in order; with a wrong one among them none is sent (TypeError).
+    /// Send several bytes-like objects, in order. Raises TypeError if one of them is not bytes-like; then none is
+    /// sent.
     fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
         let joined = PyBytes::new(slf.py(), b"").call_method1("join", (list_of_data,))?;
         Self::write(slf, &joined)
     }
 
-    /// True: closing is a pipe's end of file.
+    /// Return True: closing is a pipe's end of file.
     fn can_write_eof(&self) -> bool {
         true
     }
@@ -204,19 +204,19 @@ impl WritePipeTransport {
         ending::close(slf)
     }
 
-    /// Close after everything queued is sent; `connection_lost(None)` follows.
+    /// Close after all queued data is sent; `connection_lost(None)` follows.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         ending::close(slf)
     }
 
-    /// Close at once, dropping what the pipe has not taken; `connection_lost(None)` follows.
+    /// Close immediately and drop data that the pipe has not taken; `connection_lost(None)` follows.
     fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
         ending::abort(slf, None)
     }
 
     /// True if the transport is closing or closed.
     fn is_closing(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        // As for a stream.
+        // As in `StreamTransport.is_closing`.
         sending::send_gathered(slf)?;
         Ok(!slf.get().life(slf.py()).is_live())
     }
@@ -232,7 +232,7 @@ impl WritePipeTransport {
         drop(old);
     }
 
-    /// asyncio's write pipes have the methods of reading, and no use for them.
+    /// asyncio's write pipes have the reading methods, which raise NotImplementedError.
     fn pause_reading(&self) -> PyResult<()> {
         Err(PyNotImplementedError::new_err(()))
     }
@@ -245,7 +245,7 @@ impl WritePipeTransport {
         Err(PyNotImplementedError::new_err(()))
     }
 
-    /// What `isinstance` sees besides the type itself: native layouts cannot have Python bases.
+    /// The class that `isinstance` also accepts, because native classes cannot have Python bases.
     #[getter(__class__)]
     fn presented_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         imports::write_pipe_transport_class(py)
@@ -256,7 +256,7 @@ impl WritePipeTransport {
         self.body.descriptor.socket(py)
     }
 
-    /// Assigned None by whoever has closed the pipe object and wants no warning of it.
+    /// Code that has closed the pipe object itself assigns None, to avoid the ResourceWarning.
     #[setter(_pipe)]
     fn release_pipe(&self, py: Python<'_>, _none: Option<Py<PyAny>>) {
         self.body.descriptor.release(py);
@@ -267,7 +267,8 @@ impl WritePipeTransport {
         self.body.owner.bind(py).clone()
     }
 
-    /// Optional information on the transport: `pipe`, and what its maker added.
+    /// Return information about the transport: `pipe`, and what the code that made it added. Returns `default` for an
+    /// unknown name.
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info<'py>(
         slf: &Bound<'py, Self>,
@@ -278,18 +279,18 @@ impl WritePipeTransport {
         pipe::info(&slf.get().extra, name, default)
     }
 
-    /// Bytes that are queued and not sent.
+    /// Return the number of bytes that are queued and not sent.
     fn get_write_buffer_size(slf: &Bound<'_, Self>) -> PyResult<usize> {
         sending::queued_len(slf)
     }
 
-    /// The water marks as `(low, high)`, in bytes.
+    /// Return the water marks as `(low, high)`, in bytes.
     fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
         self.state.with(py, |s| s.out.flow.limits())
     }
 
-    /// Above `high` queued bytes `pause_writing()` is called, at `low` or below
-    /// `resume_writing()`. ValueError unless high >= low >= 0.
+    /// Set the water marks, in bytes: `pause_writing()` is called above `high`, `resume_writing()` at `low` or below.
+    /// Raises ValueError unless high >= low >= 0.
     #[pyo3(signature = (high = None, low = None))]
     fn set_write_buffer_limits(
         slf: &Bound<'_, Self>,

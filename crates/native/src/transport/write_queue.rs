@@ -1,8 +1,8 @@
-//! What a transport still has to send: segments in order, small ones gathered by copying.
+//! A transport's unsent data: segments in order, where small ones are copied together.
 //!
-//! A single write of a `bytes` object is kept by reference. Writes up to `GATHER` bytes behind
-//! another are copied together, because copying 64 bytes costs less than one more segment costs
-//! the kernel. Mutable sources are always copied: the caller may change them after `write`.
+//! A single write of a `bytes` object is kept by reference. Later writes of up to `GATHER` bytes are copied into one
+//! segment, because copying 64 bytes costs less than another segment costs the kernel. Mutable sources are always
+//! copied, because the caller may change them after `write`.
 
 use oneloop_engine::sys::socket;
 use pyo3::Py;
@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
 
-/// Writes up to this length are copied behind each other.
+/// Writes up to this length are copied into one segment.
 const GATHER: usize = 1024;
-/// A gathered segment grows up to this length.
+/// The maximum length of a segment of copies.
 const GATHERED_MAX: usize = 64 * 1024;
-/// Segments per system call: beyond this a call's set-up no longer matters.
+/// Segments per system call; with more than this the call's fixed cost no longer matters.
 const SEGMENTS: usize = 64;
 
 enum Segment {
@@ -52,11 +52,11 @@ impl Channel {
 
 #[derive(Default)]
 pub struct WriteQueue {
-    /// The first segment has a place of its own: most queues never hold a second one, and an
-    /// empty `VecDeque` owns no memory.
+    /// The first segment is stored separately: most queues never hold a second one, and an empty `VecDeque` owns no
+    /// memory.
     head: Option<Segment>,
     tail: VecDeque<Segment>,
-    /// Bytes of the head that are sent already.
+    /// Bytes of the head that are already sent.
     sent: usize,
     len_bytes: usize,
 }
@@ -70,7 +70,7 @@ impl WriteQueue {
         self.len_bytes == 0
     }
 
-    /// Queues an immutable object from its byte `from` on.
+    /// Queues an immutable object, starting at byte `from`.
     pub fn push_object(&mut self, object: &Bound<'_, PyBytes>, from: usize) {
         let data = &object.as_bytes()[from..];
         if data.is_empty() {
@@ -116,7 +116,7 @@ impl WriteQueue {
         self.tail.push_back(Segment::Copy(gathered));
     }
 
-    /// Forgets `sent` more bytes from the front.
+    /// Removes `sent` more bytes from the front.
     fn advance(&mut self, py: Python<'_>, sent: usize) {
         self.len_bytes -= sent;
         self.sent += sent;
@@ -133,8 +133,7 @@ impl WriteQueue {
         self.tail = VecDeque::new();
     }
 
-    /// Sends as much as the descriptor takes; `Ok(sent)` with the queue not empty means that it
-    /// takes no more now.
+    /// Sends as much as the descriptor takes. `Ok(sent)` with a non-empty queue means that it takes no more now.
     pub fn send(&mut self, py: Python<'_>, fd: RawFd, channel: Channel) -> io::Result<usize> {
         let mut total = 0;
         while let Some(head) = &self.head {

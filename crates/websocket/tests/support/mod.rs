@@ -1,4 +1,4 @@
-//! What the tests share: frames written by hand, readers that cut their input, a generator of random numbers.
+//! Shared by the tests: frames written by hand, readers that split their input, a random number generator.
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
@@ -47,14 +47,14 @@ impl From<Event<'_>> for Said {
     }
 }
 
-/// A frame of a client: `first` is the first byte, flags and opcode.
+/// A frame from a client. `first` is the first byte: flags and opcode.
 pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = head(first, payload.len() as u64, true);
     bytes.extend(payload.iter().zip(KEY.iter().cycle()).map(|(byte, key)| byte ^ key));
     bytes
 }
 
-/// A frame of a server.
+/// A frame from a server.
 pub fn bare(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = head(first, payload.len() as u64, false);
     bytes.extend_from_slice(payload);
@@ -81,7 +81,7 @@ pub fn head(first: u8, len: u64, is_masked: bool) -> Vec<u8> {
 
 pub type Outcome = (Vec<Said>, Option<Failure>);
 
-/// Feeds the pieces to a receiver, until it fails.
+/// Feeds the pieces to a receiver until it fails.
 pub fn feed<'a>(receiver: &mut Receiver, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let mut said = Vec::new();
     for piece in pieces {
@@ -123,7 +123,7 @@ pub fn refused(config: &Config, bytes: &[u8]) -> u16 {
     failure.unwrap_or_else(|| panic!("accepted: {said:?}")).code
 }
 
-/// What these bytes say to a server, without a failure.
+/// The content of these bytes, sent to a server, without a failure.
 pub fn accepted(config: &Config, bytes: &[u8]) -> Vec<Said> {
     let (said, failure) = outcome(config, bytes);
     assert_eq!(failure, None);
@@ -146,7 +146,7 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// Below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -166,7 +166,7 @@ impl Random {
         pieces
     }
 
-    /// Text or bytes with some likeness, so that they compress.
+    /// Text or bytes with repetitions, so that they compress.
     pub fn payload(&mut self, most: usize) -> Vec<u8> {
         let len = self.below(most + 1);
         let alphabet = 1 + self.below(256);

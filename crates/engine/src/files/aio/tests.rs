@@ -1,4 +1,4 @@
-//! What only kernel AIO has; the rest is tested for both engines in `polled/tests.rs`.
+//! Tests for behaviour that only kernel AIO has. `polled/tests.rs` tests the rest on both engines.
 
 use super::*;
 use crate::files::fixtures::{Owner, file, operation, poll};

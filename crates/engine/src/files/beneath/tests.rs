@@ -1,4 +1,4 @@
-//! What lies in a folder is found, and nothing else, with and without the kernel's help.
+//! Files inside the folder are found and nothing else is, with and without openat2(2).
 
 use super::{AtOnce, Found, Root};
 use std::ffi::{CStr, CString};
@@ -38,7 +38,7 @@ impl Drop for Tree {
     }
 }
 
-/// A word for what was found, or the content.
+/// A word for what was found, or the file's content.
 fn word(found: Found) -> String {
     match found {
         Found::File(opened) => {
@@ -53,7 +53,7 @@ fn word(found: Found) -> String {
     }
 }
 
-/// What the kernel has in its cache by now; it says that it has not, too, while somebody renames something.
+/// Tries until the kernel has the path in its cache. The kernel also says "not cached" while a rename is in progress.
 fn found_at_once(root: &Root, path: &CStr, is_known: bool) -> Option<Found> {
     (0..100).find_map(|_| match root.find_cached(path, is_known).expect("found") {
         AtOnce::Done(found) => Some(found),
@@ -87,7 +87,7 @@ fn what_lies_in_the_folder_is_found() {
             if let Some(found) = found_at_once(&root, &path, is_known) {
                 assert_eq!(word(found), expected, "{path:?}");
             } else {
-                // Links that the kernel refuses to follow are for threads.
+                // Links that the kernel refuses to follow are left to the threads.
                 assert!(["nothing", "content"].contains(&expected), "{path:?}");
             }
         }

@@ -1,4 +1,5 @@
-//! The same for both engines. The files are cached ones, which kernel AIO serves in the submission.
+//! Runs the same tests on both engines. The files are cached; kernel AIO completes such transfers inside the
+//! submission.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -11,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Both engines; one that the machine refuses fails the test.
+/// Both engines. If the machine refuses one, the test fails.
 fn both<T>(capacity: u32) -> io::Result<[Polled<T>; 2]> {
     Ok([Polled::ring(capacity)?, Polled::aio(capacity)?])
 }
@@ -80,7 +81,7 @@ fn vectors_are_one_operation() -> io::Result<()> {
         let file = file()?;
         let (mut first, mut second) = (owned(4, &gone), owned(4, &gone));
         let segments = [&mut first, &mut second]
-            // SAFETY: the owner below keeps both.
+            // SAFETY: the owner below keeps both buffers alive.
             .map(|(_, owner)| unsafe { Segment::new(owner.bytes.as_mut_ptr(), 4) });
         let read = Operation {
             opcode: Opcode::Read,

@@ -1,4 +1,4 @@
-//! Entries of the submission queue: operations in the ring's words.
+//! Converts operations to entries of the submission queue.
 
 use crate::files::operation::{Opcode, Operation};
 use crate::sys::descriptor;
@@ -8,11 +8,11 @@ use io_uring::types::{Fd, FsyncFlags};
 use std::io;
 use std::os::fd::RawFd;
 
-/// What is written to an eventfd when its operation completes.
+/// The value written to an eventfd when its operation completes.
 static ONE: u64 = 1;
 
-/// What kernel AIO refuses at the submission is refused here too, so that both engines say it at the
-/// same place: a descriptor that is not open, not for this direction, or no eventfd.
+/// Refuses at submission what kernel AIO refuses there, so that both engines report it at the same place: a
+/// descriptor that is not open, not open for this direction, or not an eventfd.
 pub fn check<T>(operation: &Operation<T>) -> io::Result<()> {
     let flags = descriptor::open_flags(operation.fd)?;
     let is_wrong = match operation.opcode {
@@ -26,22 +26,22 @@ pub fn check<T>(operation: &Operation<T>) -> io::Result<()> {
     if let Some(fd) = operation.resfd
         && !descriptor::is_anonymous(fd)?
     {
-        // The ring would write into any file.
+        // Without this check the ring would write into any file.
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     Ok(())
 }
 
-/// An operation in the ring's words.
+/// Converts an operation to a submission queue entry.
 pub fn of<T>(operation: &Operation<T>) -> Entry {
     let fd = Fd(operation.fd);
     let segments = operation.memory.segments();
     let count = segments.len() as u32;
     let offset = operation.offset.cast_unsigned();
-    // Kernel AIO takes this hint and ignores it; a ring that polls no device refuses it.
+    // Kernel AIO accepts and ignores this hint; a ring that does not poll its device refuses it.
     let flags = operation.rw_flags & !libc::RWF_HIPRI;
     let priority = operation.priority;
-    // A length of 32 bits is the ring's; longer transfers are short ones, as the kernel's are anyway.
+    // The ring's length field has 32 bits. Longer transfers become short ones, as they do in the kernel anyway.
     let scalar = |segment: &libc::iovec| u32::try_from(segment.iov_len).unwrap_or(i32::MAX as u32);
     match (operation.opcode, segments) {
         (Opcode::Read, [one]) => opcode::Read::new(fd, one.iov_base.cast(), scalar(one))
@@ -70,7 +70,7 @@ pub fn of<T>(operation: &Operation<T>) -> Entry {
     }
 }
 
-/// Raises an eventfd.
+/// A write that signals an eventfd.
 pub fn raise(eventfd: RawFd) -> Entry {
     opcode::Write::new(Fd(eventfd), (&raw const ONE).cast(), 8).build()
 }

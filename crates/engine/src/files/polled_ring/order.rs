@@ -1,35 +1,35 @@
-//! `Order`: which operations of a ring may not overtake each other, for programs made for kernel AIO.
+//! `Order`: which operations of a ring must not overtake each other, for programs written for kernel AIO.
 //!
-//! io_submit(2) reads and writes buffered files before it returns, one after the other (`aio_read` and
-//! `aio_write` in the kernel's fs/aio.c call the filesystem). So a later write wins over an earlier one,
-//! a read sees what was written before it, and fsync covers it. Only operations with O_DIRECT, fsync and
-//! polls go on after the call, in any order. In a ring everything goes on, and an operation that is done
-//! at once overtakes one that a worker of the kernel has got (io_uring_enter(2) promises no order).
+//! io_submit(2) reads and writes buffered files before it returns, one after the other (`aio_read` and `aio_write` in
+//! the kernel's fs/aio.c call the filesystem). So a later write wins over an earlier one, a read sees earlier writes,
+//! and fsync covers them. Only O_DIRECT operations, fsync and polls continue after the call, in any order. In a ring
+//! all operations are asynchronous, and one that completes inline overtakes one that a kernel worker executes
+//! (io_uring_enter(2) promises no order).
 //!
 //! | later \ earlier | buffered read | buffered write | O_DIRECT, fsync, poll |
 //! |---|---|---|---|
-//! | read, fsync | goes | waits | goes |
-//! | write | waits | waits | goes |
-//! | poll | goes | goes | goes |
+//! | read, fsync | continues | waits | continues |
+//! | write | waits | waits | continues |
+//! | poll | continues | continues | continues |
 //!
-//! That is between operations on one file, whatever its descriptors. Pipes and sockets have no order
-//! here: what waits for a peer would hold up the program, as it does in io_submit(2).
+//! This applies to operations on one file, through any descriptor. Pipes and sockets have no order here: an operation
+//! that waits for a peer would block the program, as it does in io_submit(2).
 
 use crate::files::operation::{Opcode, Operation};
 use crate::files::slots::Key;
 use crate::sys::descriptor;
 use std::io;
 
-/// What an operation does to which file.
+/// The file an operation works on, and how.
 pub struct Place {
     file: (u64, u64),
     writes: bool,
-    /// It reads no buffered data and writes none: nothing has to wait for it.
+    /// It reads and writes no buffered data, so no operation has to wait for it.
     pub is_direct: bool,
 }
 
 impl Place {
-    /// None: it has no order.
+    /// `None`: the operation is not ordered.
     pub fn of<T>(operation: &Operation<T>) -> io::Result<Option<Self>> {
         let (writes, is_transfer) = match operation.opcode {
             Opcode::Read => (false, true),
@@ -48,7 +48,7 @@ impl Place {
 pub struct Order(Vec<(Key, Place)>);
 
 impl Order {
-    /// What an operation may not overtake.
+    /// The operations that `later` must not overtake.
     pub fn before(&self, later: &Place) -> Vec<Key> {
         let conflicts =
             |earlier: &Place| earlier.file == later.file && (earlier.writes || later.writes);

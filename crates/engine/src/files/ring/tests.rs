@@ -19,7 +19,7 @@ fn reap_until(ring: &mut Ring<Aligned>, count: usize, done: &mut Done) -> io::Re
     Ok(())
 }
 
-/// A ring, or None where the sandbox has none: said, not hidden.
+/// A ring, or `None` with a printed message if the sandbox forbids it.
 fn ring() -> Option<Ring<Aligned>> {
     Ring::new().inspect_err(|e| eprintln!("left out: no io_uring here: {e}")).ok()
 }
@@ -128,7 +128,7 @@ fn results_are_the_kernels() -> io::Result<()> {
     Ok(())
 }
 
-/// Has a signal interrupt an operation that the kernel had taken.
+/// Simulates a signal that interrupts an operation which the kernel had accepted.
 fn interrupt(ring: &mut Ring<Aligned>, key: Key, done: &mut Done) {
     ring.unsent.clear();
     ring.records.get_mut(key).expect("it is under way").is_sent = true;

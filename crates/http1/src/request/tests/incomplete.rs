@@ -5,7 +5,7 @@ use super::{answer_to, read, status_of};
 use crate::cuts::{Random, outcome_of_prefixes};
 use crate::limits::Limits;
 
-/// Limits hold for incomplete heads: what is above one is refused at its first byte above.
+/// Limits apply to incomplete heads: input above one is refused at the first byte above it.
 #[test]
 fn limits() {
     let limits = Limits { line_bytes: 20, head_bytes: 60, headers: 3, body_bytes: u64::MAX };
@@ -41,7 +41,7 @@ fn limits() {
     assert_eq!(answer_to(b"\r\n", &limits), None);
 }
 
-/// RFC 9112 section 2.2: one empty line is skipped, and some more.
+/// RFC 9112 section 2.2: one empty line is skipped, and a few more.
 #[test]
 fn empty_lines() {
     let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -49,7 +49,7 @@ fn empty_lines() {
     assert_eq!(status_of(&format!("{}{request}", "\r\n".repeat(9))), Some(400));
 }
 
-/// Who asks first whether a head may have come to an end gets the same answers, and asks seldom.
+/// A caller that first checks whether a head may be complete gets the same answers with few calls.
 #[test]
 fn small_pieces() {
     for case in 0..Random::cases(3_000) {
@@ -71,7 +71,7 @@ fn small_pieces() {
             }
         }
         let whole = read(&input, &limits);
-        // What is wrong within a line may be told when the line ends.
+        // An error inside a line may be reported only when the line ends.
         assert!(
             answer == whole || (answer.is_none() && matches!(whole, Some(Err(_)))),
             "{}",
@@ -91,7 +91,8 @@ const CORPUS: [&str; 8] = [
     "\r\n\r\nPUT /x HTTP/1.1\r\nHost: [::1]:8000\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n",
 ];
 
-/// Mutated requests: cuts never change the answer, and nothing panics. The limits are small, so that they are met.
+/// Mutated requests: splitting never changes the answer, and nothing panics. The limits are small, so that they are
+/// reached.
 #[test]
 fn random_mutations_and_cuts() {
     for case in 0..Random::cases(3_000) {
@@ -109,7 +110,7 @@ fn random_mutations_and_cuts() {
     }
 }
 
-/// Streams of random bytes: an answer to each, in bounded time.
+/// Streams of random bytes: each gets an answer in bounded time.
 #[test]
 fn random_bytes() {
     for case in 0..Random::cases(20_000) {

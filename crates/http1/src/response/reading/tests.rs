@@ -1,4 +1,4 @@
-//! Every rule of a response's head, each case whole, cut at every byte, and with bytes after it.
+//! Every rule of a response's head; each case whole, split at every byte, and with bytes after it.
 
 use super::{Asked, Response, parse_response};
 use crate::cuts::{Random, outcome_of_prefixes};

@@ -1,4 +1,4 @@
-//! The client's side: from files to a rustls configuration.
+//! The client side: makes a rustls configuration from files.
 
 use super::failure;
 use super::files::Source;
@@ -12,7 +12,7 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::sign::SingleCertAndKey;
 use std::sync::Arc;
 
-/// Servers whose last sessions are remembered.
+/// The number of servers whose last sessions are remembered.
 const SESSIONS: usize = 256;
 
 pub struct ClientSettings {
@@ -23,7 +23,7 @@ pub struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// Reads all files. Sessions that were begun under an earlier configuration cannot be resumed.
+    /// Reads all files. Sessions from an earlier configuration cannot be resumed.
     pub fn load(&self, py: Python<'_>, options: &Options) -> PyResult<Arc<ClientConfig>> {
         let builder = ClientConfig::builder_with_provider(provider().clone())
             .with_protocol_versions(options.versions())

@@ -1,7 +1,7 @@
-//! `TlsContext`: what the connections of a program have in common, made by `oneloop.tls`.
+//! `TlsContext`: the shared configuration of a program's connections, made by `oneloop.tls`.
 //!
-//! A context holds one rustls configuration, which is never changed: `reload` puts another one in its place, and
-//! connections keep the one that they have begun with.
+//! A context holds one rustls configuration, which never changes: `reload` replaces it, and existing connections keep
+//! theirs.
 
 use super::client::ClientSettings;
 use super::failure;
@@ -40,9 +40,9 @@ impl Settings {
     }
 }
 
-/// Certificates, trust and choices of protocol for connections, made by `server_context()` or `client_context()`.
+/// Certificates, trust and protocol options for connections, made by `server_context()` or `client_context()`.
 ///
-/// It goes wherever oneloop's API takes `ssl=`. It never changes but by `reload()`.
+/// Can be used wherever oneloop's API takes `ssl=`. Only `reload()` changes it.
 #[pyclass(frozen, weakref, module = "oneloop.tls")]
 pub struct TlsContext {
     settings: Settings,
@@ -58,7 +58,7 @@ impl TlsContext {
         Ok(Self { settings, options, current })
     }
 
-    /// Whether what the peer shows is verified.
+    /// Whether the peer's certificate is verified.
     pub fn verifies(&self) -> bool {
         match &self.settings {
             Settings::Server(settings) => settings.client_ca.is_some(),
@@ -66,9 +66,9 @@ impl TlsContext {
         }
     }
 
-    /// A connection for a transport.
+    /// Makes a session for a transport.
     ///
-    /// Raises ValueError or ssl.SSLError as `ssl` does when side and name do not fit the context.
+    /// Raises ValueError or ssl.SSLError like `ssl` if side or name do not fit the context.
     pub fn session(
         slf: &Bound<'_, Self>,
         server_side: bool,
@@ -96,7 +96,7 @@ impl TlsContext {
         Ok(RustlsSession::new(Py::new(py, object)?))
     }
 
-    /// The name for rustls, and as `ssl` shows it: in the form that DNS has.
+    /// The name for rustls, and as `ssl` shows it: in DNS format.
     fn server_name(
         &self,
         py: Python<'_>,
@@ -106,7 +106,7 @@ impl TlsContext {
             if self.check_hostname() {
                 return Err(PyValueError::new_err("check_hostname requires server_hostname"));
             }
-            // Without a name the client asks for none, as it does with an address. This one is nobody's.
+            // Without a name, or with an address, the client sends no server name. This address belongs to nobody.
             return Ok((ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))), None));
         };
         if hostname.is_empty() || hostname.starts_with('.') {
@@ -120,7 +120,7 @@ impl TlsContext {
             imports::encode_hostname(py)?.call1((hostname,))?.extract()?
         };
         let name = ServerName::try_from(ascii.clone()).map_err(|_| {
-            PyValueError::new_err(format!("server_hostname is not a name of a host: {hostname:?}"))
+            PyValueError::new_err(format!("server_hostname is not a valid host name: {hostname:?}"))
         })?;
         Ok((name, Some(ascii)))
     }
@@ -186,11 +186,11 @@ impl TlsContext {
 
     /// Read all files again: certificates, keys, authorities.
     ///
-    /// Connections that are made from now on use them; those that there are go on as they are. Sessions from before are
-    /// not resumed, so that whoever is no longer trusted has to show a certificate.
+    /// New connections use them; existing ones are not affected. Earlier sessions are not resumed, so that a peer
+    /// that is no longer trusted has to show a certificate.
     ///
     /// Raises:
-    ///     OSError, ssl.SSLError: a file cannot be used; nothing has changed then.
+    ///     OSError, ssl.SSLError: a file cannot be used; nothing has changed.
     fn reload(&self, py: Python<'_>) -> PyResult<()> {
         let new = self.settings.load(py, &self.options)?;
         drop(self.current.with(py, |current| std::mem::replace(current, new)));
@@ -208,7 +208,7 @@ impl TlsContext {
         imports::ssl(py)?.getattr(name)
     }
 
-    /// Whether a server's certificate must be made out to the name that was asked for.
+    /// Whether a server's certificate must match the requested name.
     #[getter]
     fn check_hostname(&self) -> bool {
         match &self.settings {
@@ -244,7 +244,7 @@ impl TlsContext {
         self.options.key_log_path().map(|path| path.to_string_lossy().into_owned())
     }
 
-    /// The application protocols that it offers, the preferred one first.
+    /// The application protocols that it offers, in order of preference.
     #[getter]
     fn alpn(&self) -> Vec<String> {
         self.options.alpn.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
@@ -272,7 +272,7 @@ impl TlsContext {
 
 fn unchangeable(name: &str) -> PyErr {
     PyAttributeError::new_err(format!(
-        "a TlsContext does not change, so '{name}' cannot be set: say it to server_context() or client_context(), or use \
-         an ssl.SSLContext"
+        "a TlsContext does not change, so '{name}' cannot be set: pass it to server_context() or client_context(), \
+         or use an ssl.SSLContext"
     ))
 }

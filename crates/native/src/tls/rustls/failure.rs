@@ -1,6 +1,6 @@
-//! Errors of rustls as exceptions of `ssl`: the class, the attributes and the words that OpenSSL's have.
+//! Converts errors of rustls to exceptions of `ssl`, with OpenSSL's classes, attributes and messages.
 //!
-//! What OpenSSL has no name for gets rustls's words and a reason that says whose fault it was.
+//! An error without an OpenSSL counterpart gets rustls's message and a reason that says which side caused it.
 
 use super::problem::Problem;
 use crate::imports;
@@ -23,7 +23,7 @@ pub fn of(py: Python<'_>, error: &Error, hostname: Option<&str>) -> PyErr {
     }
 }
 
-/// An error whose words are those of its reason.
+/// An error whose message is derived from its reason.
 pub fn named(py: Python<'_>, library: &str, reason: &str) -> PyErr {
     ssl_error(py, library, reason, &reason.to_ascii_lowercase().replace('_', " "))
 }
@@ -53,7 +53,7 @@ fn verification(py: Python<'_>, problem: &Problem) -> PyResult<PyErr> {
     Ok(PyErr::from_value(made))
 }
 
-/// OpenSSL's reason, or one of ours, with which the error's own words should go.
+/// OpenSSL's reason, or one of ours, which keeps rustls's message.
 fn reason(error: &Error) -> Result<&'static str, &'static str> {
     Ok(match error {
         Error::AlertReceived(alert) => return alert_reason(*alert).ok_or("UNKNOWN_ALERT_TYPE"),
@@ -90,7 +90,7 @@ fn incompatible(why: &PeerIncompatible) -> Option<&'static str> {
     })
 }
 
-/// `SSL_R_…_ALERT_…`: those of SSL 3.0 have its name, those of later versions theirs.
+/// `SSL_R_…_ALERT_…`: alerts from SSL 3.0 have its prefix, later ones that of their version.
 fn alert_reason(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
         AlertDescription::UnexpectedMessage => "SSLV3_ALERT_UNEXPECTED_MESSAGE",

@@ -10,7 +10,7 @@ use rustls::sign::CertifiedKey;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a certificate chain and its key are; without a file of its own the key is in that of the chain.
+/// The files of a certificate chain and its key. Without a key file, the key is in the file of the chain.
 pub struct Source {
     pub certificate: PathBuf,
     pub key: Option<PathBuf>,
@@ -27,7 +27,7 @@ impl Source {
                 "X509",
                 "KEY_VALUES_MISMATCH",
                 &format!(
-                    "key values mismatch: the key in {} is not that of the certificate in {}",
+                    "key values mismatch: the key in {} does not match the certificate in {}",
                     key_file.display(),
                     self.certificate.display()
                 ),
@@ -47,7 +47,7 @@ pub fn certificates(py: Python<'_>, path: &Path) -> PyResult<Vec<CertificateDer<
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| bad(py, "BAD_CERTIFICATE", path, &words(&e)))?;
     if found.is_empty() {
-        return Err(bad(py, "NO_CERTIFICATE", path, "no certificate in PEM form is in this file"));
+        return Err(bad(py, "NO_CERTIFICATE", path, "the file has no certificate in PEM format"));
     }
     Ok(found)
 }
@@ -55,7 +55,7 @@ pub fn certificates(py: Python<'_>, path: &Path) -> PyResult<Vec<CertificateDer<
 fn private_key(py: Python<'_>, path: &Path) -> PyResult<PrivateKeyDer<'static>> {
     let content = content(path)?;
     match PrivateKeyDer::from_pem_slice(&content) {
-        // The traditional form: a header within says so, and base64 follows.
+        // The traditional PEM format: the encryption is in a header, and base64 follows.
         Ok(_) | Err(_) if is_encrypted(&content) => Err(bad(
             py,
             "ENCRYPTED_KEY",
@@ -65,7 +65,7 @@ fn private_key(py: Python<'_>, path: &Path) -> PyResult<PrivateKeyDer<'static>> 
         )),
         Ok(key) => Ok(key),
         Err(pem::Error::NoItemsFound) => {
-            Err(bad(py, "NO_PRIVATE_KEY", path, "no private key in PEM form is in this file"))
+            Err(bad(py, "NO_PRIVATE_KEY", path, "the file has no private key in PEM format"))
         }
         Err(e) => Err(bad(py, "BAD_KEY", path, &words(&e))),
     }
@@ -80,7 +80,7 @@ fn content(path: &Path) -> PyResult<Vec<u8>> {
     std::fs::read(path).map_err(|e| errors::path_error(&e, path))
 }
 
-/// What pki-types says of lines as lists of numbers.
+/// pki-types shows lines as lists of numbers; this shows them as text.
 fn words(error: &pem::Error) -> String {
     let shown = |line: &[u8]| String::from_utf8_lossy(line).trim_end().to_owned();
     match error {

@@ -1,4 +1,4 @@
-//! `KeyLogFile`: the secrets of every connection, for a program that decrypts a recording (Wireshark's format).
+//! `KeyLogFile`: the secrets of every connection, for decrypting recorded traffic (Wireshark's format).
 
 use rustls::KeyLog;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct KeyLogFile(File);
 
 impl KeyLogFile {
-    /// Appends to the file; one that is made now is for its owner's eyes only.
+    /// Appends to the file. A new one is readable only by its owner.
     pub fn open(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::OpenOptionsExt;
         OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(Self)
@@ -24,17 +24,17 @@ impl KeyLog for KeyLogFile {
         line.push(' ');
         push_hex(&mut line, secret);
         line.push('\n');
-        // One write, so that lines of several threads and processes do not mix. A handshake does not fail because a
-        // log cannot be written: `ssl` only prints such an error.
+        // A single write, so that lines of several threads and processes do not mix. A handshake does not fail if the
+        // log cannot be written: `ssl`, too, only prints such an error.
         if let Err(e) = (&self.0).write_all(line.as_bytes()) {
-            eprintln!("oneloop.tls: a line of the key log was not written: {e}");
+            eprintln!("oneloop.tls: cannot write a line of the key log: {e}");
         }
     }
 }
 
 fn push_hex(line: &mut String, bytes: &[u8]) {
     for byte in bytes {
-        // Into a String: this cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(line, "{byte:02x}");
     }
 }

@@ -1,7 +1,8 @@
-//! TLS by rustls: the contexts of `oneloop.tls`, and the sessions that they make.
+//! TLS by rustls: the contexts of `oneloop.tls`, and their sessions.
 //!
-//! Knows no transport and no loop. `wire` is a connection without Python, `session` is the contract over it, `object` is
-//! what the program sees of it. `context` makes them of a configuration, which `server` and `client` build.
+//! Does not depend on transports or the loop. `wire` is a connection without Python, `session` implements the
+//! `Session` trait on it, `object` is the program's view of it. `context` makes sessions from a configuration, which
+//! `server` and `client` build.
 
 mod client;
 mod context;

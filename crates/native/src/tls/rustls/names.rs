@@ -1,4 +1,4 @@
-//! `Names`: which certificate a server shows, by the name that the client asks for.
+//! `Names`: selects a server's certificate by the name that the client requests.
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct Names {
-    /// For clients that ask for no name, or for one that is not here.
+    /// For clients that send no name or an unknown one.
     pub default: Arc<CertifiedKey>,
-    /// In lower case; `*.example.org` stands for all names with one label more.
+    /// In lower case; `*.example.org` matches all names with one more label.
     pub others: HashMap<String, Arc<CertifiedKey>>,
 }
 

@@ -1,4 +1,4 @@
-//! `TlsObject`: one connection as a program sees it; `ssl.SSLObject`'s names for what can be asked of it.
+//! `TlsObject`: the program's view of a connection, with the query methods of `ssl.SSLObject`.
 
 use super::context::TlsContext;
 use super::wire::Wire;
@@ -13,9 +13,9 @@ use rustls::{Connection, HandshakeKind, ProtocolVersion};
 /// RFC 9266.
 const EXPORTER: (&str, &[u8]) = ("tls-exporter", b"EXPORTER-Channel-Binding");
 
-/// A connection that a `TlsContext` has made, as `get_extra_info("ssl_object")` shows it.
+/// A connection made by a `TlsContext`, as returned by `get_extra_info("ssl_object")`.
 ///
-/// It has those attributes and methods of `ssl.SSLObject` that tell about a connection. Data goes through the transport.
+/// It has the attributes and methods of `ssl.SSLObject` that describe a connection. Data goes through the transport.
 #[pyclass(frozen, weakref, module = "oneloop.tls")]
 pub struct TlsObject {
     context: Py<TlsContext>,
@@ -47,7 +47,7 @@ impl TlsObject {
         self.with(py, |wire| f(wire.connection()))
     }
 
-    /// The peer's certificates, its own first; copies, since they are made Python objects outside of the cell.
+    /// The peer's certificates, its own first. Copied, because the Python objects are made outside of the cell.
     fn chain(&self, py: Python<'_>) -> Vec<Vec<u8>> {
         self.ask(py, |connection| {
             let chain = connection.peer_certificates().unwrap_or_default();
@@ -58,7 +58,7 @@ impl TlsObject {
 
 #[pymethods]
 impl TlsObject {
-    /// The context that it was made by.
+    /// The context that made it.
     #[getter]
     fn context(&self, py: Python<'_>) -> Py<TlsContext> {
         self.context.clone_ref(py)
@@ -69,7 +69,7 @@ impl TlsObject {
         self.is_server
     }
 
-    /// The name that the client has asked for, on the client's side.
+    /// The name that the client has requested, on the client side.
     #[getter]
     fn server_hostname(&self) -> Option<&str> {
         self.server_hostname.as_deref()
@@ -81,11 +81,11 @@ impl TlsObject {
         self.ask(py, |connection| connection.handshake_kind()) == Some(HandshakeKind::Resumed)
     }
 
-    /// Return the peer's certificate, or None if it has shown none.
+    /// Return the peer's certificate, or None if it has sent none.
     ///
     /// Args:
-    ///     binary_form: as DER; otherwise the dictionary that `ssl.SSLSocket.getpeercert()` returns, which is empty for
-    ///         a certificate that was not verified.
+    ///     binary_form: return DER; otherwise the dictionary of `ssl.SSLSocket.getpeercert()`, which is empty for a
+    ///         certificate that was not verified.
     ///
     /// Raises:
     ///     ValueError: the handshake is not done yet.
@@ -118,7 +118,7 @@ impl TlsObject {
         PyList::new(py, self.chain(py).iter().map(|der| PyBytes::new(py, der)))
     }
 
-    /// Return the name of the cipher suite, its version of TLS, and the bits of its key; None before the handshake.
+    /// Return the name of the cipher suite, its TLS version, and the number of key bits; None before the handshake.
     fn cipher(&self, py: Python<'_>) -> Option<(String, &'static str, u32)> {
         self.ask(py, |connection| connection.negotiated_cipher_suite())
             .map(|suite| suites::describe(suite.suite()))
@@ -133,25 +133,25 @@ impl TlsObject {
         }
     }
 
-    /// Return the application protocol that both sides have agreed on, or None.
+    /// Return the negotiated application protocol, or None.
     fn selected_alpn_protocol(&self, py: Python<'_>) -> Option<String> {
         self.ask(py, |connection| {
             connection.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())
         })
     }
 
-    /// Return None: TLS 1.3 has no compression, and nobody uses that of 1.2.
+    /// Return None: TLS 1.3 has no compression, and that of 1.2 is not used.
     fn compression(&self) -> Option<&'static str> {
         None
     }
 
-    /// Return bytes that only the two ends of this connection can know; None before the handshake.
+    /// Return bytes that only the two ends of this connection know; None before the handshake.
     ///
     /// Args:
-    ///     cb_type: "tls-exporter" (RFC 9266), which TLS 1.3 has. rustls does not give "tls-unique".
+    ///     cb_type: "tls-exporter" (RFC 9266), which needs TLS 1.3. rustls does not support "tls-unique".
     ///
     /// Raises:
-    ///     ValueError: it is another type, or the connection has TLS 1.2.
+    ///     ValueError: another type, or the connection uses TLS 1.2.
     #[pyo3(signature = (cb_type="tls-exporter"))]
     fn get_channel_binding<'py>(
         &self,
@@ -179,7 +179,7 @@ impl TlsObject {
     }
 }
 
-/// An AttributeError that says where to find what is not here.
+/// An AttributeError that says where to find the missing attribute.
 pub fn missing(object: &Bound<'_, PyAny>, name: &str, elsewhere: &str) -> PyErr {
     let text = || -> PyResult<String> {
         let class = object.get_type();
@@ -189,7 +189,7 @@ pub fn missing(object: &Bound<'_, PyAny>, name: &str, elsewhere: &str) -> PyErr 
             return Ok(plain);
         }
         Ok(format!(
-            "{plain}: oneloop.tls does not offer it; use an ssl.SSLContext where it is needed"
+            "{plain}: oneloop.tls does not support it; use an ssl.SSLContext if you need it"
         ))
     };
     match text() {

@@ -1,4 +1,4 @@
-//! What both kinds of contexts are told.
+//! The options of both kinds of contexts.
 
 use super::key_log::KeyLogFile;
 use crate::errors;
@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(ring::default_provider()));
 
-/// The cryptography, one for all contexts.
+/// The cryptography provider, one for all contexts.
 pub fn provider() -> &'static Arc<CryptoProvider> {
     &PROVIDER
 }
@@ -24,7 +24,7 @@ const VERSION_1_3: u16 = 0x0304;
 
 pub struct Options {
     pub alpn: Vec<Vec<u8>>,
-    /// As numbers of `ssl.TLSVersion`.
+    /// In the numbers of `ssl.TLSVersion`.
     pub minimum_version: u16,
     pub maximum_version: u16,
     pub is_resumed: bool,
@@ -41,7 +41,7 @@ impl Options {
     ) -> PyResult<Self> {
         if let Some(wrong) = alpn.iter().find(|name| name.is_empty() || name.len() > 255) {
             return Err(PyValueError::new_err(format!(
-                "the name of a protocol has 1 to 255 bytes, not {}",
+                "the name of a protocol must have 1 to 255 bytes, not {}",
                 wrong.len()
             )));
         }
@@ -50,7 +50,7 @@ impl Options {
             || minimum_version > maximum_version
         {
             return Err(PyValueError::new_err(format!(
-                "oneloop.tls speaks TLS 1.2 and 1.3, not from {minimum_version:#x} to {maximum_version:#x}"
+                "oneloop.tls supports TLS 1.2 and 1.3, not the range {minimum_version:#x} to {maximum_version:#x}"
             )));
         }
         let key_log = match &key_log_path {

@@ -1,28 +1,28 @@
-//! `Problem`: what is wrong with a certificate, in the numbers and words of OpenSSL, which `ssl` has.
+//! `Problem`: the error of a certificate, in OpenSSL's numbers and words, which `ssl` uses.
 
 use rustls::{CertificateError, OtherError};
 use std::cell::Cell;
 
-/// x509_vfy.h of OpenSSL.
+/// OpenSSL's x509_vfy.h.
 pub struct Problem {
     pub code: u32,
     pub message: String,
 }
 
-/// Who has signed a certificate that nobody trusted has signed.
+/// The issuer of a certificate that is not trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Issuer {
     #[default]
     Unknown,
     /// The certificate is its own issuer.
     Itself,
-    /// The chain ends in its own issuer, which is not trusted.
+    /// The chain ends in a self-signed certificate that is not trusted.
     Untrusted,
 }
 
 thread_local! {
-    /// rustls's error for an unknown issuer has no room for more. The verifier runs within the call that returns the
-    /// error, on the same thread.
+    /// rustls's error for an unknown issuer cannot hold more information. The verifier runs inside the call that
+    /// returns the error, on the same thread.
     static ISSUER: Cell<Issuer> = const { Cell::new(Issuer::Unknown) };
 }
 
@@ -31,7 +31,7 @@ pub fn note_issuer(issuer: Issuer) {
 }
 
 impl Problem {
-    /// `hostname` is whom the certificate should be for.
+    /// `hostname`: the name that the certificate should be for.
     pub fn of(error: &CertificateError, hostname: Option<&str>) -> Self {
         let (code, message) = match error {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -72,10 +72,9 @@ impl Problem {
 
     fn of_other(error: &OtherError) -> Self {
         let (code, message) = match error.0.downcast_ref::<webpki::Error>() {
-            Some(webpki::Error::CaUsedAsEndEntity) => (
-                26,
-                "unsuitable certificate purpose: an authority's certificate is used as a peer's own",
-            ),
+            Some(webpki::Error::CaUsedAsEndEntity) => {
+                (26, "unsuitable certificate purpose: a CA certificate is used as the peer's own")
+            }
             Some(webpki::Error::EndEntityUsedAsCa) => (24, "invalid CA certificate"),
             Some(webpki::Error::PathLenConstraintViolated) => {
                 (25, "path length constraint exceeded")
@@ -83,7 +82,7 @@ impl Problem {
             Some(webpki::Error::NameConstraintViolation) => (47, "permitted subtree violation"),
             Some(webpki::Error::MaximumPathDepthExceeded) => (22, "certificate chain too long"),
             Some(webpki::Error::UnsupportedCertVersion) => {
-                (1, "a certificate of X.509 version 1 or 2; version 3 is needed")
+                (1, "the certificate has X.509 version 1 or 2; version 3 is required")
             }
             _ => return Self { code: 1, message: error.to_string() },
         };

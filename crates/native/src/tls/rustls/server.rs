@@ -1,4 +1,4 @@
-//! The server's side: from files to a rustls configuration.
+//! The server side: makes a rustls configuration from files.
 
 use super::failure;
 use super::files::{self, Source};
@@ -16,13 +16,13 @@ pub struct ServerSettings {
     pub certificate: Source,
     pub others: Vec<(String, Source)>,
     pub client_ca: Option<PathBuf>,
-    /// A client without a certificate is refused.
+    /// A client without a certificate is rejected.
     pub is_required: bool,
 }
 
 impl ServerSettings {
-    /// Reads all files. What is returned shares nothing with an earlier one: sessions that were begun under other
-    /// certificates or authorities cannot be resumed.
+    /// Reads all files. The result shares nothing with an earlier one: sessions from other certificates or
+    /// authorities cannot be resumed.
     pub fn load(&self, py: Python<'_>, options: &Options) -> PyResult<Arc<ServerConfig>> {
         let builder = ServerConfig::builder_with_provider(provider().clone())
             .with_protocol_versions(options.versions())
@@ -32,7 +32,7 @@ impl ServerSettings {
             Some(path) => builder.with_client_cert_verifier(self.verifier(py, path)?),
         };
         let mut config = builder.with_cert_resolver(Arc::new(self.names(py)?));
-        // As `ssl` has it.
+        // As in `ssl`.
         config.ignore_client_order = true;
         config.alpn_protocols.clone_from(&options.alpn);
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -1,4 +1,4 @@
-//! `RustlsSession`: the contract between a TLS transport and rustls.
+//! `RustlsSession`: implements `Session` for rustls.
 
 use super::failure;
 use super::object::TlsObject;
@@ -16,7 +16,7 @@ impl RustlsSession {
         Self(object)
     }
 
-    /// What `get_extra_info("ssl_object")` shows.
+    /// The object for `get_extra_info("ssl_object")`.
     pub fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.0.bind(py).clone().into_any()
     }

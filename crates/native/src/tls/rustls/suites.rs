@@ -1,8 +1,8 @@
-//! The cipher suites by OpenSSL's names, which `ssl` has.
+//! The cipher suites by their OpenSSL names, which `ssl` uses.
 
 use rustls::CipherSuite;
 
-/// Name, the version of TLS that it came with, and the bits of its key.
+/// The name, the TLS version that introduced it, and the number of key bits.
 pub fn describe(suite: CipherSuite) -> (String, &'static str, u32) {
     let (name, version, bits) = match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => ("TLS_AES_128_GCM_SHA256", "TLSv1.3", 128),

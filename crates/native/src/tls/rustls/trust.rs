@@ -1,4 +1,4 @@
-//! Whom a client trusts: the authorities, and the verifiers that ask them.
+//! A client's trust: the authorities, and the verifiers that use them.
 
 use super::problem::{self, Issuer};
 use super::{failure, files};
@@ -17,9 +17,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use webpki::EndEntityCert;
 
-/// Where certificates of authorities come from.
+/// The source of authorities' certificates.
 pub enum Authorities {
-    /// The system's store, or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name in its place.
+    /// The system's store, or the files named by `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     System,
     File(PathBuf),
 }
@@ -44,10 +44,10 @@ pub fn roots(py: Python<'_>, sources: &[Authorities]) -> PyResult<RootCertStore>
 
 fn add_system(py: Python<'_>, store: &mut RootCertStore) -> PyResult<()> {
     let found = rustls_native_certs::load_native_certs();
-    // Stores hold certificates that nothing but their maker's software can read; the others count.
+    // Stores may contain certificates that rustls cannot parse; they are ignored.
     let (added, _) = store.add_parsable_certificates(found.certs);
     if added == 0 {
-        let mut text = "the system's store has no certificates of authorities".to_owned();
+        let mut text = "the system's certificate store has no CA certificates".to_owned();
         for error in &found.errors {
             text.push_str("; ");
             text.push_str(&error.to_string());
@@ -57,7 +57,7 @@ fn add_system(py: Python<'_>, store: &mut RootCertStore) -> PyResult<()> {
     Ok(())
 }
 
-/// rustls's verifier, which also notes who has signed what nobody trusted has signed.
+/// rustls's verifier, which also records the issuer of a certificate that is not trusted.
 #[derive(Debug)]
 pub struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
@@ -70,7 +70,7 @@ impl Verifier {
     }
 }
 
-/// Notes it for the exception; see `problem`.
+/// Records it for the exception; see `problem`.
 fn note_issuer(end_entity: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) {
     let is_own = |der: &CertificateDer<'_>| {
         EndEntityCert::try_from(der).is_ok_and(|parsed| parsed.issuer() == parsed.subject())
@@ -101,7 +101,7 @@ impl ServerCertVerifier for Verifier {
             now,
         );
         match verified {
-            // The name is looked at last, after the chain.
+            // The name is checked last, after the chain.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_hostname => Ok(ServerCertVerified::assertion()),
@@ -136,7 +136,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Trusts everybody, who must have the key of the certificate that they show all the same.
+/// Trusts every certificate, but the peer must still have its key.
 #[derive(Debug)]
 pub struct Anybody(WebPkiSupportedAlgorithms);
 
@@ -181,7 +181,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// The server's verifier of clients, which notes the same.
+/// The server's verifier of clients, which also records the issuer.
 #[derive(Debug)]
 pub struct ClientVerifier(Arc<dyn ClientCertVerifier>);
 

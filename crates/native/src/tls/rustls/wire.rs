@@ -1,8 +1,8 @@
-//! `Wire`: one rustls connection and the ciphertext that it has no room for; knows no Python objects but the `bytes`
-//! that leave.
+//! `Wire`: one rustls connection, and the ciphertext that does not fit into it. Uses no Python objects except the
+//! outgoing `bytes`.
 //!
-//! rustls decrypts in its own buffer of about one record. What is fed goes straight there; only what does not fit waits
-//! in `inbox`, whose memory is given back as soon as it is empty.
+//! rustls decrypts in its own buffer of about one record. Input goes directly there; only the rest waits in `inbox`,
+//! whose memory is freed as soon as it is empty.
 
 use crate::ffi::bytes;
 use crate::tls::records::Records;
@@ -15,20 +15,20 @@ use std::io::{self, BufRead, IoSlice, Write};
 
 pub struct Wire {
     connection: Connection,
-    /// What rustls had no room for; the bytes before `start` are used.
+    /// Input that did not fit into rustls; the bytes before `start` are used.
     inbox: Vec<u8>,
     start: usize,
-    /// Bytes that rustls has and has not looked at.
+    /// Bytes that rustls holds and has not processed.
     unprocessed: usize,
-    /// Bytes that rustls has decrypted and nobody has read.
+    /// Decrypted bytes in rustls that were not read.
     decrypted: usize,
-    /// Counts what rustls has of a record that is not whole.
+    /// Counts rustls's bytes of an incomplete record.
     records: Records,
-    /// The peer has said close_notify.
+    /// The peer has sent close_notify.
     is_ended: bool,
-    /// A read has told so.
+    /// A read has reported that.
     has_told_end: bool,
-    /// We have said close_notify.
+    /// We have sent close_notify.
     is_shut: bool,
 }
 
@@ -59,7 +59,7 @@ impl Wire {
 
     pub fn feed(&mut self, mut ciphertext: &[u8]) {
         if self.is_ended {
-            // RFC 8446, 6.1: what comes after close_notify is ignored.
+            // RFC 8446, 6.1: data after close_notify is ignored.
             return;
         }
         self.records.add(ciphertext);
@@ -69,7 +69,7 @@ impl Wire {
         self.inbox.extend_from_slice(ciphertext);
     }
 
-    /// Never less than what reads can bring.
+    /// Never less than what reads can return.
     pub fn unread(&self) -> usize {
         self.waiting() + self.records.started()
     }
@@ -83,13 +83,13 @@ impl Wire {
         has_some || (self.is_ended && !self.has_told_end)
     }
 
-    /// Lets rustls have what it has room for.
+    /// Passes as much to rustls as fits.
     fn give(&mut self, rest: &mut &[u8]) {
         while !rest.is_empty() {
             match self.connection.read_tls(rest) {
                 Ok(0) => *rest = &[],
                 Ok(len) => self.unprocessed += len,
-                // No room until what is there has been processed or read.
+                // Full until data was processed or read.
                 Err(_) => break,
             }
         }
@@ -107,7 +107,7 @@ impl Wire {
         }
     }
 
-    /// Works on what was fed; false if there was nothing.
+    /// Processes fed data. Returns false if there was none.
     fn process(&mut self) -> Result<bool, Error> {
         if !self.inbox.is_empty() {
             self.give_from_inbox();
@@ -126,7 +126,7 @@ impl Wire {
         Ok(true)
     }
 
-    /// Goes on with the handshake; true when it is done.
+    /// Continues the handshake. Returns true when it is done.
     pub fn shake_hands(&mut self) -> Result<bool, Error> {
         while self.connection.is_handshaking() && self.process()? {}
         Ok(!self.connection.is_handshaking())
@@ -146,7 +146,7 @@ impl Wire {
                     self.decrypted -= len;
                     return Ok(Plain::Data(len));
                 }
-                // None now.
+                // Nothing available now.
                 Err(_) => {}
             }
             if !self.process()? {
@@ -165,14 +165,14 @@ impl Wire {
         }
         let mut parcel = Parcel { py, first: Ok(None), rest: Vec::new() };
         while self.connection.wants_write() {
-            // A parcel takes whatever it is given.
+            // A `Parcel` accepts everything.
             self.connection.write_tls(&mut parcel)?;
         }
         parcel.finish()
     }
 
-    /// Says close_notify unless it was said; true when the peer has said it, too. `None` if the peer has sent data
-    /// instead, which somebody should have read before.
+    /// Sends close_notify, unless it was sent before. Returns true once the peer has sent it too, and `None` if the
+    /// peer has sent data instead, which has to be read first.
     pub fn shut_down(&mut self) -> Result<Option<bool>, Error> {
         if !self.is_shut {
             self.is_shut = true;
@@ -182,7 +182,7 @@ impl Wire {
             match self.connection.reader().into_first_chunk() {
                 Ok([]) => return Ok(Some(true)),
                 Ok(_) => return Ok(None),
-                // None now.
+                // Nothing available now.
                 Err(_) => {}
             }
             if !self.process()? {
@@ -192,11 +192,11 @@ impl Wire {
     }
 }
 
-/// Ciphertext on its way out: one `bytes` object, made of the records at once.
+/// Outgoing ciphertext: one `bytes` object, made directly from the records.
 struct Parcel<'py> {
     py: Python<'py>,
     first: PyResult<Option<Bound<'py, PyBytes>>>,
-    /// What rustls gives after its first sixty-four records, with these before it.
+    /// If rustls writes more than its first sixty-four records: those, followed by the later ones.
     rest: Vec<u8>,
 }
 
@@ -226,7 +226,7 @@ impl Write for Parcel<'_> {
                 }
                 self.first = Ok(None);
             }
-            // No memory: `finish` tells.
+            // No memory: `finish` reports it.
             Err(_) => {}
         }
         Ok(records.iter().map(|record| record.len()).sum())
