@@ -7,7 +7,7 @@ import os
 import sys
 from typing import NoReturn
 
-from oneloop import compat
+from oneloop import compat, registry
 from oneloop.running import hooks, interpreter
 from oneloop.running.program import Program
 
@@ -144,7 +144,7 @@ def _run(program: Program, *, warns: bool) -> None:
 def _has_had_loops() -> bool:
     """Whether loops have run here, or may have run in child processes that have ended."""
     report = sys.modules.get("oneloop.running.report")
-    if report is not None and report.has_seen_loops():
+    if report is not None and (report.has_seen_loops() or registry.has_made_loops()):
         return True
     import resource
 
