@@ -1,7 +1,7 @@
 """What the stats socket answers: the state of this process's loops as one line of JSON.
 
-Described in docs/reference/statistics.md; `FORMAT` is raised when a field changes its meaning or goes. Called in a thread
-of its own, which holds the GIL meanwhile.
+Described in docs/reference/statistics.md; `FORMAT` is raised when a field changes its meaning or is removed. Called in
+the thread of the socket, which holds the GIL meanwhile.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 >>> stats_socket.close()
 
 Each connection gets one line of JSON, described in docs/reference/statistics.md, and is closed. A thread without a
-Python thread state waits for connections (`_native.SnapshotSocket`): it costs a program that nobody watches nothing, and
-answers while a loop is in a long callback, unless that keeps the GIL in an extension module.
+Python thread state waits for connections (`_native.SnapshotSocket`), so that it costs nothing while nobody connects. It
+also answers while a loop is in a long callback, unless an extension module holds the GIL there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import stat
 import struct
 import sys
 import tempfile
-from contextlib import closing
+from contextlib import closing, suppress
 
 from oneloop import _native, registry, snapshot
 
@@ -77,10 +77,8 @@ def open(path: str | None = None) -> str:  # noqa: A001 - the module's verb
 def _own_folder() -> str:
     """Make the usual folder, which nobody else may read or write."""
     name = folder()
-    try:
+    with suppress(FileExistsError):
         os.mkdir(name, 0o700)
-    except FileExistsError:
-        pass
     found = os.lstat(name)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         reason = "not a folder of this user with mode 700; remove it, or give the stats socket another path"
@@ -141,12 +139,10 @@ def close() -> None:
     if socket is not None:
         socket.stop()
     if path is not None:
-        try:
+        with suppress(FileNotFoundError):
             # Another process may have made its own there.
             if os.stat(path).st_ino == _State.inode:
                 os.unlink(path)
-        except FileNotFoundError:
-            pass
     atexit.unregister(close)
 
 
@@ -195,6 +191,4 @@ def _after_fork_in_child() -> None:
     _State.socket = _State.path = None
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

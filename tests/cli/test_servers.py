@@ -1,4 +1,4 @@
-"""Servers and libraries that choose their loops themselves get oneloop under `oneloop run`, in each of their processes."""
+"""Servers and libraries that choose their loops get oneloop under `oneloop run`, in each of their processes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def ask(port: int) -> tuple[str, int]:
 def serving(*command: str, cwd: Path, fds: tuple[int, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
     """A server in a session of its own, so that nothing of it is left at the end."""
     log = (cwd / "log").open("wb")
-    with log, subprocess.Popen(command, cwd=cwd, pass_fds=fds, stderr=log, stdout=log, start_new_session=True) as server:
+    with (
+        log,
+        subprocess.Popen(command, cwd=cwd, pass_fds=fds, stderr=log, stdout=log, start_new_session=True) as server,
+    ):
         try:
             yield server
         except BaseException:

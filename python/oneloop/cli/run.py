@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from oneloop import compat, registry
@@ -58,16 +60,16 @@ def main(arguments: list[str]) -> None:
         print(f"Python {sys.version.partition(' ')[0]}")
         raise SystemExit(0)
     if line.program is None:
-        _refuse("there is no program to run. Write oneloop run script.py, oneloop run -m module, or oneloop run -c code")
+        _refuse(
+            "there is no program to run. Write oneloop run script.py, oneloop run -m module, or oneloop run -c code"
+        )
     if line.rest == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         _refuse("- reads the program from standard input, which is a terminal here. Write: oneloop run - < script.py")
     if line.python_options:
         interpreter.restart(line)
     if line.stats_socket is not None:
         os.environ["ONELOOP_STATS_SOCKET"] = line.stats_socket
-    prepare(
-        debug=line.debug, stats=line.stats, patch=line.patch, replace=line.replace, keep_named=line.keep_named
-    )
+    prepare(debug=line.debug, stats=line.stats, patch=line.patch, replace=line.replace, keep_named=line.keep_named)
     _run(line.program, warns=not line.stats)
 
 
@@ -146,10 +148,20 @@ def _has_had_loops() -> bool:
     report = sys.modules.get("oneloop.running.report")
     if report is not None and (report.has_seen_loops() or registry.has_made_loops()):
         return True
+    # trio starts one for a look-up when it is imported.
+    return "trio" not in sys.modules and _has_had_children()
+
+
+def _has_had_children() -> bool:
     import resource
 
-    # trio starts one for a look-up when it is imported.
-    return "trio" not in sys.modules and resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
+    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0:
+        return True
+    # Those that still run; some kernels do not tell.
+    threads = Path("/proc/self/task").glob("*/children")
+    with contextlib.suppress(OSError):
+        return any(thread.read_text() for thread in threads)
+    return False
 
 
 def _other() -> str:

@@ -11,7 +11,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Screen", "command", "text"]
 
-_HEADS = ("process", "loop", "state", "ticks/s", "calls/s", "lag", "in/s", "out/s", "conns", "green", "files", "longest")
+_HEADS = (
+    "process",
+    "loop",
+    "state",
+    "ticks/s",
+    "calls/s",
+    "lag",
+    "in/s",
+    "out/s",
+    "conns",
+    "green",
+    "files",
+    "longest",
+)
 _TOTAL_HEADS = tuple(head.removesuffix("/s") for head in _HEADS)
 COMMAND_MAX = 60
 
@@ -135,7 +148,9 @@ class Screen:
 
         table = Table(title=escape(_title(answers)), title_justify="left", expand=True)
         for head in _HEADS if before else _TOTAL_HEADS:
-            table.add_column(head, justify="left" if head in ("state", "longest") else "right", no_wrap=head != "longest")
+            table.add_column(
+                head, justify="left" if head in ("state", "longest") else "right", no_wrap=head != "longest"
+            )
         for row in _rows(answers, before):
             table.add_row(*(escape(cell) for cell in row))
         self._live.update(table, refresh=True)

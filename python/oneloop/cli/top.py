@@ -21,8 +21,8 @@ LIMIT_S = 5.0
 
 _EPILOG = """\
 A program can be watched if it was started with oneloop run --stats-socket, oneloop serve --stats-socket, or with the
-environment variable ONELOOP_STATS_SOCKET=1, or if it has called oneloop.stats_socket.open(). Without PROCESS, oneloop top
-shows the only program there is, or lists them."""
+environment variable ONELOOP_STATS_SOCKET=1, or if it has called oneloop.stats_socket.open(). Without PROCESS, oneloop
+top shows the only program there is, or lists them."""
 
 _HINT = "Start the program with: oneloop run --stats-socket script.py (or set ONELOOP_STATS_SOCKET=1)."
 

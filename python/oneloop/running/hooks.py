@@ -27,7 +27,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CHILDREN = os.path.join(_PACKAGE, "running", "children")
 
 # The finder of importlib, without an import: every interpreter has it.
-_PathFinder: Any = sys.modules["_frozen_importlib_external"].PathFinder  # type: ignore[attr-defined]
+_PathFinder: Any = sys.modules["_frozen_importlib_external"].PathFinder
 
 
 class Settings:
@@ -52,9 +52,7 @@ class Settings:
         """Read what `text()` has made; words of another version are ignored."""
         words = text.split()
         replace = [word.removeprefix("replace=") for word in words if word.startswith("replace=")]
-        return cls(
-            replace=replace, keep_named="keep_named" in words, patch="patch" in words, stats="stats" in words
-        )
+        return cls(replace=replace, keep_named="keep_named" in words, patch="patch" in words, stats="stats" in words)
 
 
 class _State:
@@ -134,7 +132,7 @@ class Finder:
         if name == "asyncio" and not _State.is_active:
             spec = self._spec_of_others(name)
             if spec is not None and hasattr(spec.loader, "exec_module"):
-                spec.loader = _Changed(spec.loader)
+                spec.loader = _Changed(spec.loader)  # type: ignore[assignment]
             return spec
         # uvloop is replaced where it is installed: a program that finds none behaves as it does under `python`.
         if name in chosen.replace or (

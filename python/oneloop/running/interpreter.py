@@ -7,9 +7,9 @@ again with them, in the same process.
 from __future__ import annotations
 
 import os
-import subprocess
+import re
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from oneloop.running.program import Program
 
@@ -149,11 +149,31 @@ def read(arguments: list[str]) -> CommandLine:
     return _Reader(arguments).read()
 
 
+def _given_options() -> list[str]:
+    """The options that this interpreter was started with: `python -X dev -m oneloop run`."""
+    words = iter(sys.orig_argv[1:])
+    options = []
+    for word in words:
+        if not word.startswith("-") or word in ("-", "--"):
+            break
+        found = re.match(r"-[^-cmWX]*", word)
+        switches = "-" if found is None else found.group()
+        behind = word[len(switches) :]
+        if behind[:1] in ("c", "m"):
+            # The program, which is this command.
+            if len(switches) > 1:
+                options.append(switches)
+            break
+        options.append(word)
+        if behind in ("W", "X") or word == "--check-hash-based-pycs":
+            options.append(next(words, ""))
+    return options
+
+
 def restart(line: CommandLine) -> NoReturn:
     """Replace this interpreter by one with Python's options, which does the rest of the command line."""
-    flags: Any = subprocess._args_from_interpreter_flags  # type: ignore[attr-defined]
     again = os.path.join(os.path.dirname(os.path.abspath(__file__)), "again.py")
-    command = [sys.executable, *flags(), *line.python_options, again, "run", *line.own, *line.rest]
+    command = [sys.executable, *_given_options(), *line.python_options, again, "run", *line.own, *line.rest]
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

@@ -12,7 +12,6 @@ import os
 import pkgutil
 import runpy
 import sys
-import zipfile
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -64,7 +63,7 @@ class Program:
 
     def _script(self, main: ModuleType) -> None:
         path = Path(self._text)
-        if path.is_dir() or zipfile.is_zipfile(path):
+        if pkgutil.get_importer(self._text) is not None:
             self._begin(self._text, str(path.absolute()), always=True)
             _guard(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
         else:
@@ -112,8 +111,8 @@ class Program:
             code = compile(source, "<string>", "exec", dont_inherit=True)
             register: Any = getattr(linecache, "_register_code", None)
             if register is not None:
-                # Tracebacks show the lines, as those of `python -c` do from 3.13 on.
-                register(code, source, "<string>")
+                # Tracebacks show the lines, as those of `python -c` do from 3.13 on, which knows them by the name.
+                register("<string>" if sys.version_info < (3, 14) else code, source, "<string>")
             exec(code, main.__dict__)
 
         _guard(run)
@@ -131,7 +130,7 @@ def _new_main() -> ModuleType:
     main.__dict__["__builtins__"] = sys.modules["builtins"]
     main.__dict__["__loader__"] = importlib.machinery.BuiltinImporter
     if sys.version_info < (3, 14):
-        main.__dict__["__annotations__"] = {}
+        main.__dict__.update(__annotations__={})
     sys.modules["__main__"] = main
     return main
 

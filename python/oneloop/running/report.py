@@ -9,10 +9,13 @@ import asyncio
 import os
 import sys
 from asyncio import events
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oneloop.loop import Loop
 from oneloop.running import hooks
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 __all__ = ["has_seen_loops", "watch"]
 
@@ -65,7 +68,7 @@ def _subject() -> str:
 
 
 def _name(kind: type) -> str:
-    names = {asyncio.SelectorEventLoop: "asyncio.SelectorEventLoop"}
+    names: dict[type, str] = {asyncio.SelectorEventLoop: "asyncio.SelectorEventLoop"}
     module = kind.__module__.partition(".")[0] if kind.__module__ != "__main__" else ""
     return names.get(kind) or (f"{module}.{kind.__qualname__}" if module else kind.__qualname__)
 
@@ -73,7 +76,7 @@ def _name(kind: type) -> str:
 def _chooser(kind: type) -> str:
     """The first frame outside of asyncio and of the loop's own package: its file and line."""
     own = kind.__module__.partition(".")[0]
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package == "__main__" or package not in (*_OF_LOOPS, own):
@@ -81,7 +84,7 @@ def _chooser(kind: type) -> str:
             # `uvicorn/server.py` says more than `server.py`.
             short = os.path.join(package, os.path.basename(path)) if package != "__main__" else os.path.basename(path)
             return f"{short}, line {frame.f_lineno},"
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return "it"
 
 

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Enters the settings of `oneloop run` in a child process, and then runs the user's own sitecustomize.
 
 Python imports it at its start, because `oneloop run` puts this folder on PYTHONPATH. It runs in every Python that the
