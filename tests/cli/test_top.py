@@ -168,6 +168,7 @@ def test_several_loops_green_threads_and_a_closed_loop(tmp_path: Path, runtime: 
     text = """
         import threading
         from oneloop import green
+        from oneloop.green import event
 
         def in_thread(started, ends):
             async def main():
@@ -180,7 +181,7 @@ def test_several_loops_green_threads_and_a_closed_loop(tmp_path: Path, runtime: 
             thread = threading.Thread(target=in_thread, args=(started, ends), name="second")
             thread.start()
             await asyncio.to_thread(started.wait)
-            waiting = green.event.Event()
+            waiting = event.Event()
             threads = [green.spawn(waiting.wait) for _ in range(3)]
             await asyncio.sleep(0)
             await wait_for_the_test()
