@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
     if line.stats_socket is not None:
         os.environ["ONELOOP_STATS_SOCKET"] = line.stats_socket
     prepare(debug=line.debug, stats=line.stats, patch=line.patch, replace=line.replace, keep_named=line.keep_named)
-    _run(line.program, warns=not line.stats)
+    _run(line.program, warns=not (line.stats or line.patch or line.replace))
 
 
 def _refuse(text: str) -> NoReturn:

@@ -59,6 +59,8 @@ class _State:
     settings: Settings | None = None
     is_child = False
     is_active = False
+    is_waiting = False
+    """What has to be done waits for the end of the interpreter's start."""
 
 
 def settings() -> Settings | None:
@@ -91,6 +93,14 @@ def enter(chosen: Settings) -> None:
     _State.settings = chosen
     if first:
         sys.meta_path.insert(0, Finder())
+    _begin()
+
+
+def _begin() -> None:
+    """Do what does not wait for an import."""
+    chosen = _State.settings
+    if chosen is None or _must_wait():
+        return
     if "asyncio" in sys.modules:
         _activate()
     if chosen.patch:
@@ -99,9 +109,22 @@ def enter(chosen: Settings) -> None:
         monkey.patch_all()
 
 
+def _must_wait() -> bool:
+    """From Python 3.15 on the interpreter does not count as initialized while site runs, and PyO3 refuses to work."""
+    if sys.version_info < (3, 15):
+        return False
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "site":
+            _State.is_waiting = True
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
 def _activate() -> None:
     """Change asyncio, which has just been imported."""
-    if _State.is_active or _State.settings is None:
+    if _State.is_active or _State.settings is None or _must_wait():
         return
     _State.is_active = True
     from oneloop.factories import replace_factories
@@ -122,6 +145,9 @@ class Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The module's spec, with a loader of ours if we have to do with it; None leaves it to the other finders."""
+        if _State.is_waiting and name.partition(".")[0] != "oneloop" and not _must_wait():
+            _State.is_waiting = False
+            _begin()
         chosen = _State.settings
         if chosen is None or "." in name:
             return None

@@ -215,6 +215,8 @@ fn name_of(what: &Bound<'_, PyAny>) -> String {
     let qualname = |object: &Bound<'_, PyAny>| text(object, intern!(py, "__qualname__"));
     let of_task = || -> PyResult<String> {
         let task = what.getattr(intern!(py, "__self__"))?;
+        // As asyncio.isfuture() has it: methods of the program's own classes are not called.
+        task.get_type().getattr(intern!(py, "_asyncio_future_blocking"))?;
         let coroutine = task.call_method0(intern!(py, "get_coro"))?;
         let name = task.call_method0(intern!(py, "get_name"))?.extract::<String>()?;
         Ok(format!("{} ({name})", qualname(&coroutine)?))
