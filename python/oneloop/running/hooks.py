@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import FrameType, ModuleType
     from typing import Any
 
 __all__ = ["VARIABLE", "Finder", "Settings", "carry", "enter", "enter_child", "settings"]
@@ -111,14 +111,14 @@ def _begin() -> None:
 
 def _must_wait() -> bool:
     """From Python 3.15 on the interpreter does not count as initialized while site runs, and PyO3 refuses to work."""
-    if sys.version_info < (3, 15):
+    if sys.hexversion < 0x030F0000:
         return False
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__name__") == "site":
             _State.is_waiting = True
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 
