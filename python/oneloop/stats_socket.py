@@ -25,6 +25,8 @@ from oneloop import _native, registry, snapshot
 
 __all__ = ["close", "folder", "is_in_use", "open", "path"]
 
+LONGEST_PATH_BYTES = 107
+"""Of a Unix socket: unix(7)."""
 _PEER = struct.Struct("iII")
 """struct ucred: process, user, group (unix(7))."""
 
@@ -120,6 +122,9 @@ def is_in_use(path: str) -> bool:
 def _bind(path: str) -> None:
     # Its permissions are right before anybody finds it under its name.
     temporary = f"{path}.{os.getpid()}.new"
+    excess = len(os.fsencode(temporary)) - LONGEST_PATH_BYTES
+    if excess > 0:
+        raise OSError(errno.ENAMETOOLONG, f"the path of the stats socket is {excess} bytes too long", path)
     made = _native.SnapshotSocket(temporary, _answer)
     try:
         os.chmod(temporary, 0o600)

@@ -366,6 +366,13 @@ def test_api(tmp_path: Path, runtime: Path) -> None:
     assert process.returncode == 0, (tmp_path / "log").read_text()
 
 
+def test_path_that_no_socket_can_have(tmp_path: Path, runtime: Path) -> None:
+    with running(tmp_path, PLAIN, f"--stats-socket={tmp_path / ('x' * 200)}") as process:
+        assert line(process) == "ready"
+    assert process.returncode == 0
+    assert "bytes too long: " in (tmp_path / "log").read_text()
+
+
 @pytest.mark.parametrize("wrong", ["mode", "file", "link"])
 def test_folder_that_others_may_read_is_refused(tmp_path: Path, runtime: Path, wrong: str) -> None:
     if wrong == "mode":
