@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import dedent
 from typing import Any
 
@@ -394,14 +395,18 @@ def test_folder_that_others_may_read_is_refused(tmp_path: Path, runtime: Path, w
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_other_users_are_refused(tmp_path: Path, runtime: Path) -> None:
-    path = tmp_path / "open.sock"
+    # Not in tmp_path, whose parents are pytest's and closed to others.
+    with TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o711)
+        path = Path(folder) / "open.sock"
+        refuse_another_user(tmp_path, path)
+
+
+def refuse_another_user(tmp_path: Path, path: Path) -> None:
     with running(tmp_path, PLAIN, f"--stats-socket={path}") as process:
         assert line(process) == "ready"
         # As if somebody had changed the permissions: the peer's user is looked at too.
         path.chmod(0o666)
-        for folder in [tmp_path, *tmp_path.parents]:
-            if folder.stat().st_uid == os.geteuid() and not folder.stat().st_mode & 0o001:
-                folder.chmod(folder.stat().st_mode | 0o011)
         code = f"""
 import os, socket
 os.setuid(12345)
