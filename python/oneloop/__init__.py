@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from oneloop import files as files
     from oneloop import http as http
+    from oneloop import stats_socket as stats_socket
     from oneloop import tls as tls
     from oneloop._native import (
         DatagramTransport,
@@ -67,7 +68,7 @@ _MODULES = {
 }
 
 # Imported when somebody names them.
-_SUBMODULES = ("aio", "compat", "files", "http", "testing", "tls")
+_SUBMODULES = ("aio", "compat", "files", "http", "stats_socket", "testing", "tls")
 
 
 if not TYPE_CHECKING:  # a type checker must not take any name for granted

@@ -3,8 +3,8 @@
 `asyncio.run`, `asyncio.Runner` and `asyncio.new_event_loop` all end in the default policy's
 `_loop_factory` (Python 3.11 to 3.15), so that one attribute reaches every one of them, in whatever
 module their names were imported. `asyncio.EventLoop`, the default's public name since 3.13, is
-replaced with it. A program that names `asyncio.SelectorEventLoop` or sets a policy of its own gets
-what it names.
+replaced with it. `oneloop run` also serves `asyncio.SelectorEventLoop()`, with which servers name the default of Linux.
+A program that sets a policy of its own, derives a loop, or gives it a selector gets what it names.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ def default_loop() -> asyncio.AbstractEventLoop:
     return Loop()
 
 
-def replace_factories() -> None:
-    """Make `default_loop` what asyncio makes loops with in this process, from here on."""
+def replace_factories(*, named: bool = False) -> None:
+    """Make `default_loop` what asyncio makes loops with in this process, from here on.
+
+    Args:
+        named: also for programs that call `asyncio.SelectorEventLoop()` without arguments.
+    """
     policy: Any = unix_events._UnixDefaultEventLoopPolicy
     # A plain function would become a method of the policy.
     policy._loop_factory = staticmethod(default_loop)
@@ -37,3 +41,13 @@ def replace_factories() -> None:
         if hasattr(module, "EventLoop"):
             # A class: `isinstance(loop, asyncio.EventLoop)` holds.
             module.EventLoop = Loop
+    if named:
+        stock: Any = unix_events._UnixSelectorEventLoop
+        stock.__new__ = staticmethod(_new_named)
+
+
+def _new_named(cls: type, *args: object, **kwargs: object) -> object:
+    """`asyncio.SelectorEventLoop.__new__`; what it returns is not initialised again, as it is of another class."""
+    if cls is unix_events._UnixSelectorEventLoop and all(value is None for value in (*args, *kwargs.values())):
+        return default_loop()
+    return object.__new__(cls)

@@ -16,7 +16,7 @@ import weakref
 from asyncio import base_events, constants, events
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from oneloop import _native, daemons
+from oneloop import _native, daemons, registry
 from oneloop.debug import DebugMixin
 from oneloop.serving import ServingMixin
 from oneloop.signals import SignalMixin
@@ -101,6 +101,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self._files: _native.Files | None = None
         # Made by the first use of oneloop.green.
         self._hub: Hub | None = None
+        registry.add(self)
 
     # -- running ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.cli.command import ONELOOP_RUN, PYTHON, run
+from tests.cli.command import NO_LOOP, ONELOOP_RUN, PYTHON, run
 
 SHOW = """
 import json, sys
@@ -65,14 +65,14 @@ def test_program_sees_what_python_shows_it(here: Path, program: list[str]) -> No
     expected = run(*PYTHON, *program, cwd=here)
     assert expected.returncode == 0, expected.stderr
     shown = run(*ONELOOP_RUN, *program, cwd=here)
-    assert (shown.stdout, shown.stderr) == (expected.stdout, expected.stderr)
+    assert (shown.stdout, shown.stderr) == (expected.stdout, expected.stderr + NO_LOOP)
 
 
 def test_safe_path_keeps_the_folder_out_of_sys_path(here: Path) -> None:
     (here / "first.py").write_text("import sys; print(sys.path)")
     expected = run(*PYTHON, "-P", "first.py", cwd=here)
     shown = run(sys.executable, "-P", "-m", "oneloop", "run", "first.py", cwd=here)
-    assert (shown.stdout, shown.stderr) == (expected.stdout, "")
+    assert (shown.stdout, shown.stderr) == (expected.stdout, NO_LOOP)
 
 
 ENDS = {
@@ -120,7 +120,7 @@ def test_program_ends_as_under_python(tmp_path: Path, end: str, form: str) -> No
         assert shown.stderr.splitlines()[-1:] == expected.stderr.splitlines()[-1:]
         assert "oneloop/cli" not in shown.stderr
     else:
-        assert shown.stderr == expected.stderr
+        assert shown.stderr == expected.stderr + (NO_LOOP if shown.returncode == 0 else "")
 
 
 def test_interrupted_program_dies_by_the_signal(tmp_path: Path) -> None:
@@ -137,7 +137,9 @@ def test_program_that_is_not_there(tmp_path: Path, program: list[str]) -> None:
     expected = run(*PYTHON, *program, cwd=tmp_path)
     shown = run(*ONELOOP_RUN, *program, cwd=tmp_path)
     assert shown.returncode == expected.returncode
-    assert shown.stderr.split(": ", 1)[1] == expected.stderr.split(": ", 1)[1]
+    reason, advice = shown.stderr.splitlines()
+    assert reason.split(": ", 1)[1] == expected.stderr.strip().split(": ", 1)[1]
+    assert advice.endswith(("Check the path of the script.", "Is nowhere installed there?"))
 
 
 def test_compiled_program_runs(tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_every_unnamed_loop_is_ours(tmp_path: Path) -> None:
     assert [line for line in lines if not line.endswith(" oneloop.loop")] == []
 
 
-def test_named_loop_is_what_it_names(tmp_path: Path) -> None:
+def test_named_loop_is_ours_unless_it_is_kept(tmp_path: Path) -> None:
     program = """
         import asyncio
         for factory in asyncio.SelectorEventLoop, asyncio.unix_events._UnixSelectorEventLoop:
@@ -205,7 +207,9 @@ def test_named_loop_is_what_it_names(tmp_path: Path) -> None:
     """
     (tmp_path / "named.py").write_text(dedent(program))
     done = run(*ONELOOP_RUN, "named.py", cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("asyncio.unix_events\n" * 2, "")
+    assert (done.stdout, done.stderr) == ("oneloop.loop\n" * 2, "")
+    kept = run(*ONELOOP_RUN, "--keep-named", "named.py", cwd=tmp_path)
+    assert kept.stdout == "asyncio.unix_events\n" * 2
 
 
 def test_threads_and_forked_children_get_our_loops(tmp_path: Path) -> None:
@@ -314,10 +318,11 @@ def test_version(tmp_path: Path) -> None:
 def test_optimised_python_without_docstrings(tmp_path: Path) -> None:
     (tmp_path / "hello.py").write_text("print('hello', __debug__)")
     done = run(sys.executable, "-OO", "-m", "oneloop", "run", "hello.py", cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("hello False\n", "")
+    assert (done.stdout, done.stderr) == ("hello False\n", NO_LOOP)
 
 
 def test_program_from_a_pipe(tmp_path: Path) -> None:
     line = " ".join([*ONELOOP_RUN, "<(echo 'print(42)')"])
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("42\n", "")
+    # The shell becomes our process, and its other child ours.
+    assert (done.stdout, done.stderr.replace(NO_LOOP, "")) == ("42\n", "")

@@ -13,6 +13,7 @@ mod imports;
 mod sockets;
 mod tls;
 mod transport;
+mod watching;
 
 use pyo3::prelude::*;
 
@@ -53,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ffi::utf8::decode_utf8, module)?)?;
     module.add_function(wrap_pyfunction!(ffi::utf8::join_text, module)?)?;
     module.add_function(wrap_pyfunction!(ffi::utf8::join_bytes, module)?)?;
+    module.add_class::<watching::SnapshotSocket>()?;
     aio::add_classes(module)?;
     green::add_classes(module)?;
     httptools::add_classes(module)?;

@@ -1,72 +1,27 @@
-"""The command `oneloop`: reads the command line and hands over to the command's own file."""
+"""The command `oneloop`: finds the command that is meant, and calls its file."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import NoReturn
 
 import oneloop
-from oneloop import compat
 
 __all__ = ["main"]
 
-_ONELOOP = "One native event loop for all of a Python program's I/O."
-_RUN = """\
-Run a Python program, unmodified, so that every loop that it does not name gets to be a oneloop
-loop: those of asyncio.run(), asyncio.Runner, asyncio.new_event_loop() and asyncio.EventLoop."""
+_HELP = """\
+usage: oneloop [--version] [--help] command ...
 
+One native event loop for all of a Python program's I/O.
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="oneloop", description=_ONELOOP)
-    parser.add_argument("--version", action="version", version=f"oneloop {oneloop.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    # Their own parsers read what follows; here they are lines of the help.
-    commands.add_parser("serve", help="serve an ASGI or WSGI application", add_help=False)
-    commands.add_parser("check", help="request each URL of a list and count the answers", add_help=False)
-    run = commands.add_parser(
-        "run",
-        help="run a Python program on oneloop",
-        description=_RUN,
-        usage="oneloop run [--debug] [--stats] [--patch] [--replace NAME] (script.py | -m module) ...",
-    )
-    run.add_argument(
-        "--debug",
-        action="store_true",
-        help="asyncio's debug mode, as PYTHONASYNCIODEBUG=1 turns it on",
-    )
-    run.add_argument(
-        "--stats",
-        action="store_true",
-        help="print the statistics of every loop to stderr at exit",
-    )
-    run.add_argument(
-        "--patch",
-        action="store_true",
-        help="patch the standard library: what blocks lets other green threads go on (needs oneloop[green])",
-    )
-    run.add_argument(
-        "--replace",
-        action="append",
-        default=[],
-        metavar="NAME",
-        choices=compat.KNOWN,
-        help=f"give the program oneloop under another package's name: {', '.join(compat.KNOWN)}",
-    )
-    run.add_argument(
-        "-m",
-        dest="module",
-        nargs=argparse.REMAINDER,
-        metavar="module ...",
-        help="the program is a module, with its arguments",
-    )
-    run.add_argument(
-        "script",
-        nargs=argparse.REMAINDER,
-        metavar="script.py ...",
-        help="the program is a file, a folder or a zip file, with its arguments",
-    )
-    return parser
+commands:
+  run     run a Python program on oneloop: oneloop run script.py
+  serve   serve an ASGI or WSGI application: oneloop serve package.module:app
+  check   request each URL of a list and count the answers: oneloop check urls.txt
+  top     watch the event loops of a running program: oneloop top
+
+Each command has its own help: oneloop run --help
+"""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -80,23 +35,49 @@ def main(arguments: list[str] | None = None) -> None:
     """
     if arguments is None:
         arguments = sys.argv[1:]
-    if arguments[:1] == ["serve"]:
-        _serve(arguments[1:])
-    if arguments[:1] == ["check"]:
+    if not arguments:
+        _refuse("it needs a command: run, serve, check or top")
+    command, *rest = arguments
+    if command == "run":
+        from oneloop.cli import run
+
+        run.main(rest)
+    elif command == "serve":
+        _serve(rest)
+    elif command == "check":
         from oneloop.cli import check
 
-        check.main(arguments[1:])
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    is_module = options.module is not None
-    program: list[str] = [*(options.module or []), *options.script]
-    if not program:
-        parser.error("what shall run? oneloop run script.py, or oneloop run -m module")
+        check.main(rest)
+    elif command == "top":
+        from oneloop.cli import top
 
-    from oneloop.cli import run
+        top.main(rest)
+    elif command in ("-h", "--help"):
+        print(_HELP, end="")
+        raise SystemExit(0)
+    elif command in ("-V", "--version"):
+        print(f"oneloop {oneloop.__version__}")
+        raise SystemExit(0)
+    else:
+        _refuse(_unknown(command, arguments))
 
-    run.prepare(debug=options.debug, stats=options.stats, patch=options.patch, replace=options.replace)
-    run.run_program(program, is_module=is_module)
+
+def _unknown(command: str, arguments: list[str]) -> str:
+    """What the user may have meant."""
+    if command in ("-m", "-c", "-") or command.endswith((".py", ".pyz", ".zip")):
+        import shlex
+
+        return f"{command} is not a command. To run a program, write: oneloop run {shlex.join(arguments)}"
+    if command.startswith("-"):
+        return f"there is no option {command}. Options come behind the command"
+    if ":" in command:
+        return f"{command} is not a command. To serve an application, write: oneloop serve {command}"
+    return f"{command} is not a command. The commands are run, serve, check and top"
+
+
+def _refuse(text: str) -> NoReturn:
+    print(f"oneloop: {text}.\nusage: oneloop command ...\nTry 'oneloop --help'.", file=sys.stderr)
+    raise SystemExit(2)
 
 
 def _serve(arguments: list[str]) -> NoReturn:

@@ -1,34 +1,99 @@
-"""`oneloop run`: makes oneloop the process's default loop, and runs a program as `python` would."""
+"""`oneloop run`: runs a program as `python` would, and gives it oneloop for its event loops."""
 
 from __future__ import annotations
 
-import importlib.machinery
-import io
+import atexit
+import contextlib
 import os
-import pkgutil
-import runpy
 import sys
-import zipfile
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from oneloop import compat
+from oneloop import compat, registry
+from oneloop.running import hooks, interpreter
+from oneloop.running.program import Program
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = ["main", "prepare", "run_program"]
 
-__all__ = ["prepare", "run_program"]
+_USAGE = "usage: oneloop run [option]... (script.py | -m module | -c code | -) [argument]..."
+_HELP = f"""\
+{_USAGE}
+
+Run a Python program unmodified on oneloop: write `oneloop run` where you wrote `python`. Loops that the program makes
+with asyncio or uvloop are oneloop loops, in this process and in the Python processes that the program starts.
+
+the program:
+  script.py             a file; also a folder or a zip file that has a __main__.py
+  -m module             a module, as in python -m
+  -c code               the program itself, as in python -c
+  -                     the program is read from standard input
+
+options:
+  --debug               turn on asyncio's debug mode (sets PYTHONASYNCIODEBUG=1)
+  --stats               when the program ends, print what each of its event loops has done, to stderr
+  --stats-socket[=PATH] let `oneloop top` watch the program, through a Unix socket
+  --patch               patch the standard library, so that blocking calls let other green threads run; needs
+                        oneloop[green]
+  --replace NAME        give the program oneloop's replacement when it imports this package: {", ".join(compat.KNOWN)}
+  --keep-named          do not replace uvloop, nor asyncio.SelectorEventLoop where the program names it
+  -h, --help            show this help
+
+Options of python are accepted too: -b -B -d -E -i -I -O -OO -P -q -s -S -u -v -x -W arg -X opt. Options end at the
+program or at `--`; what follows the program are its arguments.
+"""
 
 
-def prepare(*, debug: bool = False, stats: bool = False, patch: bool = False, replace: list[str] | None = None) -> None:
-    """Make oneloop the default loop of this process.
+def main(arguments: list[str]) -> None:
+    """Do what the words behind `oneloop run` say.
+
+    Raises:
+        SystemExit: with status 2 for a wrong command line, else as the program says.
+    """
+    try:
+        line = interpreter.read(arguments)
+    except interpreter.UsageError as error:
+        _refuse(str(error))
+    if line.help:
+        print(_HELP, end="")
+        raise SystemExit(0)
+    if line.version:
+        print(f"Python {sys.version.partition(' ')[0]}")
+        raise SystemExit(0)
+    if line.program is None:
+        _refuse(
+            "there is no program to run. Write oneloop run script.py, oneloop run -m module, or oneloop run -c code"
+        )
+    if line.rest == ["-"] and sys.stdin is not None and sys.stdin.isatty():
+        _refuse("- reads the program from standard input, which is a terminal here. Write: oneloop run - < script.py")
+    if line.python_options:
+        interpreter.restart(line)
+    if line.stats_socket is not None:
+        os.environ["ONELOOP_STATS_SOCKET"] = line.stats_socket
+    prepare(debug=line.debug, stats=line.stats, patch=line.patch, replace=line.replace, keep_named=line.keep_named)
+    _run(line.program, warns=not (line.stats or line.patch or line.replace))
+
+
+def _refuse(text: str) -> NoReturn:
+    print(f"oneloop run: {text}.\n{_USAGE}\nTry 'oneloop run --help'.", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def prepare(
+    *,
+    debug: bool = False,
+    stats: bool = False,
+    patch: bool = False,
+    replace: list[str] | None = None,
+    keep_named: bool = False,
+) -> None:
+    """Make oneloop the loop of this process and of the Python processes that it starts.
 
     Args:
         debug: loops start in debug mode.
         stats: print the statistics of every loop at exit.
         patch: patch the standard library for green threads.
-        replace: packages that are to be replaced by their facades.
+        replace: packages that are to be replaced by their facades, whether they are installed or not.
+        keep_named: do not replace uvloop and `asyncio.SelectorEventLoop`.
     """
     if debug:
         # asyncio reads it whenever a loop is made; child processes inherit it.
@@ -38,19 +103,14 @@ def prepare(*, debug: bool = False, stats: bool = False, patch: bool = False, re
 
         elsewhere.warn_once()
         return
-    from oneloop.factories import replace_factories
-
-    replace_factories()
     for name in replace or []:
         compat.install(name)
-    if patch:
-        from oneloop.green import monkey
-
-        monkey.patch_all()
+    settings = hooks.Settings(replace=replace or [], keep_named=keep_named, patch=patch, stats=stats)
+    hooks.carry(settings)
+    hooks.enter(settings)
     if stats:
-        from oneloop.cli import stats as report
-
-        report.at_exit()
+        # The table is also printed if the program imports it never.
+        import asyncio  # noqa: F401
 
 
 def run_program(program: list[str], *, is_module: bool) -> None:
@@ -60,76 +120,49 @@ def run_program(program: list[str], *, is_module: bool) -> None:
         program: the module's name or the script's path, then its arguments.
         is_module: as `python -m` means it.
     """
-    main = ModuleType("__main__")
-    main.__dict__["__builtins__"] = sys.modules["builtins"]
-    sys.modules["__main__"] = main
-    name = program[0]
-    sys.argv = program
-    if is_module:
-        _set_first_path(str(Path.cwd()))
-        _guard(lambda: runpy._run_module_as_main(name))  # type: ignore[attr-defined]
-    elif Path(name).is_dir() or zipfile.is_zipfile(name):
-        _set_first_path(str(Path(name).absolute()), always=True)
-        _guard(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
-    else:
-        _set_first_path(str(Path(name).resolve().parent))
-        _guard(lambda: _run_script(Path(name).absolute(), main))
+    Program("module" if is_module else "script", program[0], program[1:]).run()
 
 
-def _set_first_path(folder: str, *, always: bool = False) -> None:
-    """Replace the folder of the command `oneloop` by what `python` would put first."""
-    if not sys.flags.safe_path:
-        sys.path[0] = folder
-    elif always:
-        sys.path.insert(0, folder)
+def _run(program: Program, *, warns: bool) -> None:
+    pid = os.getpid()
+    ended_well: list[bool] = []
 
+    def say_if_nothing_was_done() -> None:
+        # A forked child inherits this; loops of child processes are not known here.
+        if ended_well and os.getpid() == pid and not _has_had_loops():
+            print(f"oneloop run: this program made no event loop, so oneloop did nothing.{_other()}", file=sys.stderr)
 
-def _run_script(path: Path, main: ModuleType) -> None:
+    if warns and sys.platform == "linux":
+        atexit.register(say_if_nothing_was_done)
     try:
-        code = _code_of(path)
-    except OSError as error:
-        _cannot_open(path, error)
-    loader = importlib.machinery.SourceFileLoader("__main__", str(path))
-    main.__dict__.update(__file__=str(path), __cached__=None, __loader__=loader)
-    exec(code, main.__dict__)
-
-
-def _code_of(path: Path) -> CodeType:
-    with io.open_code(str(path)) as file:
-        program = file.read()
-    compiled = pkgutil.read_code(io.BytesIO(program))
-    if isinstance(compiled, CodeType):
-        return compiled
-    return compile(program, path, "exec", dont_inherit=True)
-
-
-def _cannot_open(path: Path, error: OSError) -> NoReturn:
-    reason = f"[Errno {error.errno}] {error.strerror}"
-    print(f"oneloop: can't open file {str(path)!r}: {reason}", file=sys.stderr)
-    raise SystemExit(2)
-
-
-def _guard(run: Callable[[], object]) -> None:
-    """Run the program; a traceback that ends it is shown without the frames of this file."""
-    try:
-        run()
-    except SystemExit:
+        program.run()
+    except SystemExit as error:
+        if error.code in (None, 0):
+            ended_well.append(True)
         raise
-    except BaseException as error:
-        _hide_own_frames(error)
-        raise
+    ended_well.append(True)
 
 
-def _hide_own_frames(error: BaseException) -> None:
-    show = sys.excepthook
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
-        traceback = traceback.tb_next
+def _has_had_loops() -> bool:
+    """Whether loops have run here, or may have run in child processes that have ended."""
+    report = sys.modules.get("oneloop.running.report")
+    if report is not None and (report.has_seen_loops() or registry.has_made_loops()):
+        return True
+    # trio starts one for a look-up when it is imported.
+    return "trio" not in sys.modules and _has_had_children()
 
-    def hook(kind: type[BaseException], value: BaseException, whole: TracebackType | None) -> None:
-        if value is error:
-            whole = value.__traceback__ = traceback
-        show(kind, value, whole)
 
-    # The interpreter calls it when the exception has left the last frame, as for any program.
-    sys.excepthook = hook
+def _has_had_children() -> bool:
+    import resource
+
+    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0:
+        return True
+    # Those that still run; some kernels do not tell.
+    threads = Path("/proc/self/task").glob("*/children")
+    with contextlib.suppress(OSError):
+        return any(thread.read_text() for thread in threads)
+    return False
+
+
+def _other() -> str:
+    return " It uses trio, which has an event loop of its own." if "trio" in sys.modules else ""

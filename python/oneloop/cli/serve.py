@@ -194,6 +194,9 @@ def parser() -> argparse.ArgumentParser:
                 else:
                     settings["metavar"] = metavar
             group.add_argument(flag, **settings)
+        if title == "processes":
+            text = "let oneloop top watch each process, through a Unix socket"
+            group.add_argument("--stats-socket", nargs="?", metavar="PATH", help=text)
     for flag, has_value in LEFT_OUT.items():
         settings = {"dest": "left_out", "help": argparse.SUPPRESS, "action": "append" if has_value else "append_const"}
         if has_value:
@@ -211,8 +214,12 @@ def main(arguments: list[str]) -> NoReturn:
         SystemExit: with 0 after SIGINT or SIGTERM, 2 for a wrong command line, 3 if the start fails.
     """
     reader = parser()
-    given: Any = vars(reader.parse_args(arguments))
+    # Without a value it must not take the application for one.
+    given: Any = vars(reader.parse_args([f"{word}=1" if word == "--stats-socket" else word for word in arguments]))
     app = given.pop("app")
+    if "stats_socket" in given:
+        # Each process with a loop opens its own.
+        os.environ["ONELOOP_STATS_SOCKET"] = given.pop("stats_socket")
     left_out = given.pop("left_out", [])
     try:
         if left_out:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import weakref
 from dataclasses import fields
@@ -42,8 +43,12 @@ class _Log:
         return [numbered for _, numbered in sorted({**self._closed, **still_open}.items())]
 
 
-def at_exit() -> None:
-    """Print the table when the process ends (not when it is killed, nor after `os._exit`)."""
+def at_exit(*, is_child: bool = False) -> None:
+    """Print the table when the process ends (not when it is killed, nor after `os._exit`).
+
+    Args:
+        is_child: the process is one of several: the table names it, and is left out if there is no loop.
+    """
     log = _Log()
     make, close = Loop.__init__, Loop.close
 
@@ -58,13 +63,19 @@ def at_exit() -> None:
 
     Loop.__init__ = logged_init  # type: ignore[method-assign]
     Loop.close = logged_close  # type: ignore[method-assign]
-    atexit.register(lambda: write(log.statistics(), sys.stderr))
+    atexit.register(lambda: _report(log.statistics(), is_child=is_child))
 
 
-def write(statistics: list[Statistics], file: TextIO) -> None:
-    """Write the table; a program that made no loop is told so."""
-    text = table(statistics) if statistics else "no loop was made"
-    print(f"oneloop statistics\n{text}", file=file)
+def _report(statistics: list[Statistics], *, is_child: bool) -> None:
+    if statistics or not is_child:
+        write(statistics, sys.stderr, process=os.getpid() if is_child else None)
+
+
+def write(statistics: list[Statistics], file: TextIO, *, process: int | None = None) -> None:
+    """Write the table, or that there was no oneloop loop."""
+    text = table(statistics) if statistics else "this program made no oneloop event loop"
+    of_process = "" if process is None else f" of process {process}"
+    print(f"oneloop statistics{of_process}\n{text}", file=file)
 
 
 def table(statistics: list[Statistics]) -> str:

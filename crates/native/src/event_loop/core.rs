@@ -135,14 +135,14 @@ impl LoopCore {
         self.clock.with(py, |clock| clock.now_ns())
     }
 
-    /// Ends a callback: sends what it has gathered, counts it, records its name if it was the longest, and reports it
-    /// if debug mode finds it slow.
+    /// Ends a callback: sends what it has gathered, counts it, records its name if it was the longest of the last seconds,
+    /// and reports it if debug mode finds it slow.
     #[inline]
     pub fn lap(&self, owner: &Bound<'_, Self>, what: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (cycles, is_longest) = self.end_callback(owner.py());
+        let (cycles, is_long) = self.end_callback(owner.py());
         let flushed = self.flush_gathered(owner);
-        if is_longest || self.is_debug() {
-            return flushed.and(self.describe_callback(owner, what, cycles, is_longest));
+        if is_long || self.is_debug() {
+            return flushed.and(self.describe_callback(owner, what, cycles, is_long));
         }
         flushed
     }
@@ -155,12 +155,12 @@ impl LoopCore {
         object: &Bound<'_, PyAny>,
         name: &Bound<'_, PyString>,
     ) -> PyResult<()> {
-        let (cycles, is_longest) = self.end_callback(owner.py());
+        let (cycles, is_long) = self.end_callback(owner.py());
         let flushed = self.flush_gathered(owner);
-        if is_longest || self.is_debug() {
+        if is_long || self.is_debug() {
             // If the method does not exist, the call has failed, and the object is reported instead.
             let what = object.getattr(name).unwrap_or_else(|_| object.clone());
-            return flushed.and(self.describe_callback(owner, &what, cycles, is_longest));
+            return flushed.and(self.describe_callback(owner, &what, cycles, is_long));
         }
         flushed
     }
@@ -171,15 +171,15 @@ impl LoopCore {
         owner: &Bound<'_, Self>,
         what: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (_, is_longest) = self.end_callback(owner.py());
-        if is_longest {
+        let (cycles, is_long) = self.end_callback(owner.py());
+        if is_long {
             let name = name_of(what);
-            self.meter.with(owner.py(), |meter| meter.longest_name = name);
+            self.meter.with(owner.py(), |meter| meter.note_long(cycles, name));
         }
         self.flush_gathered(owner)
     }
 
-    /// Counts a callback that has ended. Returns its length in cycles, and whether it was the longest so far.
+    /// Counts a callback that has ended. Returns its length in cycles, and whether it was the longest of the last seconds.
     #[inline]
     pub(super) fn end_callback(&self, py: Python<'_>) -> (u64, bool) {
         self.callback.store(self.callback.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -192,12 +192,12 @@ impl LoopCore {
         owner: &Bound<'_, Self>,
         what: &Bound<'_, PyAny>,
         cycles: u64,
-        is_longest: bool,
+        is_long: bool,
     ) -> PyResult<()> {
         let py = owner.py();
-        if is_longest {
+        if is_long {
             let name = name_of(what);
-            self.meter.with(py, |meter| meter.longest_name = name);
+            self.meter.with(py, |meter| meter.note_long(cycles, name));
         }
         if self.is_debug() {
             let length_s = self.meter.with(py, |m| cycles as f64 * m.seconds_per_cycle());
@@ -207,12 +207,25 @@ impl LoopCore {
     }
 }
 
-/// `module.qualname` if the object has one, else that of its type.
+/// The qualified name of a callback. A step of a task has the name of its coroutine, and of the task.
 fn name_of(what: &Bound<'_, PyAny>) -> String {
-    let qualname = |object: &Bound<'_, PyAny>| -> PyResult<String> {
-        object.getattr("__qualname__")?.extract::<String>()
+    let py = what.py();
+    let text = |object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>| -> PyResult<String> {
+        object.getattr(name)?.extract::<String>()
     };
-    qualname(what)
+    let qualname = |object: &Bound<'_, PyAny>| text(object, intern!(py, "__qualname__"));
+    let of_task = || -> PyResult<String> {
+        let task = what.getattr(intern!(py, "__self__"))?;
+        // As asyncio.isfuture() has it: methods of the program's own classes are not called.
+        task.get_type().getattr(intern!(py, "_asyncio_future_blocking"))?;
+        let coroutine = task.call_method0(intern!(py, "get_coro"))?;
+        let name = task.call_method0(intern!(py, "get_name"))?.extract::<String>()?;
+        Ok(format!("{} ({name})", qualname(&coroutine)?))
+    };
+    let of_partial = || qualname(&what.getattr(intern!(py, "func"))?);
+    of_task()
+        .or_else(|_| qualname(what))
+        .or_else(|_| of_partial())
         .or_else(|_| qualname(what.get_type().as_any()))
         .unwrap_or_else(|_| "callback".to_owned())
 }
@@ -419,6 +432,17 @@ impl LoopCore {
             counters.set_item("loop_lag_s", m.loop_lag_s())
         })?;
         Ok(counters)
+    }
+
+    /// For who watches the loop, any thread: how many seconds the callback has run that runs now (None if the loop
+    /// sleeps or does not run), and seconds and name of the longest callback of late.
+    fn _activity(&self, py: Python<'_>) -> (Option<f64>, f64, String) {
+        let is_busy = self.is_running() && !self.asleep.load(Ordering::SeqCst);
+        self.meter.with(py, |meter| {
+            let busy_s = is_busy.then(|| meter.since_mark_s());
+            let (longest_s, name) = meter.recent_longest();
+            (busy_s, longest_s, name.to_owned())
+        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -5,6 +5,18 @@
 
 use oneloop_engine::sys::clock::{cycles, monotonic_ns};
 
+/// Who watches sees the longest callback of the last two windows of this length.
+const WINDOW_NS: u64 = 1_000_000_000;
+/// Windows that are older than this are of no interest to who watches now.
+const STALE_NS: u64 = 5 * WINDOW_NS;
+
+/// The longest callback of a window.
+#[derive(Default)]
+struct Longest {
+    length: u64,
+    name: String,
+}
+
 pub struct Meter {
     pub ticks: u64,
     pub callbacks: u64,
@@ -18,6 +30,11 @@ pub struct Meter {
     tick_began: u64,
     longest: u64,
     pub longest_name: String,
+    /// Length of the longest callback of the window: a longer one is recorded.
+    bar: u64,
+    window: Longest,
+    window_before: Longest,
+    window_began_ns: u64,
     /// Decaying mean of the tick length: how long ready descriptors wait while callbacks run.
     lag: f64,
     longest_tick: u64,
@@ -40,6 +57,10 @@ impl Meter {
             tick_began: now,
             longest: 0,
             longest_name: String::new(),
+            bar: 0,
+            window: Longest::default(),
+            window_before: Longest::default(),
+            window_began_ns: 0,
             lag: 0.0,
             longest_tick: 0,
             born_cycles: now,
@@ -59,18 +80,52 @@ impl Meter {
         self.mark
     }
 
-    /// Ends a callback. Returns its length in cycles, and whether it was the longest so far.
+    /// Ends a callback. Returns its length in cycles, and whether `note_long` must record it.
     #[inline]
     pub fn lap(&mut self) -> (u64, bool) {
         let now = cycles();
         let length = now.saturating_sub(self.mark);
         self.mark = now;
         self.callbacks += 1;
-        let is_longest = length > self.longest;
-        if is_longest {
-            self.longest = length;
+        let is_long = length > self.bar;
+        if is_long {
+            self.bar = length;
         }
-        (length, is_longest)
+        (length, is_long)
+    }
+
+    /// The longest callback of the window, and perhaps of all; `name` may be made after its end.
+    pub fn note_long(&mut self, length: u64, name: String) {
+        if length > self.longest {
+            self.longest = length;
+            self.longest_name.clone_from(&name);
+        }
+        if length > self.window.length {
+            self.window = Longest { length, name };
+        }
+    }
+
+    /// For who watches: length and name of the longest callback of late. Windows end only here, so that a loop that
+    /// nobody watches looks at fewer and fewer callbacks.
+    pub fn recent_longest(&mut self) -> (f64, &str) {
+        let now_ns = monotonic_ns();
+        let age_ns = now_ns.saturating_sub(self.window_began_ns);
+        if age_ns >= WINDOW_NS {
+            self.window_before = std::mem::take(&mut self.window);
+            if age_ns >= STALE_NS {
+                self.window_before = Longest::default();
+            }
+            self.bar = 0;
+            self.window_began_ns = now_ns;
+        }
+        let of_both = [&self.window, &self.window_before].into_iter().max_by_key(|one| one.length);
+        let longest = of_both.unwrap_or(&self.window);
+        (longest.length as f64 * self.seconds_per_cycle(), &longest.name)
+    }
+
+    /// For how long the callback has run that runs now, if one does.
+    pub fn since_mark_s(&self) -> f64 {
+        cycles().saturating_sub(self.mark) as f64 * self.seconds_per_cycle()
     }
 
     #[inline]

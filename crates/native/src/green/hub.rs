@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, intern};
 use std::cell::RefCell;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 thread_local! {
     /// The hub whose green threads run in this thread.
     static ACTIVE: RefCell<Option<Py<HubCore>>> = const { RefCell::new(None) };
@@ -37,6 +38,8 @@ pub struct HubCore {
     greenlet: LoopCell<Option<Object>>,
     /// The loop's own greenlet is suspended, because a green thread runs.
     is_away: LoopCell<bool>,
+    /// Green threads that were started and have not ended. Any thread.
+    pub(super) alive: AtomicUsize,
 }
 
 /// The greenlet that continues.
@@ -192,7 +195,18 @@ impl HubCore {
         chunks::keep(py);
         imports::set_running_loop(py)?;
         imports::running_loop(py)?;
-        Ok(Self { owner, greenlet: LoopCell::new(None), is_away: LoopCell::new(false) })
+        Ok(Self {
+            owner,
+            greenlet: LoopCell::new(None),
+            is_away: LoopCell::new(false),
+            alive: AtomicUsize::new(0),
+        })
+    }
+
+    /// How many green threads were started and have not ended.
+    #[getter]
+    fn alive(&self) -> usize {
+        self.alive.load(Ordering::Relaxed)
     }
 
     /// The greenlet that runs, or will run, the loop; None before the first green thread.

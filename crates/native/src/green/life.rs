@@ -39,6 +39,8 @@ struct State {
     is_notifying: bool,
     /// Its entry in the ready queue before it begins.
     start: Option<Py<Waiter>>,
+    /// Whether the hub counts it among its living greenlets.
+    is_counted: bool,
     /// A weak reference to the greenlet that made it.
     spawner: Option<Object>,
     /// A dictionary shared with the greenlets that spawned it and those it spawns.
@@ -107,13 +109,16 @@ impl Life {
     }
 
     fn record(&self, py: Python<'_>, value: Option<Object>, raised: Option<Object>) {
-        let work = self.state.with(py, |state| {
+        let (work, was_counted) = self.state.with(py, |state| {
             state.value = value;
             state.raised = raised;
             state.is_ready = true;
-            state.work.take()
+            (state.work.take(), std::mem::take(&mut state.is_counted))
         });
         drop(work);
+        if was_counted {
+            self.hub.get().alive.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Wakes the links if all are waiters. Otherwise makes the hub notify all of them, in order.
@@ -193,8 +198,13 @@ impl Life {
         let (py, this) = (slf.py(), slf.get());
         let start = Waiter::of(this.hub.bind(py), greenlet, true)?;
         let kept = start.clone().unbind();
-        let old = this.state.with(py, |state| state.start.replace(kept));
+        let (old, was_counted) = this.state.with(py, |state| {
+            (state.start.replace(kept), std::mem::replace(&mut state.is_counted, true))
+        });
         drop(old);
+        if !was_counted {
+            this.hub.get().alive.fetch_add(1, Ordering::Relaxed);
+        }
         Waiter::resume_soon(&start);
         Ok(())
     }

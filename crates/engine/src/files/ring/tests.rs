@@ -102,7 +102,8 @@ fn the_bell_rings_for_what_completes_later() -> io::Result<()> {
         let mut events = Vec::with_capacity(1);
         while done.len() == round {
             let patience = Some(10_000_000_000);
-            match crate::sys::epoll::wait(std::os::fd::AsFd::as_fd(&poller), &mut events, patience) {
+            match crate::sys::epoll::wait(std::os::fd::AsFd::as_fd(&poller), &mut events, patience)
+            {
                 // The kernel's work for a completion can interrupt the wait.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 waited => waited?,

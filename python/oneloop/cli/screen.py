@@ -1,0 +1,156 @@
+"""What `oneloop top` shows: a table with one row per loop, drawn by rich on a terminal, else as plain text."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["Screen", "command", "text"]
+
+_HEADS = (
+    "process",
+    "loop",
+    "state",
+    "ticks/s",
+    "calls/s",
+    "lag",
+    "in/s",
+    "out/s",
+    "conns",
+    "green",
+    "files",
+    "longest",
+)
+_TOTAL_HEADS = tuple(head.removesuffix("/s") for head in _HEADS)
+COMMAND_MAX = 60
+
+
+def command(answer: dict[str, Any]) -> str:
+    """The command line of a process, shortened."""
+    line = shlex.join(answer["argv"]) or "?"
+    return line if len(line) <= COMMAND_MAX else line[: COMMAND_MAX - 1] + "…"
+
+
+def _seconds(value: float) -> str:
+    if value >= 1:
+        return f"{value:.1f} s"
+    return f"{value * 1e3:.1f} ms" if value >= 0.001 else f"{value * 1e6:.0f} µs"
+
+
+def _bytes(value: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def _longest(loop: dict[str, Any], *, is_rate: bool) -> str:
+    """The callback that runs, if it has run long; else the longest of late, or of all."""
+    busy_s, recent_s = loop["busy_s"], loop["recent_longest_callback_s"]
+    if busy_s is not None and busy_s > max(recent_s, 0.1):
+        return f"{_seconds(busy_s)} until now, in {loop['busy_with'] or 'a callback'}"
+    length_s, name = recent_s, loop["recent_longest_callback_name"]
+    if not is_rate:
+        length_s, name = loop["longest_callback_s"], loop["longest_callback_name"]
+    return f"{_seconds(length_s)} {name}" if name else "-"
+
+
+def _rows(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> list[list[str]]:
+    """Rates since the look before; totals if there was none."""
+    earlier = {
+        (answer["pid"], loop["number"]): (answer["time_s"], loop) for answer in before or [] for loop in answer["loops"]
+    }
+    rows = []
+    for answer in answers:
+        for loop in answer["loops"]:
+            if loop["state"] == "closed":
+                continue
+            then_s, then = earlier.get((answer["pid"], loop["number"]), (None, None))
+            elapsed_s = answer["time_s"] - then_s if then_s is not None else None
+
+            def change(name: str, loop: Any = loop, then: Any = then, elapsed_s: float | None = elapsed_s) -> float:
+                value: float = loop[name]
+                return (value - then[name]) / elapsed_s if elapsed_s else value
+
+            rows.append(
+                [
+                    str(answer["pid"]),
+                    str(loop["number"]),
+                    loop["state"],
+                    f"{change('ticks'):,.0f}",
+                    f"{change('callbacks'):,.0f}",
+                    _seconds(max(loop["loop_lag_s"], loop["busy_s"] or 0.0)),
+                    _bytes(change("bytes_in")),
+                    _bytes(change("bytes_out")),
+                    f"{loop['open_transports']:,}",
+                    f"{loop['green_threads']:,}",
+                    f"{loop['file_operations']:,}",
+                    _longest(loop, is_rate=elapsed_s is not None),
+                ]
+            )
+    return rows
+
+
+def _title(answers: list[dict[str, Any]]) -> str:
+    return f"{command(answers[0])}   oneloop {answers[0]['oneloop']}, Python {answers[0]['python']}"
+
+
+def text(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> str:
+    """The table as plain text: rates since `before`, or totals without it."""
+    rows = _rows(answers, before)
+    if not rows:
+        return f"{_title(answers)}\nno event loop is open"
+    table = [list(_HEADS if before else _TOTAL_HEADS), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(_HEADS))]
+    lines = []
+    for row in table:
+        cells = [f"{cell:>{width}}" for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+        lines.append("  ".join([*cells, row[-1]]))
+    return "\n".join([_title(answers), *lines])
+
+
+class Screen:
+    """Shows one look after the other, in place on a terminal that rich can draw on."""
+
+    def __init__(self) -> None:
+        self._live: Any = None
+
+    def __enter__(self) -> Self:
+        if not sys.stdout.isatty():
+            return self
+        try:
+            from rich.live import Live
+        except ImportError:
+            print("oneloop top: with the package rich this is drawn in place: pip install rich", file=sys.stderr)
+            return self
+        self._live = Live(auto_refresh=False, screen=False)
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, value, traceback)
+
+    def show(self, answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> None:
+        """Show a look; `before` is the one before it."""
+        if self._live is None:
+            print(text(answers, before), flush=True)
+            return
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=escape(_title(answers)), title_justify="left", expand=True)
+        for head in _HEADS if before else _TOTAL_HEADS:
+            table.add_column(
+                head, justify="left" if head in ("state", "longest") else "right", no_wrap=head != "longest"
+            )
+        for row in _rows(answers, before):
+            table.add_row(*(escape(cell) for cell in row))
+        self._live.update(table, refresh=True)

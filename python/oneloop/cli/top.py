@@ -1,0 +1,199 @@
+"""`oneloop top`: finds the stats sockets of running programs, and shows what they answer, again and again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+from oneloop import stats_socket
+from oneloop.cli import screen
+
+__all__ = ["main"]
+
+FORMAT = 1
+LIMIT_S = 5.0
+"""How long a process may take to answer; longer only if an extension module keeps the GIL."""
+
+_EPILOG = """\
+A program can be watched if it was started with oneloop run --stats-socket, oneloop serve --stats-socket, or with the
+environment variable ONELOOP_STATS_SOCKET=1, or if it has called oneloop.stats_socket.open(). Without PROCESS, oneloop
+top shows the only program there is, or lists them."""
+
+_HINT = "Start the program with: oneloop run --stats-socket script.py (or set ONELOOP_STATS_SOCKET=1)."
+
+
+class TopError(Exception):
+    """There is nothing to show; the text says why, and what to do."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="oneloop top",
+        description="Watch the event loops of running programs: ticks, lag, callbacks, connections, bytes.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "process",
+        nargs="?",
+        metavar="PROCESS",
+        help="a process id (also that of the parent of worker processes), or the path of a stats socket",
+    )
+    parser.add_argument("--once", action="store_true", help="print one snapshot as text, and end")
+    parser.add_argument("--json", action="store_true", help="print one snapshot of each process as JSON, and end")
+    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks [1.0]")
+    return parser
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Show what the command line asks for.
+
+    Raises:
+        SystemExit: 0, or 1 if there is no such program, 2 for a wrong command line.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not options.interval > 0:
+        parser.error("--interval has to be above 0")
+    try:
+        paths = _find(options.process)
+        if options.json:
+            for answer in _answers(paths):
+                print(json.dumps(answer))
+        elif options.once:
+            print(screen.text(_answers(paths), None))
+        else:
+            _watch(paths, options.process, options.interval)
+    except TopError as error:
+        print(f"oneloop top: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except BrokenPipeError:
+        # The reader of our output has gone; Python would complain when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except KeyboardInterrupt:
+        print()
+    raise SystemExit(0)
+
+
+# -- which ---------------------------------------------------------------------------------------
+
+
+def _find(process: str | None) -> list[str]:
+    """The sockets that are meant."""
+    if process is not None and not process.isdecimal():
+        if not os.path.exists(process):
+            raise TopError(f"there is no socket {process}. Is the program still running?")
+        return [process]
+    pid = None if process is None else int(process)
+    folder = stats_socket.folder(None if pid is None else _owner(pid))
+    there = _living(folder)
+    if pid is not None:
+        paths = [path for path, answer in there.items() if pid in (answer["pid"], answer["parent"])]
+        if not paths:
+            raise TopError(f"process {pid} has no stats socket in {folder}. {_HINT}")
+        return paths
+    if not there:
+        raise TopError(f"no program has a stats socket in {folder}. {_HINT}")
+    parents = {answer["parent"] for answer in there.values()}
+    if len(there) == 1:
+        return list(there)
+    lines = [f"  {answer['pid']:>8}  {screen.command(answer)}" for answer in there.values()]
+    if len(parents) == 1:
+        lines.append(f"  {parents.pop():>8}  the parent of all these: shows them together")
+    raise TopError("\n".join(["there are several programs; choose one with: oneloop top PID", *lines]))
+
+
+def _owner(pid: int) -> int:
+    try:
+        owner = os.stat(f"/proc/{pid}").st_uid
+    except FileNotFoundError:
+        raise TopError(f"there is no process {pid}") from None
+    if owner != os.geteuid() and os.geteuid() != 0:
+        raise TopError(f"process {pid} is another user's; only its owner may watch it")
+    return owner
+
+
+def _living(folder: str) -> dict[str, dict[str, Any]]:
+    """Sockets in a folder, and what they answer; those of ended processes are removed."""
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return {}
+    except PermissionError:
+        raise TopError(f"{folder} is another user's; only its owner may watch the programs in it") from None
+    found = {}
+    for name in names:
+        path = os.path.join(folder, name)
+        if ".sock" in name and not name.endswith(".new") and stats_socket.is_in_use(path):
+            try:
+                found[path] = ask(path)
+            except TopError as error:
+                print(f"oneloop top: {error}", file=sys.stderr)
+    return found
+
+
+# -- asking --------------------------------------------------------------------------------------
+
+
+def ask(path: str) -> dict[str, Any]:
+    """The snapshot of the process that listens at a path.
+
+    Raises:
+        TopError: nobody listens, or the answer is none.
+    """
+    received = bytearray()
+    try:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(LIMIT_S)
+            sock.connect(path)
+            while chunk := sock.recv(65536):
+                received += chunk
+    except TimeoutError:
+        raise TopError(f"{path} does not answer: an extension module keeps the process from running Python") from None
+    except (ConnectionRefusedError, FileNotFoundError):
+        raise TopError(f"the program at {path} has ended") from None
+    except PermissionError:
+        raise TopError(f"{path} is another user's; only its owner may watch the program") from None
+    except OSError as error:
+        raise TopError(f"{path}: {error.strerror}") from None
+    if not received:
+        raise TopError(f"{path} refuses to answer: it is another user's, or ends")
+    try:
+        answer: dict[str, Any] = json.loads(received)
+        version = answer["format"]
+    except (ValueError, TypeError, KeyError):
+        raise TopError(f"{path} is not a stats socket of oneloop") from None
+    if version != FORMAT:
+        raise TopError(f"{path} answers in format {version}; this oneloop top knows {FORMAT}. Update oneloop here")
+    return answer
+
+
+def _answers(paths: list[str]) -> list[dict[str, Any]]:
+    """Of those that still run; an error if none does."""
+    answers, errors = [], []
+    for path in paths:
+        try:
+            answers.append(ask(path))
+        except TopError as error:
+            errors.append(error)
+    if not answers:
+        raise errors[0]
+    return answers
+
+
+def _watch(paths: list[str], process: str | None, interval_s: float) -> None:
+    before: list[dict[str, Any]] | None = None
+    with screen.Screen() as shown:
+        while True:
+            answers = _answers(paths)
+            shown.show(answers, before)
+            before = answers
+            time.sleep(interval_s)
+            if process is not None and process.isdecimal():
+                # Workers come and go.
+                paths = _find(process)

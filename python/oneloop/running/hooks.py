@@ -1,0 +1,210 @@
+"""Makes a process use oneloop when its program imports asyncio or uvloop.
+
+`enter` is called in the process of `oneloop run`, and by `children/sitecustomize.py` in each Python process that the
+program starts. Nothing is loaded before the program needs it: a finder in front of `sys.meta_path` waits for the import
+of asyncio, and of packages that a facade replaces. Therefore this file imports `os` and `sys` only, and no other file
+of oneloop at its top.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import FrameType, ModuleType
+    from typing import Any
+
+__all__ = ["VARIABLE", "Finder", "Settings", "carry", "enter", "enter_child", "settings"]
+
+VARIABLE = "ONELOOP_RUN"
+"""The environment variable that carries the settings into child processes."""
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_CHILDREN = os.path.join(_PACKAGE, "running", "children")
+
+# The finder of importlib, without an import: every interpreter has it.
+_PathFinder: Any = sys.modules["_frozen_importlib_external"].PathFinder
+
+
+class Settings:
+    """What `oneloop run` was asked for, as far as child processes have to know it."""
+
+    def __init__(
+        self, *, replace: Sequence[str] = (), keep_named: bool = False, patch: bool = False, stats: bool = False
+    ) -> None:
+        self.replace = tuple(replace)
+        self.keep_named = keep_named
+        self.patch = patch
+        self.stats = stats
+
+    def text(self) -> str:
+        """The value of the environment variable."""
+        words = ["on", *(f"replace={name}" for name in self.replace)]
+        words += [name for name in ("keep_named", "patch", "stats") if getattr(self, name)]
+        return " ".join(words)
+
+    @classmethod
+    def of(cls, text: str) -> Settings:
+        """Read what `text()` has made; words of another version are ignored."""
+        words = text.split()
+        replace = [word.removeprefix("replace=") for word in words if word.startswith("replace=")]
+        return cls(replace=replace, keep_named="keep_named" in words, patch="patch" in words, stats="stats" in words)
+
+
+class _State:
+    settings: Settings | None = None
+    is_child = False
+    is_active = False
+    is_waiting = False
+    """What has to be done waits for the end of the interpreter's start."""
+
+
+def settings() -> Settings | None:
+    """The settings of this process; None outside of `oneloop run`."""
+    return _State.settings
+
+
+def is_child() -> bool:
+    """Whether this process was started by a program under `oneloop run`."""
+    return _State.is_child
+
+
+def carry(chosen: Settings) -> None:
+    """Write the settings to the environment, so that Python processes started from here on enter them."""
+    os.environ[VARIABLE] = chosen.text()
+    before = os.environ.get("PYTHONPATH", "")
+    if before.split(os.pathsep)[0] != _CHILDREN:
+        os.environ["PYTHONPATH"] = _CHILDREN + (os.pathsep + before if before else "")
+
+
+def enter_child() -> None:
+    """Enter the settings that the environment carries; called when the interpreter of a child process starts."""
+    _State.is_child = True
+    enter(Settings.of(os.environ[VARIABLE]))
+
+
+def enter(chosen: Settings) -> None:
+    """Make oneloop the loop of this process. A second call replaces the settings of the first."""
+    first = _State.settings is None
+    _State.settings = chosen
+    if first:
+        sys.meta_path.insert(0, Finder())
+    _begin()
+
+
+def _begin() -> None:
+    """Do what does not wait for an import."""
+    chosen = _State.settings
+    if chosen is None or _must_wait():
+        return
+    if "asyncio" in sys.modules:
+        _activate()
+    if chosen.patch:
+        from oneloop.green import monkey
+
+        monkey.patch_all()
+
+
+def _must_wait() -> bool:
+    """From Python 3.15 on the interpreter does not count as initialized while site runs, and PyO3 refuses to work."""
+    if sys.hexversion < 0x030F0000:
+        return False
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "site":
+            _State.is_waiting = True
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _activate() -> None:
+    """Change asyncio, which has just been imported."""
+    if _State.is_active or _State.settings is None or _must_wait():
+        return
+    _State.is_active = True
+    from oneloop.factories import replace_factories
+    from oneloop.running import report
+
+    replace_factories(named=not _State.settings.keep_named)
+    report.watch()
+    if _State.settings.stats:
+        from oneloop.cli import stats
+
+        stats.at_exit(is_child=_State.is_child)
+
+
+class Finder:
+    """Finds asyncio, to change it after its import, the facades of other packages, and oneloop itself."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module's spec, with a loader of ours if we have to do with it; None leaves it to the other finders."""
+        if _State.is_waiting and name.partition(".")[0] != "oneloop" and not _must_wait():
+            _State.is_waiting = False
+            _begin()
+        chosen = _State.settings
+        if chosen is None or "." in name:
+            return None
+        if name == "oneloop":
+            # A child process need not have it on its own path.
+            found: ModuleSpec | None = _PathFinder.find_spec(name, [os.path.dirname(_PACKAGE)])
+            return found
+        if name == "asyncio" and not _State.is_active:
+            spec = self._spec_of_others(name)
+            if spec is not None and hasattr(spec.loader, "exec_module"):
+                spec.loader = _Changed(spec.loader)  # type: ignore[assignment]
+            return spec
+        # uvloop is replaced where it is installed: a program that finds none behaves as it does under `python`.
+        if name in chosen.replace or (
+            name == "uvloop" and not chosen.keep_named and self._spec_of_others(name) is not None
+        ):
+            return type(__spec__)(name, _Facade())  # type: ignore[arg-type]
+        return None
+
+    def _spec_of_others(self, name: str) -> ModuleSpec | None:
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is not self and find is not None:
+                spec: ModuleSpec | None = find(name, None, None)
+                if spec is not None:
+                    return spec
+        return None
+
+
+class _Changed:
+    """The loader of asyncio: loads it as its own loader does, and then changes it."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The program sees the loader that it would see without us.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        _activate()
+
+
+class _Facade:
+    """The loader of a facade."""
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        from oneloop import compat
+
+        # The empty module that the import system has made; the facade takes its place.
+        del sys.modules[module.__name__]
+        compat.install(module.__name__)

@@ -1,0 +1,184 @@
+"""Runs a program in this process as `python` does: a script, a folder, a zip file, a module, `-c`, standard input.
+
+The program gets a `__main__` of its own, and its tracebacks do not show the frames of this file.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import io
+import linecache
+import os
+import pkgutil
+import runpy
+import sys
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Program"]
+
+
+class Program:
+    """A program and its arguments.
+
+    Args:
+        kind: "script", "module", "command" or "stdin".
+        text: the script's path, the module's name, or the command; "-" for standard input.
+        arguments: what the program finds in `sys.argv` behind its first item.
+        skip_first_line: of a script, as `python -x` does.
+    """
+
+    def __init__(self, kind: str, text: str, arguments: list[str], *, skip_first_line: bool = False) -> None:
+        self._kind = kind
+        self._text = text
+        self._arguments = arguments
+        self._skip_first_line = skip_first_line
+
+    def run(self) -> None:
+        """Run it to its end; from then on the process has its `__main__` and `sys.argv`.
+
+        Raises:
+            SystemExit: with status 2 if a script cannot be read, 1 if a module is not there, or as the program says.
+            BaseException: what the program raises.
+        """
+        main = _new_main()
+        {
+            "script": self._script,
+            "module": self._module,
+            "command": self._command,
+            "stdin": self._stdin,
+        }[self._kind](main)
+
+    def _begin(self, first_argument: str, first_path: str, *, always: bool = False) -> None:
+        """Set what `python` would set; `always`: also with -P, for a folder or a zip file."""
+        sys.argv = [first_argument, *self._arguments]
+        if not sys.flags.safe_path:
+            sys.path[0] = first_path
+        elif always:
+            sys.path.insert(0, first_path)
+
+    def _script(self, main: ModuleType) -> None:
+        path = Path(self._text)
+        if pkgutil.get_importer(self._text) is not None:
+            self._begin(self._text, str(path.absolute()), always=True)
+            _guard(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
+        else:
+            self._begin(self._text, str(path.resolve().parent))
+            _guard(lambda: self._run_file(path.absolute(), main))
+
+    def _run_file(self, path: Path, main: ModuleType) -> None:
+        try:
+            with io.open_code(str(path)) as file:
+                source = file.read()
+        except OSError as error:
+            _cannot_open(self._text, path, error)
+        sys.audit("cpython.run_file", str(path))
+        compiled = pkgutil.read_code(io.BytesIO(source))
+        if self._skip_first_line:
+            # Its end stays, so that the numbers of lines do.
+            source = source[source.index(b"\n") :] if b"\n" in source else b""
+        code = compiled if isinstance(compiled, CodeType) else compile(source, path, "exec", dont_inherit=True)
+        loader = importlib.machinery.SourceFileLoader("__main__", str(path))
+        main.__dict__.update(__loader__=loader, **_file_attributes(str(path)))
+        exec(code, main.__dict__)
+
+    def _module(self, main: ModuleType) -> None:
+        # What `python -m` has there until the module is found.
+        self._begin("-m", str(Path.cwd()))
+        sys.audit("cpython.run_module", self._text)
+        try:
+            _guard(lambda: runpy._run_module_as_main(self._text))  # type: ignore[attr-defined]
+        except SystemExit as error:
+            if type(error.__context__).__module__ != "runpy":
+                raise
+            # runpy says what is wrong, behind the interpreter's path.
+            raise SystemExit(f"{error.code}\n{_module_advice(self._text)}") from None
+
+    def _command(self, main: ModuleType) -> None:
+        self._begin("-c", "")
+        source = self._text + "\n"
+        sys.audit("cpython.run_command", source)
+        if sys.version_info >= (3, 14):
+            import textwrap
+
+            source = textwrap.dedent(source)
+
+        def run() -> None:
+            code = compile(source, "<string>", "exec", dont_inherit=True)
+            register: Any = getattr(linecache, "_register_code", None)
+            if register is not None:
+                # Tracebacks show the lines, as those of `python -c` do from 3.13 on, which knows them by the name.
+                register("<string>" if sys.version_info < (3, 14) else code, source, "<string>")
+            exec(code, main.__dict__)
+
+        _guard(run)
+
+    def _stdin(self, main: ModuleType) -> None:
+        self._begin("-", "")
+        sys.audit("cpython.run_stdin")
+        main.__dict__.update(_file_attributes("<stdin>"))
+        source = sys.stdin.buffer.read() if sys.stdin is not None else b""
+        _guard(lambda: exec(compile(source, "<stdin>", "exec", dont_inherit=True), main.__dict__))
+
+
+def _new_main() -> ModuleType:
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = sys.modules["builtins"]
+    main.__dict__["__loader__"] = importlib.machinery.BuiltinImporter
+    if sys.version_info < (3, 14):
+        main.__dict__.update(__annotations__={})
+    sys.modules["__main__"] = main
+    return main
+
+
+def _file_attributes(path: str) -> dict[str, object]:
+    return {"__file__": path} if sys.version_info >= (3, 15) else {"__file__": path, "__cached__": None}
+
+
+def _cannot_open(given: str, path: Path, error: OSError) -> NoReturn:
+    lines = [f"oneloop run: can't open file {str(path)!r}: [Errno {error.errno}] {error.strerror}"]
+    name, colon, _ = given.partition(":")
+    if colon and os.sep not in given:
+        lines.append(f"If {given} is a web application, write: oneloop serve {given}")
+    elif isinstance(error, FileNotFoundError):
+        lines.append("Check the path of the script.")
+        if not given.endswith(".py") and all(part.isidentifier() for part in name.split(".")):
+            lines[-1] += f" If {given} is a module, write: oneloop run -m {given}"
+    print("\n".join(lines), file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _module_advice(name: str) -> str:
+    if name.endswith(".py"):
+        return f"To run a file, leave out -m: oneloop run {name}"
+    return f"oneloop run uses the Python above, and its packages. Is {name.partition('.')[0]} installed there?"
+
+
+def _guard(run: Callable[[], object]) -> None:
+    """Run the program; a traceback that ends it is shown without the frames of this file."""
+    try:
+        run()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _hide_own_frames(error)
+        raise
+
+
+def _hide_own_frames(error: BaseException) -> None:
+    show = sys.excepthook
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
+        traceback = traceback.tb_next
+
+    def hook(kind: type[BaseException], value: BaseException, whole: TracebackType | None) -> None:
+        if value is error:
+            whole = value.__traceback__ = traceback
+        show(kind, value, whole)
+
+    # The interpreter calls it when the exception has left the last frame, as for any program.
+    sys.excepthook = hook

@@ -1,0 +1,103 @@
+"""Tells the user of `oneloop run` that a program does not run on oneloop, and why.
+
+It sees each loop when it starts to run: every loop calls `asyncio._set_running_loop`, once per `run_forever`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio import events
+from typing import TYPE_CHECKING, Any
+
+from oneloop.loop import Loop
+from oneloop.running import hooks
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+__all__ = ["has_seen_loops", "watch"]
+
+_OF_LOOPS = ("asyncio", "oneloop", "uvloop", "anyio")
+"""Packages whose frames do not say who has chosen a loop."""
+
+
+class _Seen:
+    kinds: set[type] = set()  # noqa: RUF012 - one for the process
+    has_ours = False
+    has_warned = False
+
+
+def watch() -> None:
+    """Look at each loop that starts to run, from here on."""
+    set_running: Any = events._set_running_loop
+    seen = _Seen.kinds
+
+    def _set_running_loop(loop: Any, /) -> None:
+        set_running(loop)
+        if loop is not None and type(loop) not in seen:
+            _look_at(type(loop))
+
+    # Loops of other packages take it from either when they are imported, which is later.
+    events._set_running_loop = _set_running_loop
+    asyncio._set_running_loop = _set_running_loop
+
+
+def has_seen_loops() -> bool:
+    """Whether a loop of any kind has run in this process."""
+    return bool(_Seen.kinds)
+
+
+def _look_at(kind: type) -> None:
+    _Seen.kinds.add(kind)
+    if issubclass(kind, Loop) or kind.__module__.partition(".")[0] == "oneloop":
+        _Seen.has_ours = True
+    elif not (_Seen.has_ours or _Seen.has_warned):
+        _Seen.has_warned = True
+        _say(f"{_subject()} does not run on oneloop: {_chooser(kind)} uses {_name(kind)}. {_advice(kind)}")
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        print(f"oneloop run: {text}", file=sys.stderr, flush=True)
+
+
+def _subject() -> str:
+    return f"process {os.getpid()} of this program" if hooks.is_child() else "this program"
+
+
+def _name(kind: type) -> str:
+    names: dict[type, str] = {asyncio.SelectorEventLoop: "asyncio.SelectorEventLoop"}
+    module = kind.__module__.partition(".")[0] if kind.__module__ != "__main__" else ""
+    return names.get(kind) or (f"{module}.{kind.__qualname__}" if module else kind.__qualname__)
+
+
+def _chooser(kind: type) -> str:
+    """The first frame outside of asyncio and of the loop's own package: its file and line."""
+    own = kind.__module__.partition(".")[0]
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package == "__main__" or package not in (*_OF_LOOPS, own):
+            path = frame.f_code.co_filename
+            # `uvicorn/server.py` says more than `server.py`.
+            short = os.path.join(package, os.path.basename(path)) if package != "__main__" else os.path.basename(path)
+            return f"{short}, line {frame.f_lineno},"
+        frame = frame.f_back
+    return "it"
+
+
+def _advice(kind: type) -> str:
+    chosen = hooks.settings()
+    is_stock = kind is asyncio.SelectorEventLoop
+    root = kind.__module__.partition(".")[0]
+    if chosen is not None and chosen.keep_named and (is_stock or root == "uvloop"):
+        return "Leave out --keep-named to replace it."
+    if root == "uvloop":
+        return "It was imported before oneloop could replace it."
+    if is_stock:
+        return "It was given a selector of its own. Leave that out, and oneloop replaces it."
+    if issubclass(kind, asyncio.SelectorEventLoop):
+        return "oneloop does not replace a class derived from asyncio.SelectorEventLoop. Derive it from oneloop.Loop."
+    return "If there is an option for the loop, choose asyncio, which oneloop replaces."

@@ -1,0 +1,199 @@
+"""A Unix socket through which `oneloop top` and other programs of the same user watch this process.
+
+>>> from oneloop import stats_socket
+>>> path = stats_socket.open()
+>>> stats_socket.close()
+
+Each connection gets one line of JSON, described in docs/reference/statistics.md, and is closed. A thread without a
+Python thread state waits for connections (`_native.SnapshotSocket`), so that it costs nothing while nobody connects. It
+also answers while a loop is in a long callback, unless an extension module holds the GIL there.
+"""
+
+from __future__ import annotations
+
+import _socket
+import atexit
+import errno
+import os
+import stat
+import struct
+import sys
+import tempfile
+from contextlib import closing, suppress
+
+from oneloop import _native, registry, snapshot
+
+__all__ = ["close", "folder", "is_in_use", "open", "path"]
+
+LONGEST_PATH_BYTES = 107
+"""Of a Unix socket: unix(7)."""
+_PEER = struct.Struct("iII")
+"""struct ucred: process, user, group (unix(7))."""
+
+
+class _State:
+    socket: _native.SnapshotSocket | None = None
+    path: str | None = None
+    """Where the socket is, until this process removes it."""
+    inode = 0
+
+
+def folder(user: int | None = None) -> str:
+    """The folder in which the sockets of a user are if no path is given; None is the user of this process."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if user is None or user == os.geteuid():
+        user = os.geteuid()
+        if runtime:
+            return os.path.join(runtime, "oneloop")
+    elif os.path.isdir(f"/run/user/{user}/oneloop"):
+        return f"/run/user/{user}/oneloop"
+    return os.path.join(tempfile.gettempdir(), f"oneloop-{user}")
+
+
+def open(path: str | None = None) -> str:  # noqa: A001 - the module's verb
+    """Open the socket of this process and return its path. A second call returns the path of the first.
+
+    Args:
+        path: where; a folder gets a socket with the process id as its name. None is the usual place: a folder of the
+            user's own in `$XDG_RUNTIME_DIR`, or else in the temporary directory. If another process listens at the
+            path already, the process id is appended to it.
+
+    Raises:
+        OSError: the folder is not the user's own, or the socket cannot be made there.
+    """
+    if _State.path is not None:
+        return _State.path
+    if path is None:
+        path = _own_folder()
+        _sweep(path)
+    path = os.path.abspath(path)
+    if os.path.isdir(path):
+        path = os.path.join(path, f"{os.getpid()}.sock")
+    if is_in_use(path):
+        path += f".{os.getpid()}"
+    _bind(path)
+    atexit.register(close)
+    return path
+
+
+def _own_folder() -> str:
+    """Make the usual folder, which nobody else may read or write."""
+    name = folder()
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700)
+    found = os.lstat(name)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        reason = "not a folder of this user with mode 700; remove it, or give the stats socket another path"
+        raise OSError(errno.EACCES, reason, name)
+    return name
+
+
+def _sweep(name: str) -> None:
+    """Remove the sockets of processes that were killed."""
+    for entry in os.listdir(name):
+        number = entry.partition(".")[0]
+        try:
+            os.kill(int(number), 0)
+        except ProcessLookupError:
+            # It may be another container's: then somebody listens.
+            is_in_use(os.path.join(name, entry))
+        except (ValueError, PermissionError):
+            continue
+
+
+def is_in_use(path: str) -> bool:
+    """Whether a process listens there. A socket that nobody listens at any more is removed."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise OSError(errno.EEXIST, "there is a file of another kind", path)
+    except FileNotFoundError:
+        return False
+    with closing(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)) as sock:
+        try:
+            sock.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return False
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def _bind(path: str) -> None:
+    # Its permissions are right before anybody finds it under its name.
+    temporary = f"{path}.{os.getpid()}.new"
+    excess = len(os.fsencode(temporary)) - LONGEST_PATH_BYTES
+    if excess > 0:
+        raise OSError(errno.ENAMETOOLONG, f"the path of the stats socket is {excess} bytes too long", path)
+    made = _native.SnapshotSocket(temporary, _answer)
+    try:
+        os.chmod(temporary, 0o600)
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    _State.inode = os.stat(path).st_ino
+    _State.socket, _State.path = made, path
+    made.start()
+
+
+def close() -> None:
+    """Close the socket and remove its file. Does nothing if there is none."""
+    socket, path = _State.socket, _State.path
+    _State.socket = _State.path = None
+    if socket is not None:
+        socket.stop()
+    if path is not None:
+        with suppress(FileNotFoundError):
+            # Another process may have made its own there.
+            if os.stat(path).st_ino == _State.inode:
+                os.unlink(path)
+    atexit.unregister(close)
+
+
+def path() -> str | None:
+    """The path of this process's socket; None if there is none."""
+    return _State.path
+
+
+def open_as_environment_says() -> None:
+    """Open the socket that `ONELOOP_STATS_SOCKET` asks for; if that fails, say so and go on."""
+    wanted = os.environ[registry.VARIABLE]
+    try:
+        open(None if wanted == "1" else wanted)
+    except OSError as error:
+        reason = f"{error.strerror}: {error.filename or wanted}"
+        print(f"oneloop: the stats socket cannot be opened: {reason}", file=sys.stderr)
+
+
+def _answer(fd: int) -> None:
+    """Send one snapshot to a connection, and close it. Called in the thread of the socket."""
+    # Not the class of the module socket, which may be patched for green threads.
+    with closing(_socket.socket(fileno=fd)) as sock:
+        _, user, _ = _PEER.unpack(sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _PEER.size))
+        if user not in (os.geteuid(), 0):
+            return
+        try:
+            sock.settimeout(1.0)
+            sock.sendall(snapshot.line())
+        except OSError:
+            # The reader has gone, or does not read.
+            return
+
+
+def _before_fork() -> None:
+    if _State.socket is not None:
+        _State.socket.stop()
+
+
+def _after_fork_in_parent() -> None:
+    if _State.socket is not None:
+        _State.socket.start()
+
+
+def _after_fork_in_child() -> None:
+    # The file is the parent's. The child's first loop opens another if the environment asks for it.
+    _State.socket = _State.path = None
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
