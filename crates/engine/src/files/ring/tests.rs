@@ -107,7 +107,7 @@ fn the_bell_rings_for_what_completes_later() -> io::Result<()> {
                 // The kernel's work for a completion can interrupt the wait.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 waited => waited?,
-            };
+            }
             assert!(!events.is_empty(), "slept through a completion");
             ring.reap(&mut done)?;
         }
