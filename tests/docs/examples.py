@@ -1,10 +1,10 @@
 """Takes the examples out of the documents.
 
-A fenced block ```python is a program. One whose first line is `# name.py` is written to a file of
-that name, for the blocks after it; any other runs by itself. A block of another language whose first
-line is `# name`, or that follows a line "`name`:", is a file, too. A block ```console holds commands behind `$ ` with what they print
-behind them (`...` stands for anything). `tests/docs/terminal.py` says which commands there are. A
-block ```sh is a script. All run in a folder that the document's blocks share, in order.
+A fenced block ```python is a program. One whose first line is `# name.py` is written to a file of that
+name, for the blocks after it; any other runs by itself. A block of another language whose first line is
+`# name`, or that follows a line "`name`:", is a file, too. A block ```console holds commands behind `$ `
+with what they print behind them (`...` stands for anything); `tests/docs/terminal.py` says which commands
+there are. A block ```sh is a script. All run in a folder that the document's blocks share, in order.
 
 A block after a line `<!-- not run: reason -->` is text, and so are blocks of other languages. A block
 without a language holds `pip install` lines, which tell what the document's examples need.

@@ -2,7 +2,7 @@
 
 A command that ends with ` &` is started and left running; output that is expected of it is waited for.
 `curl` is an imitation: it waits until the server accepts. The documents' ports are replaced by free ones.
-HOME is the folder.
+The folder is HOME and /srv/app; the interpreter's environment is /srv/app/venv.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -61,7 +62,7 @@ class Terminal:
         self._ports = {port: str(free_port()) for port in PORTS}
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,6 +71,7 @@ class Terminal:
 
     def text(self, text: str) -> str:
         """The text of an example, with ports that are free here."""
+        text = text.replace("/srv/app/venv", sys.prefix).replace("/srv/app", str(self.folder))
         return re.sub(rf"\b(?:{'|'.join(PORTS)})\b", lambda found: self._ports[found[0]], text)
 
     def logs(self) -> str:
