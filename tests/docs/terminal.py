@@ -30,7 +30,7 @@ PROGRAMS = {
     "curl": [sys.executable, str(Path(__file__).with_name("curl.py"))],
 }
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-PORTS = ("6379", "8000", "8001")
+PORTS = ("6379", "8000", "8001", "8002", "8003")
 CHECKER = doctest.OutputChecker()
 
 
@@ -69,13 +69,18 @@ class Terminal:
         for process, _log in reversed(self._running):
             _end(process)
 
+    def check_logs(self) -> None:
+        """No process that was started in the background may have printed a traceback."""
+        logs = self.logs()
+        assert "Traceback" not in logs, logs
+
     def text(self, text: str) -> str:
         """The text of an example, with ports that are free here."""
         text = text.replace("/srv/app/venv", sys.prefix).replace("/srv/app", str(self.folder))
         return re.sub(rf"\b(?:{'|'.join(PORTS)})\b", lambda found: self._ports[found[0]], text)
 
     def logs(self) -> str:
-        """What the processes that still run have printed."""
+        """What the processes that were started in the background have printed."""
         return "".join(f"\n{process.args}:\n{log.read_text()[-3000:]}" for process, log in self._running)
 
     def check(self, command: str, expected: str) -> None:

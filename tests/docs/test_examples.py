@@ -92,6 +92,7 @@ def test_examples_of(document: Path, tmp_path: Path) -> None:
                 run_example(example, terminal)
             except AssertionError as error:
                 raise AssertionError(f"{document.name}, line {example.line}: {error}") from error
+    terminal.check_logs()
 
 
 def test_what_is_not_run_is_listed() -> None:
