@@ -81,7 +81,7 @@ class Terminal:
 
     def logs(self) -> str:
         """What the processes that were started in the background have printed."""
-        return "".join(f"\n{process.args}:\n{log.read_text()[-3000:]}" for process, log in self._running)
+        return "".join(f"\n{process.args!r}:\n{log.read_text()[-3000:]}" for process, log in self._running)
 
     def check(self, command: str, expected: str) -> None:
         """Run a command, and compare what it prints."""
