@@ -101,6 +101,7 @@ setup: setup-core
 	@scripts/venv.sh $(PY) ecosystem
 	@scripts/anyio-tests.sh $(PY)
 	@scripts/httptools-tests.sh $(PY)
+	@scripts/dockerfile-linter.sh
 	@scripts/autobahn.sh
 
 clean:

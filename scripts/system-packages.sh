@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # system-packages.sh: installs the missing Debian packages whose programs the tests start (PostgreSQL, MariaDB,
-# redis-server, strace, testssl.sh, slowhttptest, chromium, wrk, h2load, curl, ip) or load (libfuse3).
+# redis-server, strace, testssl.sh, slowhttptest, chromium, wrk, h2load, curl, ip, systemd-analyze) or load (libfuse3).
 # Without root or apt-get it prints which tests are skipped and why. These tests name the missing component.
 set -euo pipefail
 
@@ -15,7 +15,7 @@ need() { # need PROGRAM PACKAGE WHAT-USES-IT
     fi
 }
 
-need redis-server redis-server "tests/ecosystem/test_redis.py"
+need redis-server redis-server "tests/ecosystem/test_redis.py, tests/docs (the recipe for Celery)"
 need mariadbd mariadb-server-core "tests/ecosystem/test_green_databases.py"
 need strace strace "tests/loop/test_system_calls.py"
 need testssl testssl.sh "tests/ecosystem/test_testssl.py"
@@ -25,6 +25,7 @@ need wrk wrk "tests/ecosystem/test_load.py"
 need h2load nghttp2-client "tests/ecosystem/test_load.py"
 need curl curl "tests/check/test_against_curl.py"
 need ip iproute2 "tests/check/test_blocked.py"
+need systemd-analyze systemd "tests/docs (the recipe for systemd)"
 need openssl openssl "tests/ecosystem (certificates)"
 # The tests load the library. The name of its package differs between releases (libfuse3-3, libfuse3-4).
 need fusermount3 fuse3 "tests/file/test_slow_filesystem.py"

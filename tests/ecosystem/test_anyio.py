@@ -38,6 +38,7 @@ def outcomes_on(loop: str, directory: Path, files: tuple[str, ...] = ()) -> dict
     report = directory / f"{loop}.xml"
     report.unlink(missing_ok=True)
     command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-q", "--tb=short", f"--junit-xml={report}"]
+    command += ["-p", "no:asyncio"]
     command += ["-p", "anyio_loop", "-p", "no:cacheprovider", "-m", "not network"]
     command += [
         "-k",

@@ -20,6 +20,7 @@ def run_pytest(directory: Path, tests: str, limit_s: float = 0.5, grace_s: float
     file = directory / "test_hanging.py"
     file.write_text(HEAD + tests)
     command = [sys.executable, "-m", "pytest", "-p", "tests.harness.guard", "-p", "no:cacheprovider", "-q", "--tb=line"]
+    command += ["-p", "no:asyncio"]
     environment = os.environ | {"ONELOOP_TEST_LIMIT_S": str(limit_s), "ONELOOP_TEST_GRACE_S": str(grace_s)}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "python")])
     ran = subprocess.run(
