@@ -1,10 +1,10 @@
-"""Replaces what asyncio makes loops with when nobody names a loop: for `install`, `oneloop run`.
+"""Replace asyncio's default loop factory, for `install` and `oneloop run`.
 
-`asyncio.run`, `asyncio.Runner` and `asyncio.new_event_loop` all end in the default policy's
-`_loop_factory` (Python 3.11 to 3.15), so that one attribute reaches every one of them, in whatever
-module their names were imported. `asyncio.EventLoop`, the default's public name since 3.13, is
-replaced with it. A program that names `asyncio.SelectorEventLoop` or sets a policy of its own gets
-what it names.
+`asyncio.run`, `asyncio.Runner` and `asyncio.new_event_loop` all call the default policy's
+`_loop_factory` (Python 3.11 to 3.15). Replacing this one attribute therefore changes all of them, also
+where a module has imported them by name. `asyncio.EventLoop`, the public name of the default since
+3.13, is replaced as well. A program that uses `asyncio.SelectorEventLoop` or sets another policy
+is not affected.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from oneloop.loop import Loop
 
 
 def default_loop() -> asyncio.AbstractEventLoop:
-    """A `oneloop.Loop`; in a green thread, a loop that lets the others go on."""
-    # Where nobody has imported it, there are no green threads.
+    """Return a new `oneloop.Loop`; in a green thread, a facade loop that does not block the other green threads."""
+    # If the module is not imported, there are no green threads.
     facade = sys.modules.get("oneloop.green.facade")
     if facade is not None and facade.is_wanted():
         loop: asyncio.AbstractEventLoop = facade.FacadeLoop()
@@ -28,12 +28,12 @@ def default_loop() -> asyncio.AbstractEventLoop:
 
 
 def replace_factories() -> None:
-    """Make `default_loop` what asyncio makes loops with in this process, from here on."""
+    """Make `default_loop` asyncio's default loop factory for the rest of this process."""
     policy: Any = unix_events._UnixDefaultEventLoopPolicy
-    # A plain function would become a method of the policy.
+    # Without staticmethod, the function would become a method of the policy.
     policy._loop_factory = staticmethod(default_loop)
     modules: tuple[Any, ...] = (asyncio, unix_events)
     for module in modules:
         if hasattr(module, "EventLoop"):
-            # A class: `isinstance(loop, asyncio.EventLoop)` holds.
+            # The class itself, so that `isinstance(loop, asyncio.EventLoop)` is true.
             module.EventLoop = Loop
