@@ -86,7 +86,7 @@ def _configure_from(given: str | os.PathLike[str] | dict[str, object]) -> None:
         try:
             import yaml  # type: ignore[import-untyped,unused-ignore]
         except ImportError as error:
-            raise LogConfigError(f"--log-config {path}: a YAML file needs the package PyYAML") from error
+            raise LogConfigError(f"{path}: a YAML file needs the package PyYAML") from error
         _configure_dict(yaml.safe_load(path.read_text(encoding="utf-8")))
     else:
         # Do not disable existing loggers: the application's may have been created before.

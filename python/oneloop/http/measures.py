@@ -150,7 +150,7 @@ def _add_counts(lines: list[str], rows: dict[int, memoryview[float]]) -> None:
 
 def _add_histogram(lines: list[str], rows: dict[int, memoryview[float]]) -> None:
     name = "oneloop_http_request_duration_seconds"
-    _head(lines, name, "histogram", "Time from the end of a request's head to the end of its response.")
+    _head(lines, name, "histogram", "Time from the head of a request to the end of its response.")
     for row, cells in rows.items():
         total = 0.0
         for index, bound in enumerate((*BOUNDS_S, None)):

@@ -106,6 +106,7 @@ impl Listener {
                     let text = "socket.accept() out of system resource";
                     details.set_item(intern!(py, "message"), text)?;
                     let value = errors::os_error_on("accept", self.fd(py), error).into_value(py);
+                    value.call_method1(py, intern!(py, "add_note"), (remedy(error),))?;
                     details.set_item(intern!(py, "exception"), value)?;
                     let wrapped =
                         crate::imports::transport_socket(py)?.call1((self.sock.bind(py),))?;
@@ -165,6 +166,21 @@ impl Listener {
     /// The connection is closed by now: whoever owned its descriptor has been dropped.
     fn creation_failed(&self, owner: &Bound<'_, LoopCore>, error: PyErr) -> PyResult<()> {
         report(owner, "Error on transport creation for incoming connection", error, &[])
+    }
+}
+
+/// What to do about a failure to accept for lack of resources; added to the exception as a note.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            "This process has reached its limit of open file descriptors. New connections wait in the socket's \
+             backlog; the server tries again every second. Raise the limit (ulimit -n, or LimitNOFILE= of systemd), \
+             or close descriptors that are no longer needed."
+        }
+        _ => {
+            "The system has no resources left for this socket. New connections wait in the socket's backlog; the \
+             server tries again every second."
+        }
     }
 }
 
