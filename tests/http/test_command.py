@@ -38,7 +38,7 @@ def test_wsgi_is_found_out(tmp_path: Path) -> None:
     [
         ((), "apps", 3, "'apps' is not the name of an application: write package.module:app"),
         ((), "nowhere:app", 3, "there is no module 'nowhere': run the command in the directory that contains it"),
-        ((), "apps:nothing", 3, "the module 'apps' has no 'nothing'"),
+        ((), "apps:nothing", 3, "the module 'apps' has no attribute 'nothing'"),
         ((), "apps:failing", 3, "the database is away"),
         (("--lifespan", "on"), "apps:raising", 3, "RuntimeError: not for lifespan"),
         (("--factory",), "apps:failing", 3, "the factory apps:failing failed"),
