@@ -169,21 +169,6 @@ impl Listener {
     }
 }
 
-/// What to do about a failure to accept for lack of resources; added to the exception as a note.
-fn remedy(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(libc::EMFILE) => {
-            "This process has reached its limit of open file descriptors. New connections wait in the socket's \
-             backlog; the server tries again every second. Raise the limit (ulimit -n, or LimitNOFILE= of systemd), \
-             or close descriptors that are no longer needed."
-        }
-        _ => {
-            "The system has no resources left for this socket. New connections wait in the socket's backlog; the \
-             server tries again every second."
-        }
-    }
-}
-
 /// Tells the protocols of what was accepted. When an exception leaves the loop, the rest follows when it runs again.
 fn start_made(owner: &Bound<'_, LoopCore>, object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = owner.py();
@@ -284,5 +269,20 @@ impl Listener {
         visit.call(&self.context)?;
         let visit_made = |s: &State| s.made.iter().try_for_each(|transport| visit.call(transport));
         self.state.peek(visit_made).unwrap_or(Ok(()))
+    }
+}
+
+/// What to do about a failure to accept for lack of resources; added to the exception as a note.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            "This process has reached its limit of open file descriptors. New connections wait in the socket's \
+             backlog; the server tries again every second. Raise the limit (ulimit -n, or LimitNOFILE= of systemd), \
+             or close descriptors that are no longer needed."
+        }
+        _ => {
+            "The system has no resources left for this socket. New connections wait in the socket's backlog; the \
+             server tries again every second."
+        }
     }
 }
