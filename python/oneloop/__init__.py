@@ -1,7 +1,7 @@
 """One native event loop for all of a Python program's I/O.
 
 Importing this package imports neither asyncio nor the native core: each name is loaded when it is
-first used. On other systems than Linux the names of `oneloop.elsewhere` take the loop's place.
+first used. On systems other than Linux, `oneloop.elsewhere` provides the same names on asyncio.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ __all__ = [
     "run",
 ]
 if sys.version_info < (3, 16):
-    # asyncio's policies are gone from 3.16 on.
+    # Python 3.16 removes asyncio's policies.
     __all__ += ["EventLoopPolicy"]
 
-# Name: the module that defines it.
+# Public name -> the module that defines it.
 _MODULES = {
     "DatagramTransport": "oneloop._native",
     "EventLoopPolicy": "oneloop.policy",
@@ -67,11 +67,11 @@ _MODULES = {
     "run": "oneloop.runner",
 }
 
-# Imported when somebody names them.
+# Imported on first attribute access.
 _SUBMODULES = ("aio", "compat", "files", "http", "stats_socket", "testing", "tls")
 
 
-if not TYPE_CHECKING:  # a type checker must not take any name for granted
+if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
 
     def __getattr__(name):
         if name in _SUBMODULES and sys.platform == "linux":

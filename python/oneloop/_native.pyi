@@ -1,8 +1,8 @@
-# The extension module; `mypy.stubtest` checks this file against the binary.
+# Types of the extension module. `mypy.stubtest` compares this file with the binary.
 #
-# `Handle` and `TimerHandle` have the interface of asyncio's classes of those names, and present them
-# as their `__class__`, without being their subclasses; `call_soon` and its kin are typed with
-# asyncio's names, so that programs written against `asyncio.AbstractEventLoop` type-check unchanged.
+# `Handle` and `TimerHandle` have the interface of asyncio's classes with the same names and return
+# those as their `__class__`, but are not subclasses. `call_soon`, `call_later` etc. are annotated with
+# asyncio's classes, so that programs written for `asyncio.AbstractEventLoop` type-check unchanged.
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ _Ts = TypeVarTuple("_Ts")
 class LoopCore:
     def __new__(cls, *_args: object, virtual_time: bool = False, **_kwargs: object) -> Self: ...
 
-    # What asyncio's event loops have.
+    # The interface of asyncio's event loops.
     def call_soon(
         self, callback: Callable[[*_Ts], object], /, *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle: ...
@@ -61,7 +61,7 @@ class LoopCore:
     def sock_recv_into(self, sock: socket.socket, buf: WriteableBuffer) -> SockOperation[int]: ...
     def sock_sendall(self, sock: socket.socket, data: ReadableBuffer) -> SockOperation[None]: ...
 
-    # What `oneloop.Loop` stands on.
+    # Internal: used by `oneloop.Loop`.
     _closed: bool
     _debug: bool
     _stopping: bool
@@ -243,7 +243,7 @@ class TlsTransport:
     @property
     def _app_reading_paused(self) -> bool: ...
     def _test__append_write_backlog(self, data: bytes) -> None: ...
-    # The protocol of the transport below.
+    # This object is also the protocol of the transport below it.
     def connection_made(self, transport: Any) -> None: ...
     def data_received(self, data: bytes) -> None: ...
     def eof_received(self) -> bool: ...
@@ -372,12 +372,12 @@ class SockOperation(Coroutine[Any, None, _T_co]):
     ) -> asyncio.Future[None]: ...
     def close(self) -> None: ...
 
-# The file operations of one loop. Each does at once what cannot block and returns the value; else
-# it returns a future of the loop. Paths are those that the kernel gets (`os.fsencode`), without NUL;
-# `dir_fd` is `AT_FDCWD` (-100) or a directory's descriptor; an `offset` of -1 means the
-# descriptor's own position (for what has no other: pipes, terminals). OSErrors carry no filename:
-# the caller knows what the program had said. Cancelling a future lets the kernel finish with the
-# buffers, and closes a descriptor that was opened too late.
+# The file operations of one loop. If an operation cannot block, it is executed immediately and its
+# value is returned; otherwise a future of the loop is returned. Paths are bytes (`os.fsencode`)
+# without NUL. `dir_fd` is `AT_FDCWD` (-100) or a directory's descriptor. An `offset` of -1 means the
+# descriptor's position in the kernel (for pipes, terminals and shared descriptors). OSErrors have no
+# filename; the caller adds the path as the program passed it. If a future is cancelled, its buffers
+# stay alive until the kernel has finished, and a descriptor that is opened later is closed.
 @final
 class Files:
     def __new__(cls, loop: LoopCore, engine: str | None = None) -> Self: ...
@@ -415,15 +415,16 @@ class Files:
         self, src: bytes, dst: bytes, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool, /
     ) -> asyncio.Future[None] | None: ...
     def symlink(self, target: bytes, path: bytes, dir_fd: int, /) -> asyncio.Future[None] | None: ...
-    # Runs a Python callable on a thread of the loop's own small pool.
+    # Runs a Python callable on a thread of the loop's small pool.
     def call(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> asyncio.Future[_T]: ...
-    # The same for jobs of many steps.
+    # The same, for long jobs of many steps.
     def call_long(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> asyncio.Future[_T]: ...
     def shut(self) -> None: ...
 
-# What direct I/O on a descriptor must be aligned to, as (memory, offset) in bytes, zeros where the
-# file has none; None if the kernel does not tell.
 def remove_socket_file(path: str, inode: int) -> None: ...
+
+# The alignment that direct I/O on a descriptor needs, as (memory, offset) in bytes. Both are 0 if the
+# file does not support direct I/O; None if the kernel does not report it.
 def direct_alignment(fd: int, /) -> tuple[int, int] | None: ...
 def inotify_init() -> int: ...
 def inotify_add_watch(queue: int, path: bytes, mask: int, /) -> int: ...
@@ -431,13 +432,14 @@ def inotify_rm_watch(queue: int, watch: int, /) -> None: ...
 def wait_for_file_calls() -> None: ...
 def learn_filesystem(fd: int, /) -> bool: ...
 
-# The text, and what ends its lines; None if it is not UTF-8.
-# `"".join(pieces)`, for a thread: the GIL is held for a moment only.
+# `"".join(pieces)` and `b"".join(pieces)`, to be called on a thread: they hold the GIL only briefly.
 def join_text(pieces: list[str], /) -> str: ...
 def join_bytes(pieces: list[bytes], /) -> bytes: ...
+
+# Returns the decoded text and the kinds of line ends in it; None if the data is not UTF-8.
 def decode_utf8(data: bytes, translates: bool, /) -> tuple[str, list[bytes]] | None: ...
 
-# Bytes or text read ahead; a line ends with "\n", "\r", "\r\n", or, if nothing is said, with any of them.
+# Bytes or text that was read ahead. A line ends with `newline` ("\n", "\r" or "\r\n"; empty: any of them).
 @final
 class ReadAhead(Generic[AnyStr]):
     def __new__(cls, newline: AnyStr) -> Self: ...
@@ -479,7 +481,7 @@ class FileHandle:
     def leave(self) -> None: ...
     def share(self) -> None: ...
 
-# The native half of files: calls give coroutines.
+# The native half of the file classes. The methods return coroutines.
 @disjoint_base
 class FastFile:
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self: ...
@@ -508,8 +510,8 @@ class Lines(Generic[AnyStr]):
     def throw(self, *args: Any) -> Any: ...
     def close(self) -> None: ...
 
-# `oneloop.aio`: what a program submits and polls for itself. A file is a descriptor's number or an
-# object with `fileno()`; so is `res_fd`, which is an eventfd.
+# `oneloop.aio`: requests that a program submits and polls itself. `file` and `res_fd` (an eventfd) are
+# descriptors or objects with `fileno()`.
 @disjoint_base
 class AioRequest:
     @property
@@ -670,7 +672,7 @@ class SnapshotSocket:
     def start(self) -> None: ...
     def stop(self) -> None: ...
 
-# Green threads. A greenlet is one of the greenlet package's.
+# Green threads. A "greenlet" is a `greenlet.greenlet` object.
 @disjoint_base
 class HubCore:
     def __new__(cls, owner: LoopCore, *args: Any, **kwargs: Any) -> Self: ...
@@ -890,7 +892,7 @@ class TlsObject:
     def get_channel_binding(self, cb_type: str = "tls-exporter") -> bytes | None: ...
 
 TIMED_OUT: Any
-"""What a wait in a line ends with when its time is up."""
+"""Returned by a wait in a line when its timeout has expired."""
 
 @disjoint_base
 class HttpParser:

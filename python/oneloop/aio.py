@@ -1,11 +1,12 @@
-"""File operations that a program submits and polls for itself, without an event loop.
+"""File operations that a program submits and polls itself, without an event loop.
 
-For programs that have no asyncio, or that want the kernel's queue in their own hands: a `Context` takes
-requests, the kernel works on them, `get_events()` tells how they ended. In a coroutine use
-`oneloop.files`, which waits for nothing.
+For programs that do not use asyncio, or that need direct control of the kernel's queue. Submit requests
+to a `Context`; the kernel executes them; `get_events()` returns the results. In a coroutine use
+`oneloop.files` instead: `get_events()` can block the thread.
 
-The engine is io_uring or Linux kernel AIO; the latter is asynchronous for files opened with O_DIRECT
-only. Buffers belong to their requests, and requests to their context, until their events are returned.
+The engine is io_uring or Linux kernel AIO. Kernel AIO is asynchronous only for files opened with
+O_DIRECT. A request keeps its buffers alive, and the context keeps the request alive, until the request's
+event has been returned.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ __all__ = [
 
 
 class PriorityClass(IntEnum):
-    """Classes of I/O priorities, ioprio_set(2). Within a class 0 is the highest value, 7 the lowest."""
+    """I/O priority classes, see ioprio_set(2). Within a class, priority 0 is the highest and 7 the lowest."""
 
     NONE = 0
-    """Whatever the process has."""
+    """Use the priority of the process."""
     REALTIME = 1
-    """Before all others; needs CAP_SYS_NICE."""
+    """Before all other classes. Needs CAP_SYS_NICE."""
     BEST_EFFORT = 2
+    """The kernel's default class."""
     IDLE = 3
-    """Only when nobody else wants the disk."""
+    """Only when no other process uses the disk."""

@@ -1,7 +1,7 @@
-"""Loops that still run in daemon threads when the interpreter goes down.
+"""Stop loops that still run in daemon threads when the interpreter exits.
 
-CPython lets such threads end in the middle of whatever they do. A loop must not: at exit each one is
-told to stop at the end of its tick, and given a moment to get there.
+CPython ends daemon threads at an arbitrary point, which is not safe for a loop. At exit, each such loop
+is therefore asked to stop at the end of its current tick, and exit waits for that for a limited time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from time import monotonic, sleep  # the interpreter's own, whatever is patched later
+from time import monotonic, sleep  # bound before monkey patching can replace them
 from typing import TYPE_CHECKING
 
 from oneloop.signals import is_main_thread
@@ -17,26 +17,26 @@ from oneloop.signals import is_main_thread
 if TYPE_CHECKING:
     from oneloop.loop import Loop
 
-# How long exit waits for a callback that runs in a daemon thread, in seconds.
+# How long exit waits for callbacks that still run in daemon threads, in seconds.
 PATIENCE_S = 1.0
 
 _running: weakref.WeakSet[Loop] = weakref.WeakSet()
 
 
 def add(loop: Loop) -> None:
-    """Remember a loop that runs in this thread, unless the interpreter waits for the thread."""
+    """Register a loop that runs in this thread, if this is a daemon thread."""
     if not is_main_thread() and threading.current_thread().daemon:
         _running.add(loop)
 
 
 def discard(loop: Loop) -> None:
-    """Forget a loop that has stopped."""
+    """Unregister a loop that has stopped."""
     _running.discard(loop)
 
 
 @atexit.register
 def halt_all() -> None:
-    """Stop every loop that is left; gives up on one whose callback takes too long."""
+    """Stop every registered loop. Loops whose callback runs longer than `PATIENCE_S` are not waited for."""
     waiting = list(_running)
     deadline = monotonic() + PATIENCE_S
     while waiting and monotonic() < deadline:

@@ -1,6 +1,6 @@
 """Debug mode: the standard library's handles, thread checks, and reports of slow callbacks.
 
-The native core asks here only when `loop.set_debug(True)` is in force.
+The native core calls this code only while debug mode is on (`loop.set_debug(True)`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-# Python 3.14 has a kind of its own, whose cancel() waits for a running callback.
+# From Python 3.14 on, call_soon_threadsafe() returns this class. Its cancel() waits for a running callback.
 _ThreadSafeHandle: Any = getattr(asyncio.events, "_ThreadSafeHandle", asyncio.Handle)
 
 
 class DebugMixin:
-    """What `LoopCore` calls in debug mode."""
+    """Methods that `LoopCore` calls in debug mode."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class DebugMixin:
         args: tuple[Any, ...],
         context: Context | None,
     ) -> asyncio.Handle:
-        """Do `call_soon` and its kin with `asyncio.Handle`, which knows where it was made."""
+        """Implement `call_soon`, `call_later` etc. with `asyncio.Handle`, which records where it was created."""
         if method != "call_soon_threadsafe":
             self._check_thread()
         self._check_callback(callback, method)
@@ -49,13 +49,13 @@ class DebugMixin:
             handle = _ThreadSafeHandle(callback, args, self, context)
             self._push_threadsafe(handle)
         trace = handle._source_traceback  # type: ignore[attr-defined]
-        # The frames in between are nobody's business: this one, and that of a second __init__.
+        # Remove asyncio's and our own frames from the end, so that the trace ends at the caller.
         while trace and trace[-1].filename in (__file__, asyncio.events.__file__):
             del trace[-1]
         return handle
 
     def _run_debug_handle(self: Any, handle: asyncio.Handle) -> None:
-        """Run one handle, and report it if it took longer than `slow_callback_duration`."""
+        """Run one handle. Log a warning if it took at least `slow_callback_duration`."""
         if handle._cancelled:
             return
         began = self.time()
@@ -67,15 +67,15 @@ class DebugMixin:
                 base_events._format_handle(handle),  # type: ignore[attr-defined]
                 duration_s,
             )
-        # A traceback may keep this frame: break the cycle through it, as asyncio does.
+        # A traceback can keep this frame alive: break the reference cycle, as asyncio does.
         handle = None  # type: ignore[assignment]
 
     def _report_slow(self: Any, what: object, duration_s: float) -> None:
-        """Report a protocol's or reader's callback that took too long."""
+        """Log a warning about a protocol's or reader's callback that took too long."""
         if duration_s >= self.slow_callback_duration:
             _warn("Executing %r took %.3f seconds", what, duration_s)
 
 
 def _warn(message: str, *args: object) -> None:
-    # The name by which asyncio's own loop reports: a program may have put another logger there.
+    # asyncio's loop logs through this attribute; a program may have replaced the logger there.
     base_events.logger.warning(message, *args)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""oneloop on other systems than Linux: asyncio under oneloop's names, with one warning.
+"""oneloop on systems other than Linux: asyncio under oneloop's names, with one warning.
 
-So that a library may depend on oneloop without asking what it runs on. Nothing here makes a
-program faster, and what only the native loop has raises an ImportError that says so.
+A library can therefore depend on oneloop on every platform. On these systems nothing is faster than
+asyncio, and names that only the native loop has raise an ImportError.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _warned: set[str] = set()
 
 
 def warn_once() -> None:
-    """Say that this is asyncio; a RuntimeWarning, at the first call only."""
+    """Raise a RuntimeWarning that this is asyncio, on the first call only."""
     if sys.platform in _warned:
         return
     _warned.add(sys.platform)
     warnings.warn(
-        f"oneloop runs on Linux only: on {sys.platform} it is plain asyncio",
+        f"the event loop of oneloop needs Linux: on {sys.platform}, oneloop runs on plain asyncio",
         RuntimeWarning,
         stacklevel=3,
     )
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Make asyncio's own loop."""
+    """Return a new loop of asyncio."""
     warn_once()
     return asyncio.new_event_loop()
 
@@ -51,11 +51,11 @@ def run(
 
 
 def install() -> None:
-    """Do nothing: asyncio's own loops stay."""
+    """Do nothing: asyncio keeps its own loops."""
     warn_once()
 
 
 def __getattr__(name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise ImportError(f"oneloop.{name} exists on Linux only (this is {sys.platform})")
+    raise ImportError(f"oneloop.{name} is available on Linux only (this platform is {sys.platform})")

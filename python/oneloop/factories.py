@@ -1,10 +1,11 @@
-"""Replaces what asyncio makes loops with when nobody names a loop: for `install`, `oneloop run`.
+"""Replace asyncio's default loop factory, for `install` and `oneloop run`.
 
-`asyncio.run`, `asyncio.Runner` and `asyncio.new_event_loop` all end in the default policy's
-`_loop_factory` (Python 3.11 to 3.15), so that one attribute reaches every one of them, in whatever
-module their names were imported. `asyncio.EventLoop`, the default's public name since 3.13, is
-replaced with it. `oneloop run` also serves `asyncio.SelectorEventLoop()`, with which servers name the default of Linux.
-A program that sets a policy of its own, derives a loop, or gives it a selector gets what it names.
+`asyncio.run`, `asyncio.Runner` and `asyncio.new_event_loop` all call the default policy's
+`_loop_factory` (Python 3.11 to 3.15). Replacing this one attribute therefore changes all of them, also
+where a module has imported them by name. `asyncio.EventLoop`, the public name of the default since
+3.13, is replaced as well. `oneloop run` also replaces `asyncio.SelectorEventLoop()`, which servers use
+as the name of Linux' default. A program that sets another policy, derives a loop class, or passes a
+selector is not affected.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from oneloop.loop import Loop
 
 
 def default_loop() -> asyncio.AbstractEventLoop:
-    """A `oneloop.Loop`; in a green thread, a loop that lets the others go on."""
-    # Where nobody has imported it, there are no green threads.
+    """Return a new `oneloop.Loop`; in a green thread, a facade loop that does not block the other green threads."""
+    # If the module is not imported, there are no green threads.
     facade = sys.modules.get("oneloop.green.facade")
     if facade is not None and facade.is_wanted():
         loop: asyncio.AbstractEventLoop = facade.FacadeLoop()
@@ -28,18 +29,18 @@ def default_loop() -> asyncio.AbstractEventLoop:
 
 
 def replace_factories(*, named: bool = False) -> None:
-    """Make `default_loop` what asyncio makes loops with in this process, from here on.
+    """Make `default_loop` asyncio's default loop factory for the rest of this process.
 
     Args:
-        named: also for programs that call `asyncio.SelectorEventLoop()` without arguments.
+        named: replace `asyncio.SelectorEventLoop()`, called without arguments, too.
     """
     policy: Any = unix_events._UnixDefaultEventLoopPolicy
-    # A plain function would become a method of the policy.
+    # Without staticmethod, the function would become a method of the policy.
     policy._loop_factory = staticmethod(default_loop)
     modules: tuple[Any, ...] = (asyncio, unix_events)
     for module in modules:
         if hasattr(module, "EventLoop"):
-            # A class: `isinstance(loop, asyncio.EventLoop)` holds.
+            # The class itself, so that `isinstance(loop, asyncio.EventLoop)` is true.
             module.EventLoop = Loop
     if named:
         stock: Any = unix_events._UnixSelectorEventLoop

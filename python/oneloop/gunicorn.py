@@ -1,8 +1,8 @@
 """Worker classes for gunicorn: `gunicorn -k oneloop.gunicorn.Worker module:app`, for ASGI and for WSGI applications.
 
-The arbiter owns the sockets and counts signals; each worker serves with `oneloop.http`. `Worker` runs WSGI requests in
-`--threads` threads, `GreenWorker` in green threads, with the standard library patched. What gunicorn is told counts:
-its settings of limits, timeouts, TLS, proxies and logs.
+gunicorn's arbiter owns the sockets and handles the signals; each worker serves with `oneloop.http`. `Worker` runs WSGI
+requests in `--threads` threads. `GreenWorker` runs them in green threads and patches the standard library. gunicorn's
+settings for limits, timeouts, TLS, proxies and logs apply.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ log = logging.getLogger("oneloop.error")
 
 
 class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
-    """Serves ASGI applications as they are, and WSGI applications in threads."""
+    """Serve ASGI applications on the event loop, and WSGI applications in threads."""
 
     def init_signals(self) -> None:
-        """Leave signals to the loop, but for the one that opens the logs again."""
+        """Reset signal handlers, because the loop sets its own. Keep SIGUSR1 (reopen the logs) and SIGABRT."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGUSR1, self.handle_usr1)
@@ -52,7 +52,10 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
         signal.signal(signal.SIGABRT, self.handle_abort)
 
     def handle_abort(self, sig: int, frame: FrameType | None) -> NoReturn:
-        """End at once, for the loop has not run within `--timeout`; SystemExit would be the application's."""
+        """Exit immediately: the loop has not run within `--timeout`.
+
+        `os._exit` is used because application code could catch a SystemExit.
+        """
         try:
             super().handle_abort(sig, frame)
         except SystemExit:
@@ -61,10 +64,10 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             os._exit(1)
 
     def run(self) -> None:
-        """Serve until the arbiter asks for the end.
+        """Serve until the arbiter sends a signal to stop.
 
         Raises:
-            SystemExit: the application cannot be served.
+            SystemExit: the application cannot be served; the reason was logged.
         """
         self._take_logs()
         try:
@@ -84,7 +87,7 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             logger.propagate = False
 
     def options(self) -> Options:
-        """What gunicorn's settings mean for the server."""
+        """Return the server's options that correspond to gunicorn's settings."""
         cfg = self.cfg
         given: Given = {
             "timeout_keep_alive": float(cfg.keepalive),
@@ -92,7 +95,7 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             "forwarded_allow_ips": cfg.forwarded_allow_ips,
             "backlog": max(cfg.backlog, 1),
             "threads": max(cfg.threads, 1),
-            # 0 is gunicorn's word for as many as can be.
+            # 0 means "no limit" in gunicorn.
             "max_headers": min(cfg.limit_request_fields or MOST_HEADERS, MOST_HEADERS),
             "access_log": bool(self.log.access_log.handlers),
             "proxy_protocol": str(cfg.proxy_protocol) not in ("False", "off"),
@@ -131,7 +134,7 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
             ticking.cancel()
 
     async def _tick(self, server: Server) -> None:
-        """Tell the arbiter that this worker lives; end if the arbiter does not, or if `--reload` has seen a change."""
+        """Notify the arbiter regularly. End if the arbiter has died, or if `--reload` has detected a change."""
         while True:
             self.notify()
             if self.ppid != os.getppid():
@@ -151,16 +154,16 @@ class Worker(base.Worker):  # type: ignore[misc] # gunicorn has no types
         self._end(server, Ending.NOW)
 
     def _end_at_limit(self, server: Server, why: str) -> None:
-        self.log.info("Worker %s ends: %s.", self.pid, why)
+        self.log.info("Worker %s is stopping: %s.", self.pid, why)
         self._end(server, Ending.FINISH)
 
 
 class GreenWorker(Worker):
-    """Serves WSGI applications in green threads: what blocks in one lets the others go on."""
+    """Serve WSGI applications in green threads: a blocking call blocks only its own green thread."""
 
     def init_process(self) -> None:
         """Patch the standard library, before the application is imported."""
-        # Until then the arbiter's handlers are in force, which would swallow what is meant for this worker.
+        # Do this first: the arbiter's handlers are still set and would swallow signals sent to this worker.
         self.init_signals()
         from oneloop.green import monkey
 

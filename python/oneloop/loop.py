@@ -1,8 +1,8 @@
-"""`Loop`: the event loop, its native core joined with the standard library's slow paths.
+"""`Loop`: the event loop. It combines the native core with the standard library's code for rare operations.
 
-What runs per callback, timer, message or accept is in `_native.LoopCore`. What runs once per
-connection or more rarely is `asyncio.BaseEventLoop`'s own code for the running Python version.
-This file joins them; sockets, signals, Unix sockets and subprocesses have files of their own.
+Code that runs per callback, timer, message or accept is in `_native.LoopCore`. Code that runs once per
+connection or less often is `asyncio.BaseEventLoop`'s, from the running Python version.
+This file combines them. Sockets, signals, Unix sockets and subprocesses are mixins in separate files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oneloop.serving import ServingMixin
 from oneloop.signals import SignalMixin
 from oneloop.sockets import SocketMixin
 from oneloop.statistics import Statistics
-from oneloop.stock_streams import known as _known_streams  # noqa: F401 - reads its file now, not while a loop runs
+from oneloop.stock_streams import known as _known_streams  # noqa: F401 - reads a source file, so import it early
 from oneloop.subprocess import SubprocessMixin
 from oneloop.transports import send_gathered
 from oneloop.unix import UnixMixin
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A server that ran out of descriptors rests this long (asyncio's own delay, in seconds).
+# A listener that ran out of file descriptors accepts again after this delay (asyncio's value, in seconds).
 ACCEPT_RETRY_DELAY_S = constants.ACCEPT_RETRY_DELAY
 
 
-class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the stubs' are
-    # First, because CPython looks for it in the order of bases on every native call.
+class Loop(  # type: ignore[misc]  # the mixins accept more argument types than the stubs declare
+    # The first base, because CPython searches the bases in order on every native call.
     _native.LoopCore,
     DebugMixin,
     SignalMixin,
@@ -52,15 +52,21 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
 ):
     """A drop-in asyncio event loop on a native core (Linux).
 
-    Made by `oneloop.new_event_loop()`; all methods but `call_soon_threadsafe` and
-    `run_in_executor` belong to the thread that runs the loop. `virtual_time=True` gives it a
-    clock that starts at 0 and jumps to the next deadline whenever nothing is ready (for tests).
-    May be subclassed, as asyncio's loops may.
+    Create one with `oneloop.new_event_loop()`. Only `call_soon_threadsafe` and `run_in_executor` can be
+    called from any thread; call all other methods in the thread that runs the loop. Subclassing is
+    supported, as with asyncio's loops.
+
+    Args:
+        virtual_time: for tests: the loop's clock starts at 0 and jumps to the next deadline whenever
+            nothing is ready. `oneloop.testing` uses it.
+
+    Raises:
+        OSError: the process has no file descriptors left.
     """
 
-    # Places for everything that is assigned here and in BaseEventLoop's constructor, so that the
-    # instance's dictionary is never made: with one, CPython would look into it at each call of a
-    # method (20 ns of call_soon()'s 220). What a program assigns itself goes into the dictionary.
+    # Slots for all attributes that are assigned here and in BaseEventLoop's constructor, so that the
+    # instance's `__dict__` is never created. If it existed, CPython would search it on each method
+    # call (20 ns of call_soon()'s 220). Attributes that a program sets go into `__dict__`.
     __slots__ = (
         "_asyncgens",
         "_asyncgens_shutdown_called",
@@ -97,16 +103,25 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         self._init_sockets()
         self._init_subprocesses()
         self._connecting: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        # Made by the first use of oneloop.files.
+        # Created on the first use of oneloop.files.
         self._files: _native.Files | None = None
-        # Made by the first use of oneloop.green.
+        # Created on the first use of oneloop.green. Assigned last: see `__del__`.
         self._hub: Hub | None = None
         registry.add(self)
+
+    def __del__(self) -> None:
+        # If the constructor raised (a wrong argument), there is nothing to close or to warn about.
+        if hasattr(self, "_hub"):
+            super().__del__()
 
     # -- running ---------------------------------------------------------------------------------
 
     def run_forever(self) -> None:
-        """Run until `stop()` is called. RuntimeError if this or another loop is running here."""
+        """Run until `stop()` is called.
+
+        Raises:
+            RuntimeError: the loop is closed, or this or another loop is already running in this thread.
+        """
         self._check_closed()
         self._check_running()
         self._set_coroutine_origin_tracking(self._debug)  # type: ignore[attr-defined]
@@ -132,9 +147,12 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         super()._check_running()  # type: ignore[misc]
 
     def close(self) -> None:
-        """Close the loop: what still waits is dropped, what was written is sent if it can be.
+        """Close the loop. Pending callbacks and timers are dropped; buffered data is sent if that does not block.
 
-        Idempotent. RuntimeError while the loop is running.
+        Further calls do nothing.
+
+        Raises:
+            RuntimeError: the loop is running.
         """
         if self.is_running():
             raise RuntimeError("Cannot close a running event loop")
@@ -152,29 +170,39 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             hub.let_go()
 
     def run_green(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, T]:
-        """Call a function in a green thread beside this loop's coroutines; an awaitable of what it returns.
+        """Call a function in a green thread of this loop. Await the result.
 
-        The function may use what blocks in `oneloop.green`, and has a copy of the caller's context. A cancellation
-        raises CancelledError where it waits, and waits for its end.
+        The function can use the blocking calls of `oneloop.green`. It runs in a copy of the caller's context.
+        Cancelling the awaiting task raises CancelledError in the green thread at the point where it is blocked; the
+        task then waits until the green thread has ended.
+
+        Args:
+            function: the function to call.
+            *args: its positional arguments.
+            **kwargs: its keyword arguments.
+
+        Returns:
+            A coroutine. Its result is the function's return value.
 
         Raises:
-            ImportError: the greenlet package is missing.
-            BaseException: what the function raises.
+            ImportError: the greenlet package is not installed.
+            BaseException: any exception that the function raises.
         """
         from oneloop.green.bridge import run_green
 
         return run_green(function, *args, **kwargs)
 
-    # Called natively, on a hub's own loop.
+    # The native core calls these two on the loop of a green hub.
 
     def _is_alone(self) -> bool:
-        """Whether none of the other threads might call."""
+        """Return True if no other thread can call into this loop."""
         from oneloop.green.workers import idle_threads
 
         if sys.version_info < (3, 12):
-            # One that is about to begin is counted with the one that has made it.
+            # Before Python 3.12 a thread that is still starting has the ident of the thread that created it, so that
+            # the dictionary below would have one entry for both.
             return False
-        # All threads that the interpreter knows, this one among them.
+        # All threads of the interpreter, including this one.
         return len(sys._current_exceptions()) - 1 <= idle_threads()
 
     def _nothing_to_wait_for(self) -> None:
@@ -183,11 +211,11 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         get_hub().refuse_to_sleep()
 
     def statistics(self) -> Statistics:
-        """What the loop has done since it was made; cheap, always on."""
+        """Return counters of the loop since it was created. They are always on and cost little."""
         return Statistics(**self._counters())
 
     def _write_to_self(self) -> None:
-        # BaseEventLoop's signal handlers and shutdown_default_executor() wake the loop with it.
+        # BaseEventLoop's signal handlers and shutdown_default_executor() call this to wake the loop.
         self.call_soon_threadsafe(_nothing)
 
     # -- names -----------------------------------------------------------------------------------
@@ -195,22 +223,25 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
     async def getaddrinfo(
         self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> Any:
-        """Like `socket.getaddrinfo`, in the executor; numeric addresses are answered at once.
+        """Like `socket.getaddrinfo`, in the executor. Numeric addresses are resolved without the executor.
 
-        Keeps the zone of IPv6 addresses.
+        The zone of an IPv6 address is kept (RFC 4007).
+
+        Raises:
+            socket.gaierror: as `socket.getaddrinfo`.
         """
         if _is_numeric(host) and (port is None or isinstance(port, int)):
             try:
                 return socket.getaddrinfo(host, port, family, type, proto, flags | socket.AI_NUMERICHOST)
             except socket.gaierror:
-                # Looked numeric and is not: a name after all.
+                # It looks like an address and is not one: resolve it as a name.
                 pass
         return await asyncio.BaseEventLoop.getaddrinfo(
             self, host, port, family=family, type=type, proto=proto, flags=flags
         )
 
     async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
-        """Like `socket.getnameinfo`, in the executor; numeric answers are given at once."""
+        """Like `socket.getnameinfo`, in the executor. With NI_NUMERICHOST | NI_NUMERICSERV, without it."""
         numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
         if flags & numeric == numeric:
             return socket.getnameinfo(sockaddr, flags)
@@ -229,10 +260,23 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         ssl_handshake_timeout: float | None = None,
         ssl_shutdown_timeout: float | None = None,
     ) -> Any:
-        """Upgrade a transport to TLS; returns the new transport.
+        """Upgrade a transport to TLS and return the new transport.
 
-        What a `StreamReader` has buffered belongs to the handshake already and goes there (before
-        CPython 3.13.12 and 3.14.3 it was lost).
+        Bytes that a `StreamReader` has already buffered are part of the handshake and are passed to it (asyncio
+        before CPython 3.13.12 and 3.14.3 loses them).
+
+        Args:
+            transport: a stream transport of this loop. Use the returned transport instead of it afterwards.
+            protocol: the protocol of the TLS transport.
+            sslcontext: an `ssl.SSLContext`, or a context of `oneloop.tls`.
+            server_side: True for the server's end of the connection.
+            server_hostname: the name that the peer's certificate must match (client only).
+            ssl_handshake_timeout: in seconds; None is 60.
+            ssl_shutdown_timeout: in seconds; None is 30.
+
+        Raises:
+            TypeError: a context or transport of another class.
+            ssl.SSLError, OSError: the handshake failed; the transport is closed.
         """
         given: object = sslcontext
         if not isinstance(given, ssl.SSLContext | _native.TlsContext):
@@ -251,7 +295,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             ssl_handshake_timeout=ssl_handshake_timeout,
             ssl_shutdown_timeout=ssl_shutdown_timeout,
         )
-        # Nothing is read before the handshake has begun.
+        # Do not read before the handshake has begun.
         transport.pause_reading()
         transport.set_protocol(tls)
         steps = [self.call_soon(tls.connection_made, transport)]
@@ -276,7 +320,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         try:
             sock: socket.socket = await super()._connect_sock(*args, **kwargs)  # type: ignore[misc]
         finally:
-            # They lead to the exceptions of this attempt, whose traceback leads here.
+            # The arguments hold the exceptions of this attempt, whose tracebacks hold this frame: break the cycle.
             del args, kwargs
         self._connecting.add(sock)
         return sock
@@ -288,7 +332,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             try:
                 return protocol_factory()
             except BaseException:
-                # A socket that the loop has made is the loop's to close.
+                # If the loop created the socket, the loop has to close it.
                 if sock in self._connecting:
                     sock.close()
                 raise
@@ -297,7 +341,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             sock, factory, *args, **kwargs
         )
 
-    # -- BaseEventLoop's hooks: how transports and servers are made --------------------------------
+    # -- BaseEventLoop's hooks: creating transports and servers ------------------------------------
 
     def _make_socket_transport(
         self,
@@ -365,7 +409,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
             }
 
             def hand_over(conn: socket.socket, address: Any) -> None:
-                # Python 3.15 gives every connection a copy of the server's context.
+                # Python 3.15 runs every connection in a copy of the server's context.
                 own = context.copy() if context is not None else None
                 accepting = self._accept_tls(protocol_factory, conn, address, sslcontext, context=own, **keywords)
                 self.create_task(accepting, context=own)
@@ -394,7 +438,10 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
         sslcontext: ssl.SSLContext,
         **keywords: Any,
     ) -> None:
-        """Handshake with one accepted connection; failures are the peer's, and quiet but in debug."""
+        """Do the TLS handshake on one accepted connection.
+
+        As in asyncio, a failure (mostly the peer's fault) is reported only in debug mode.
+        """
         protocol = transport = None
         try:
             protocol = protocol_factory()
@@ -412,7 +459,7 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
                 await waiter
             except BaseException:
                 transport.close()
-                # The waiter's exception would keep the protocol alive in a cycle (gh-109534).
+                # The waiter's exception would keep the protocol alive in a reference cycle (gh-109534).
                 waiter = None  # type: ignore[assignment]
                 raise
         except (SystemExit, KeyboardInterrupt):
@@ -433,15 +480,15 @@ class Loop(  # type: ignore[misc]  # the mixins' arguments are wider than the st
 
 
 def _nothing() -> None:
-    """A callback that only wakes."""
+    """Do nothing: a callback that wakes the loop."""
 
 
-# A fork comes after what was written before it; the child drops what it finds in the queues of its parent.
+# Send queued data before a fork: the child discards the write queues that it inherits.
 os.register_at_fork(before=send_gathered)
 
 
 def _is_numeric(host: Any) -> bool:
-    """True if `host` can be a numeric address and so needs no look-up (RFC 4007 zones included)."""
+    """Return True if `host` can be a numeric address, with or without a zone (RFC 4007), that needs no look-up."""
     if not isinstance(host, str) or not host:
         return False
     address, _, _zone = host.partition("%")

@@ -1,4 +1,4 @@
-"""`EventLoopPolicy`: asyncio's policy with oneloop loops, where policies exist (up to 3.15)."""
+"""`EventLoopPolicy`: asyncio's default policy with oneloop loops (Python 3.11 to 3.15)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from asyncio import DefaultEventLoopPolicy as _Base
 else:
-    # Its public name gives a DeprecationWarning from Python 3.14 on.
+    # Using the public name raises a DeprecationWarning from Python 3.14 on.
     _Base = unix_events._UnixDefaultEventLoopPolicy
 
 
 class EventLoopPolicy(_Base):
-    """A policy whose `new_event_loop()` makes a `oneloop.Loop`, in a green thread `oneloop.green.facade.FacadeLoop`.
+    """A policy whose `new_event_loop()` creates a `oneloop.Loop`.
 
-    Deprecated with asyncio's policies from Python 3.14 on; use `oneloop.run` there. A program may
-    subclass it, as it may subclass asyncio's.
+    In a green thread it creates a `oneloop.green.facade.FacadeLoop`.
+    Like asyncio's policies, deprecated from Python 3.14 on; use `oneloop.run` there. Subclassing is supported.
     """
 
     def _loop_factory(self) -> AbstractEventLoop:

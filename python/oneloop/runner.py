@@ -1,4 +1,4 @@
-"""How a program gets a oneloop loop: `run`, `new_event_loop`, `install`."""
+"""The functions that create a oneloop loop: `run`, `new_event_loop`, `install`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _T = TypeVar("_T")
 
 
 def new_event_loop() -> Loop:
-    """Make a loop. OSError when the process is out of descriptors."""
+    """Return a new loop. It is not running, and not set as the current loop.
+
+    Raises:
+        OSError: the process has no file descriptors left.
+    """
     return Loop()
 
 
@@ -29,32 +33,36 @@ def run(
 ) -> _T:
     """Run a coroutine on a new oneloop loop and return its result, like `asyncio.run`.
 
-    In a green thread it is a loop that lets the other green threads go on (`oneloop.green.run`).
+    In a green thread, the new loop does not block the other green threads (see `oneloop.green.run`).
 
     Args:
-        main: a coroutine (from Python 3.14 on any awaitable, as `asyncio.run` has it).
-        debug: turns the loop's debug mode on or off; None leaves it to PYTHONASYNCIODEBUG.
-        loop_factory: makes another loop instead.
+        main: a coroutine; from Python 3.14 on any awaitable, as with `asyncio.run`.
+        debug: turns the loop's debug mode on or off. None: the environment variable PYTHONASYNCIODEBUG decides.
+        loop_factory: called to create the loop, instead of the default.
 
     Returns:
-        What the coroutine returns.
+        The coroutine's result.
 
     Raises:
-        RuntimeError: inside a running loop.
-        ValueError, TypeError: for anything but a coroutine, as the Python version has it.
+        RuntimeError: an event loop is already running in this thread.
+        ValueError, TypeError: `main` is not a coroutine; the class depends on the Python version.
+        BaseException: any exception that the coroutine raises.
     """
-    # What asyncio.run() does, which takes a loop factory from Python 3.12 on.
+    # asyncio.run() itself has no `loop_factory` in Python 3.11.
     if events._get_running_loop() is not None:
-        raise RuntimeError("oneloop.run() cannot be called from a running event loop")
+        raise RuntimeError(
+            "oneloop.run() cannot be called from a running event loop: in a coroutine, await the coroutine instead"
+        )
     with asyncio.Runner(debug=debug, loop_factory=loop_factory or default_loop) as runner:
         return runner.run(main)
 
 
 def install() -> None:
-    """Make every `asyncio.run`, `Runner` and `new_event_loop` from here on give a oneloop loop.
+    """Make `asyncio.run`, `asyncio.Runner` and `asyncio.new_event_loop` create oneloop loops.
 
-    Sets the event loop policy up to Python 3.13. From 3.14 on policies are deprecated (gone in
-    3.16): asyncio's default factories are replaced instead, for the rest of the process.
+    Loops that exist already are not changed. Up to Python 3.13 this sets the event loop policy. From 3.14
+    on, where policies are deprecated (3.16 removes them), it replaces asyncio's default factory for the
+    rest of the process.
     """
     if sys.version_info < (3, 14):
         from oneloop.policy import EventLoopPolicy

@@ -1,7 +1,7 @@
-"""Servers: the standard library's code for its own version, of which a cancelled call leaves nothing behind.
+"""Servers: the running Python version's own code, plus a cleanup when the call is cancelled.
 
-`create_server()` starts to listen and then gives the loop a turn. Cancelled in that turn, asyncio leaves a server that
-listens and that nobody can close.
+`create_server()` starts to listen and then awaits one iteration of the loop. If it is cancelled there, asyncio leaves a
+listening server behind that the caller has no reference to. Here the server is closed.
 """
 
 from __future__ import annotations

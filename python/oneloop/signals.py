@@ -1,10 +1,11 @@
-"""Signals: `add_signal_handler`, and Ctrl-C that always wakes the loop.
+"""Signals: `add_signal_handler`, and a Ctrl-C that always wakes the loop.
 
 While a loop runs in the main thread, the interpreter writes the number of each signal to a socket
-that the loop watches (`signal.set_wakeup_fd`), so that no signal is left waiting behind a poll.
-A wakeup descriptor that the program has set itself is left in place.
+that the loop watches (`signal.set_wakeup_fd`). A signal therefore always interrupts the poll.
+A wakeup descriptor that the program has set is not replaced.
 
-The interpreter's own functions are bound here, before patching (`oneloop.green.monkey`, gevent's) replaces them.
+This module binds the interpreter's functions at import, before monkey patching (`oneloop.green.monkey` or gevent's)
+can replace them.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _set_wakeup_fd = signal.set_wakeup_fd
 
 
 def is_main_thread() -> bool:
-    """Whether signals' handlers run in this thread: what `threading` says of it is of no use in a patched program."""
+    """Return True in the thread that runs signal handlers. `threading` gives wrong answers in a patched program."""
     return _thread.get_native_id() == os.getpid()
 
 
 def _noop(signum: int, frame: object) -> None:
-    """A Python-level handler, without which the interpreter would not write the number."""
+    """Do nothing: the interpreter writes a signal's number only if the signal has a Python handler."""
 
 
 def _nothing() -> None:
-    """Nothing to restore."""
+    """Do nothing: there is no wakeup descriptor to restore."""
 
 
 class SignalMixin:
@@ -51,7 +52,7 @@ class SignalMixin:
         self._csock: _socket.socket | None = None
 
     def _wakeup_socket(self: Any) -> _socket.socket:
-        """The end that the interpreter writes to; made at the first need."""
+        """Return the socket that the interpreter writes to, and create it on first use."""
         if self._csock is None:
             self._ssock, self._csock = _socket.socketpair()
             self._ssock.setblocking(False)
@@ -62,7 +63,7 @@ class SignalMixin:
         return csock
 
     def _arm_wakeup_fd(self: Any) -> Callable[[], None]:
-        """Route signals to this loop while it runs; returns what undoes it."""
+        """Route signals to this loop while it runs. Return a function that undoes it."""
         if not is_main_thread():
             return _nothing
         fd = self._wakeup_socket().fileno()
@@ -70,7 +71,7 @@ class SignalMixin:
         if old in (-1, fd):
 
             def restore() -> None:
-                # Handlers that are still there keep it, as in asyncio.
+                # As in asyncio, it stays set while the loop has signal handlers.
                 if not self._signal_handlers and not self.is_closed():
                     _set_wakeup_fd(-1)
 
@@ -85,7 +86,7 @@ class SignalMixin:
             except (BlockingIOError, InterruptedError):
                 return
             for signum in data:
-                # Zero is nobody's signal: a wake-up by hand.
+                # Zero is not a signal: some code wrote it only to wake the loop.
                 if signum:
                     self._handle_signal(signum)
             if len(data) < 4096:
@@ -101,10 +102,17 @@ class SignalMixin:
             self._push_ready(handle)
 
     def add_signal_handler(self: Any, sig: int, callback: Callable[..., Any], *args: Any) -> None:
-        """Call callback(*args) on the loop when the signal arrives. Main thread only.
+        """Call `callback(*args)` in the loop when the signal arrives. Main thread only.
 
-        Raises ValueError for a signal that does not exist, RuntimeError for one that cannot be
-        caught or from another thread, TypeError for a coroutine.
+        Args:
+            sig: a signal number. A handler that is already set for it is replaced.
+            callback: a plain function, not a coroutine function.
+            *args: arguments for the callback.
+
+        Raises:
+            ValueError: there is no such signal.
+            RuntimeError: the signal cannot be caught, or this is not the main thread.
+            TypeError: `sig` is not an int, or `callback` is a coroutine or a coroutine function.
         """
         given: object = callback
         if asyncio.iscoroutine(given) or _is_coroutine_function(given):
@@ -112,7 +120,7 @@ class SignalMixin:
         self._check_signal(sig)
         self._check_closed()
         try:
-            # ValueError outside of the main thread: before anything has changed.
+            # Raises ValueError outside the main thread, before anything has changed.
             _set_wakeup_fd(self._wakeup_socket().fileno(), warn_on_full_buffer=False)
         except (ValueError, OSError) as exc:
             raise RuntimeError(str(exc)) from exc
@@ -128,7 +136,15 @@ class SignalMixin:
             raise
 
     def remove_signal_handler(self: Any, sig: int) -> bool:
-        """Take a handler back; True if there was one. SIGINT raises KeyboardInterrupt again."""
+        """Remove the signal's handler and restore the default action (SIGINT: KeyboardInterrupt).
+
+        Returns:
+            True if there was a handler.
+
+        Raises:
+            ValueError: there is no such signal.
+            TypeError: `sig` is not an int.
+        """
         self._check_signal(sig)
         if self._signal_handlers.pop(sig, None) is None:
             return False
@@ -142,7 +158,7 @@ class SignalMixin:
         return True
 
     def _drop_wakeup_fd(self: Any) -> None:
-        # A running loop keeps it for Ctrl-C.
+        # A running loop still needs it for Ctrl-C.
         if self._signal_handlers or self.is_running():
             return
         try:

@@ -1,11 +1,11 @@
-"""Descriptors and sockets of the program's own: readers, writers, and the `sock_*` methods.
+"""The program's own descriptors and sockets: `add_reader`, `add_writer`, the `sock_*` methods and `sendfile`.
 
-`sock_recv`, `sock_recv_into` and `sock_sendall` are native; what runs once per connection or moves
-an address with each message is here, on the native waits.
+`sock_recv`, `sock_recv_into` and `sock_sendall` are native. The methods that run once per connection, or that pass an
+address with each message, are here; they use the native waits.
 
-Files of `oneloop.files` are sent with sendfile(2) out of the page cache, or read and written where there is no such
-call (TLS). sendfile(2) would block the loop on what is not cached, so that what is sent next is looked at first, and
-read if it is not all there.
+Files of `oneloop.files` are sent from the page cache with sendfile(2), or with reads and writes where sendfile(2) is
+not possible (TLS). sendfile(2) blocks the loop while it reads uncached data from the disk. Each block is therefore
+probed first, and read into the page cache if a part of it is missing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from oneloop.files.binary import File
 
-# Bytes per sendfile(2): large enough to cost nothing, small enough to keep the loop answering.
+# Bytes per sendfile(2): large enough that the calls cost little, small enough that other callbacks run in between.
 SENDFILE_BLOCK_BYTES = 1 << 20
-# Bytes per piece that is read and written, where there is no sendfile(2) (TLS).
+# Bytes per read and write where sendfile(2) is not possible (TLS).
 COPY_BYTES = 64 * 1024
-# As far apart as disks read ahead.
+# Distance between two probes of the page cache: the kernel's usual read-ahead.
 PROBE_STEP_BYTES = 128 * 1024
 
 
@@ -40,28 +40,35 @@ class SocketMixin:
     __slots__ = ()
 
     def _init_sockets(self: Any) -> None:
-        # Objects given to add_reader() and add_writer(), by their numbers then. Kept alive while they are watched, as
-        # asyncio's selector does.
+        # The objects passed to add_reader() and add_writer(), by their descriptor at that time. They are kept alive
+        # while they are watched, as in asyncio's selector.
         self._watched_objects: dict[int, Any] = {}
 
     def add_reader(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
-        """Call callback(*args) whenever `fd` (a number or an object with `fileno()`) is readable.
+        """Call `callback(*args)` whenever `fd` is readable. Replaces an existing reader.
 
-        Replaces a reader that was there. RuntimeError if a transport uses the descriptor, OSError
-        if it cannot be watched (a regular file: PermissionError).
+        Args:
+            fd: a descriptor, or an object with `fileno()`.
+            callback: called in the loop's thread.
+            *args: arguments for the callback.
+
+        Raises:
+            ValueError: `fd` is not a descriptor.
+            RuntimeError: a transport uses the descriptor.
+            OSError: the descriptor cannot be watched (PermissionError for a regular file).
         """
         self._watch(fd, False, callback, args)
 
     def remove_reader(self: Any, fd: Any) -> bool:
-        """Stop watching; True if there was a reader. An object that is closed by now will do."""
+        """Remove the reader. Return True if there was one. `fd` can be an object that has been closed meanwhile."""
         return bool(self._unwatch(fd, False))
 
     def add_writer(self: Any, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
-        """Call callback(*args) whenever `fd` is writable; otherwise like `add_reader`."""
+        """Call `callback(*args)` whenever `fd` is writable; otherwise like `add_reader`."""
         self._watch(fd, True, callback, args)
 
     def remove_writer(self: Any, fd: Any) -> bool:
-        """Stop watching; True if there was a writer."""
+        """Remove the writer. Return True if there was one; otherwise like `remove_reader`."""
         return bool(self._unwatch(fd, True))
 
     def _watch(self: Any, fileobj: Any, is_write: bool, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -73,7 +80,7 @@ class SocketMixin:
     def _unwatch(self: Any, fileobj: Any, is_write: bool) -> bool:
         number = _number(fileobj)
         if number < 0:
-            # Closed by now: the number that it was added with.
+            # The object has been closed: look up the descriptor that it was added with.
             known = (number for number, watched in self._watched_objects.items() if watched is fileobj)
             number = next(known, number)
         _check_number(number)
@@ -83,7 +90,7 @@ class SocketMixin:
             self._watched_objects.pop(number, None)
         return removed
 
-    # For the loop's own descriptors: no look at transports.
+    # For the loop's own descriptors. These do not check whether a transport uses the descriptor.
     def _add_reader(self: Any, fd: int, callback: Callable[..., Any], *args: Any) -> None:
         self._add_callback_for(fd, False, callback, args)
 
@@ -97,7 +104,11 @@ class SocketMixin:
         return bool(self._remove_callback_for(fd, True))
 
     async def sock_recvfrom(self: Any, sock: socket.socket, bufsize: int) -> tuple[bytes, Any]:
-        """Receive a datagram; returns its bytes and its sender's address."""
+        """Receive a datagram of up to `bufsize` bytes. Return its data and the sender's address.
+
+        Raises:
+            OSError: recvfrom(2) failed.
+        """
         self._check_sock(sock)
         while True:
             try:
@@ -106,7 +117,16 @@ class SocketMixin:
                 await self._wait_readable(sock)
 
     async def sock_recvfrom_into(self: Any, sock: socket.socket, buf: Any, nbytes: int = 0) -> tuple[int, Any]:
-        """Receive a datagram into a writable buffer; returns its length and its sender's address."""
+        """Receive a datagram into a writable buffer. Return the number of bytes and the sender's address.
+
+        Args:
+            sock: a non-blocking socket.
+            buf: a writable buffer.
+            nbytes: the most bytes to receive; 0 is the size of `buf`.
+
+        Raises:
+            OSError: recvfrom(2) failed.
+        """
         self._check_sock(sock)
         if not nbytes:
             nbytes = len(buf)
@@ -117,7 +137,11 @@ class SocketMixin:
                 await self._wait_readable(sock)
 
     async def sock_sendto(self: Any, sock: socket.socket, data: Any, address: Any) -> int:
-        """Send a datagram; returns the number of bytes sent."""
+        """Send a datagram to `address`. Return the number of bytes sent.
+
+        Raises:
+            OSError: sendto(2) failed.
+        """
         self._check_sock(sock)
         any_socket: Any = sock
         while True:
@@ -127,7 +151,7 @@ class SocketMixin:
                 await self._wait_writable(sock)
 
     async def _sock_recv_any(self: Any, sock: Any, n: int) -> Any:
-        """sock_recv() for an object that is no `socket.socket` and has its methods."""
+        """sock_recv() for an object that is not a `socket.socket` but has the same methods."""
         while True:
             try:
                 return sock.recv(n)
@@ -135,7 +159,7 @@ class SocketMixin:
                 await self._wait_readable(sock)
 
     async def _sock_recv_into_any(self: Any, sock: Any, buf: Any) -> Any:
-        """sock_recv_into(), likewise."""
+        """sock_recv_into() for such an object."""
         while True:
             try:
                 return sock.recv_into(buf)
@@ -143,7 +167,7 @@ class SocketMixin:
                 await self._wait_readable(sock)
 
     async def _sock_sendall_any(self: Any, sock: Any, data: Any) -> None:
-        """sock_sendall(), likewise."""
+        """sock_sendall() for such an object."""
         rest = memoryview(data).cast("B")
         while rest:
             try:
@@ -152,10 +176,14 @@ class SocketMixin:
                 await self._wait_writable(sock)
 
     async def sock_accept(self: Any, sock: socket.socket) -> tuple[socket.socket, Any]:
-        """Accept a connection; returns a non-blocking socket and the peer's address."""
+        """Accept a connection. Return a non-blocking socket and the peer's address.
+
+        Raises:
+            OSError: accept(2) failed.
+        """
         self._check_sock(sock)
         while True:
-            # With a timeout (also None: for ever) accept() would wait for the peer itself.
+            # On a socket with a timeout (or None, which blocks), accept() would block the loop.
             if _may_block(sock) and not _is_readable(sock):
                 await self._wait_readable(sock)
             try:
@@ -167,7 +195,12 @@ class SocketMixin:
                 return conn, address
 
     async def sock_connect(self: Any, sock: socket.socket, address: Any) -> None:
-        """Connect a non-blocking socket; a host name in `address` is resolved first."""
+        """Connect a non-blocking socket. A host name in `address` is resolved first.
+
+        Raises:
+            OSError: the connection failed; the message has the address.
+            socket.gaierror: the host name cannot be resolved.
+        """
         self._check_sock(sock)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             resolved = await self._ensure_resolved(
@@ -187,7 +220,7 @@ class SocketMixin:
         return int(await self._sendfile(sock, file, offset, count, lambda: self._wait_writable(sock)))
 
     async def _sendfile_native(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
-        """BaseEventLoop.sendfile()'s hook: what is queued goes first, then the file."""
+        """BaseEventLoop.sendfile()'s hook: send the queued data first, then the file."""
         resume = transport.is_reading()
         transport.pause_reading()
         await transport._make_empty_waiter()
@@ -237,14 +270,14 @@ class SocketMixin:
                 os.lseek(source, offset, os.SEEK_SET)
 
     async def _sock_sendfile_fallback(self: Any, sock: socket.socket, file: Any, offset: int, count: int | None) -> int:
-        """BaseEventLoop.sock_sendfile()'s hook: reading and writing, where the file is one of oneloop's."""
+        """BaseEventLoop.sock_sendfile()'s hook for reads and writes. Handles files of `oneloop.files` here."""
         ours = _ours(file)
         if ours is None:
             return int(await super()._sock_sendfile_fallback(sock, file, offset, count))  # type: ignore[misc]
         return await _copy_ours(ours, offset, count, lambda data: self.sock_sendall(sock, data))
 
     async def _sendfile_fallback(self: Any, transport: Any, file: Any, offset: int, count: int | None) -> int:
-        """BaseEventLoop.sendfile()'s hook: the same, to a transport, as fast as it takes it."""
+        """BaseEventLoop.sendfile()'s hook for reads and writes, with the transport's flow control."""
         ours = _ours(file)
         if ours is None:
             return int(await super()._sendfile_fallback(transport, file, offset, count))  # type: ignore[misc]
@@ -266,12 +299,12 @@ class SocketMixin:
 
 
 def _dont_wait(sock: Any) -> tuple[int, ...]:
-    """Return the flag of a call that must not block; none for other classes, whose methods asyncio calls without."""
+    """Return MSG_DONTWAIT for real sockets. Methods of other classes are called without flags, as asyncio does."""
     return (socket.MSG_DONTWAIT,) if type(sock) in (socket.socket, _socket.socket) else ()
 
 
 def _may_block(sock: Any) -> bool:
-    # What has no timeout has no accept() either, and the call says so.
+    # An object without gettimeout() has no accept() either; the call of accept() raises that error.
     return hasattr(sock, "gettimeout") and sock.gettimeout() != 0
 
 
@@ -282,7 +315,7 @@ def _is_readable(sock: socket.socket) -> bool:
 
 
 def _ours(file: Any) -> File | None:
-    """A file of `oneloop.files`; nobody has one who has not imported that."""
+    """Return `file` if it is a file of `oneloop.files`, else None. Does not import that package."""
     module = sys.modules.get("oneloop.files.binary")
     return file if module is not None and isinstance(file, module.File) else None
 
@@ -290,18 +323,18 @@ def _ours(file: Any) -> File | None:
 async def _send_ours(
     file: File, sock: socket.socket, offset: int, count: int | None, wait: Callable[[], Awaitable[object]]
 ) -> int:
-    """Send with sendfile(2); the file's cursor is behind what was sent, also after an error.
+    """Send a file with sendfile(2). Afterwards, also after an error, the file's cursor is after the last byte sent.
 
     Args:
-        file: of this loop; what it has buffered is flushed first.
-        sock: non-blocking.
-        offset: where to begin.
-        count: how many bytes, or None for all.
-        wait: gives something to await until the socket is writable.
+        file: a file of this loop. Its buffered data is flushed first.
+        sock: a non-blocking socket.
+        offset: where in the file to begin, in bytes.
+        count: how many bytes to send; None: up to the end.
+        wait: returns an awaitable that ends when the socket is writable.
 
     Raises:
-        asyncio.SendfileNotAvailableError: not for this file; nothing was sent.
-        OSError: the kernel says so.
+        asyncio.SendfileNotAvailableError: sendfile(2) is not possible for this file; nothing was sent.
+        OSError: sendfile(2) failed.
     """
     handle = file.handle
     handle.check_reading("read")
@@ -310,11 +343,11 @@ async def _send_ours(
     if not stat.S_ISREG(mode):
         raise asyncio.SendfileNotAvailableError("not a regular file")
     if not is_near:
-        raise asyncio.SendfileNotAvailableError("sendfile(2) would wait for the server that has this file")
+        raise asyncio.SendfileNotAvailableError("sendfile(2) would block: the file is on a network filesystem")
     handle.check()
     number = handle.number
     end = size if count is None else offset + count
-    # The number stays open until this is done.
+    # The descriptor stays open until this future is done.
     sending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     handle.watch(sending)
     at = offset
@@ -350,21 +383,22 @@ async def _send_block(
 
 
 async def _warm(file: File, at: int, size: int) -> None:
-    """Have what is sent next in the page cache."""
+    """Make sure that the next block is in the page cache."""
     probe = bytearray(1)
     number = file.handle.number
     try:
         for place in (*range(at, at + size, PROBE_STEP_BYTES), at + size - 1):
             os.preadv(number, [probe], place, os.RWF_NOWAIT)
     except OSError:
-        # Not there (EAGAIN), or the file system cannot say; what is read now comes from there soon.
+        # Not cached (EAGAIN), or the filesystem does not support RWF_NOWAIT: read the block, which caches it.
         await file.pread(size, at)
 
 
 async def _copy_ours(file: File, offset: int, count: int | None, put: Callable[[bytes], Awaitable[object]]) -> int:
-    """Read from `offset` on, and await `put(data)` for each piece; returns the number of bytes.
+    """Read from `offset` on and await `put(data)` for each piece. Return the number of bytes.
 
-    The file's cursor is behind what was put, also after an error. A file without a position is read on.
+    Afterwards, also after an error, the file's cursor is after the last piece. A file that cannot seek is read from
+    its current position.
     """
     file.handle.check_reading("read")
     is_seekable = file.seekable()
@@ -392,14 +426,14 @@ def _check_ssl_socket(sock: Any) -> None:
 
 
 def _fileno(fileobj: Any) -> int:
-    """Return the number of a descriptor, as `selectors` does. ValueError for anything else."""
+    """Return the descriptor of an int or a file object, as `selectors` does. ValueError for anything else."""
     number = _number(fileobj)
     _check_number(number)
     return number
 
 
 def _number(fileobj: Any) -> int:
-    """Return what an object says its number is; sockets that are closed say -1."""
+    """Return an int, or an object's `fileno()`, which is -1 for a closed socket."""
     if isinstance(fileobj, int):
         return fileobj
     try:

@@ -1,4 +1,4 @@
-"""What a loop tells about itself."""
+"""`Statistics`: the counters of a loop."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import final
 @final
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counters of one loop since it was made; the result of `loop.statistics()`."""
+    """Counters of one loop since it was created. `loop.statistics()` returns them."""
 
     ticks: int
-    """Turns of the loop."""
+    """Number of iterations of the loop."""
     callbacks: int
-    """Callbacks that have run: handles, timers, protocol methods, readers."""
+    """Number of callbacks that have run: handles, timers, protocol methods, readers."""
     polls: int
-    """Times that the kernel was asked for readiness."""
+    """Number of times that the loop polled the kernel for readiness."""
     events: int
-    """Readiness that was delivered to its owner."""
+    """Number of readiness events that were delivered to their owner."""
     stale_events: int
-    """Readiness that was dropped because its owner had gone."""
+    """Number of readiness events that were dropped because their owner no longer exists."""
     timers_pending: int
-    """Timers that wait and are not cancelled."""
+    """Number of timers that are scheduled and not cancelled."""
     open_transports: int
-    """Transports made and not yet closed."""
+    """Number of transports that are not yet closed."""
     bytes_in: int
     """Bytes that transports have received."""
     bytes_out: int
     """Bytes that transports have sent."""
     longest_callback_s: float
-    """Length of the longest callback, in seconds."""
+    """Duration of the longest callback, in seconds."""
     longest_callback_name: str
-    """Its qualified name."""
+    """Qualified name of the longest callback."""
     longest_tick_s: float
-    """Length of the longest turn, in seconds."""
+    """Duration of the longest iteration, in seconds."""
     loop_lag_s: float
-    """Decaying mean of the length of turns, in seconds: how long readiness waits for callbacks."""
+    """Decaying mean of the duration of an iteration, in seconds: how long an event waits for callbacks."""

@@ -1,9 +1,9 @@
-"""Whether the running standard library's streams are those that `feeding.rs` was written after.
+"""Check that the standard library's streams are the ones that `feeding.rs` replaces.
 
-A stream transport feeds an `asyncio.StreamReader` without calling Python, which is right only while four
-functions of `asyncio.streams` do what it does in their place. Their source is known by its digest, the same from
-CPython 3.11 to 3.15. If it is another (a new version, a patch), or not there to be read, `known()` is None and every
-transport calls `data_received()` as it calls any protocol's.
+A stream transport feeds an `asyncio.StreamReader` without calling Python. That is correct only if four functions of
+`asyncio.streams` do exactly what `feeding.rs` does instead. Their source code is compared by a digest, which is the
+same from CPython 3.11 to 3.15. If the digest differs (a new version, a monkey patch) or the source cannot be read,
+`known()` returns None, and every transport calls `data_received()` as for any other protocol.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 DIGEST = "d84a28e72508085b3e0fe46639cb9d17bce99ccc659567ada27f052cd241777e"
 
-# What `feeding.rs` reads and writes as plain attributes, and what would make them something else.
+# `feeding.rs` reads and writes the first six as plain instance attributes. If the class defines one of these names,
+# that is not safe.
 SPECIAL = frozenset({"_buffer", "_eof", "_limit", "_paused", "_transport", "_waiter"}) | {
     "__getattribute__",
     "__getattr__",
@@ -27,14 +28,14 @@ SPECIAL = frozenset({"_buffer", "_eof", "_limit", "_paused", "_transport", "_wai
 
 
 class Known(NamedTuple):
-    """The classes that a transport feeds natively."""
+    """The two classes that a transport feeds natively."""
 
     protocol: type
     reader: type
 
 
 def known() -> Known | None:
-    """The standard library's two classes; None if one of their functions is another."""
+    """Return the standard library's two classes; None if one of their functions differs."""
     protocol, reader = vars(streams.StreamReaderProtocol), vars(streams.StreamReader)
     functions = (
         getattr(protocol.get("_stream_reader"), "fget", None),
@@ -51,7 +52,7 @@ def known() -> Known | None:
 
 @functools.cache
 def digest_of(functions: tuple[Any, ...]) -> str | None:
-    """Of the source of functions that are `asyncio.streams`' own; None if one is not, or has none."""
+    """Return the digest of the functions' source; None if one is not defined in `asyncio.streams` or has no source."""
     digest = hashlib.sha256()
     for function in functions:
         is_own = isinstance(function, FunctionType) and function.__globals__ is vars(streams)
@@ -64,5 +65,5 @@ def digest_of(functions: tuple[Any, ...]) -> str | None:
     return digest.hexdigest()
 
 
-# Reads a file, which no loop should wait for: done when the loop's module is imported.
+# This reads a file, which would block a running loop, so do it at import.
 known()

@@ -1,8 +1,7 @@
-"""Subprocesses, watched through pidfds: no SIGCHLD handler, no thread per child.
+"""Subprocesses, watched with pidfds: no SIGCHLD handler and no thread per child.
 
-The transport is the standard library's; only how a child is started and how its end is noticed
-are here. `subprocess.Popen` starts children with vfork where it can, which costs the same from a
-large parent as from a small one.
+The transport is the standard library's. This file only starts the child and detects its exit.
+`subprocess.Popen` uses vfork where possible, so the cost does not grow with the size of the parent.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ class SubprocessTransport(base_subprocess.BaseSubprocessTransport):
         try:
             super().__del__()
         except RuntimeError:
-            # The collector has met the loop first. The pipes' own destructors close what is open.
+            # The garbage collector has finalized the loop first. The pipes' destructors close open descriptors.
             if not self._loop.is_closed():
                 raise
 
 
 class SubprocessMixin:
-    """How `oneloop.Loop` makes and watches children."""
+    """How `oneloop.Loop` starts and watches child processes."""
 
     __slots__ = ()
 
     def _init_subprocesses(self: Any) -> None:
-        # The children that are watched: their pidfds.
+        # The pidfds of the watched children.
         self._pidfds: set[int] = set()
 
     def _close_pidfds(self: Any) -> None:
@@ -88,7 +87,7 @@ class SubprocessMixin:
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:
-            # No pidfd here (Linux before 5.3, or a sandbox): a thread waits for this child.
+            # No pidfds (Linux before 5.3, or a sandbox): start a thread that waits for this child.
             threading.Thread(
                 target=_wait_in_thread, args=(self, pid, transport), name=f"waitpid-{pid}", daemon=True
             ).start()
@@ -100,7 +99,8 @@ class SubprocessMixin:
         self._pidfds.discard(pidfd)
         self._remove_reader(pidfd)
         os.close(pidfd)
-        # At once: a signal that is sent between the wait and the news would go to whoever has the number then.
+        # Reap the child and tell the transport in one step: between the two, a signal could go to another process
+        # that has got the same pid.
         transport._process_exited(_returncode(pid))
 
 
@@ -108,15 +108,15 @@ def _returncode(pid: int) -> int:
     try:
         _, status = os.waitpid(pid, 0)
     except ChildProcessError:
-        # Somebody else has waited for it: the status is lost.
+        # Other code has reaped the child: the status is lost.
         logger.warning("child process pid %d exit status already read: will report returncode 255", pid)
         return 255
     return os.waitstatus_to_exitcode(status)
 
 
 def _wait_in_thread(loop: Any, pid: int, transport: Any) -> None:
-    # Without reaping: the pid stays the child's until the loop has taken its status.
-    with contextlib.suppress(ChildProcessError):  # somebody else has waited for it; `_returncode` says so
+    # WNOWAIT does not reap the child, so the pid stays valid until the loop has read its status.
+    with contextlib.suppress(ChildProcessError):  # other code has reaped it; `_returncode` logs that
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     if loop.is_closed():
         logger.warning("Loop %r that handles pid %r is closed", loop, pid)

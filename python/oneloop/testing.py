@@ -1,12 +1,12 @@
 """Tests with virtual time: a loop whose clock jumps to the next deadline when nothing is ready.
 
-An hour of `asyncio.sleep` takes no time, and timers fire in the exact order of their deadlines. The
-clock starts at 0 and stands still while anything is ready or a job runs in an executor, so that a
-test that computes for a second has used no virtual time at all. Sockets and pipes go on working.
+An hour of `asyncio.sleep` takes no real time, and timers fire in the exact order of their deadlines. The
+clock starts at 0. It stops while a callback is ready or a job runs in an executor, so computation takes
+no virtual time. Sockets and pipes work as usual.
 
-The loop cannot know of what happens outside of its process: while a program waits for another
-process or a remote peer, virtual time passes at once, and a timeout around that wait fires first.
-Where nothing is ready and no timer waits, it waits for real.
+The loop does not know what happens outside its process. While a program waits for another process or a
+remote peer, the clock jumps immediately, so a timeout around that wait expires first. If nothing is
+ready and no timer is scheduled, the loop waits in real time.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["new_event_loop", "run"]
 
 _T = TypeVar("_T")
 
-# How often a loop that waits for a job in a thread looks for it, in real time.
+# Real time between two checks whether an executor's job has ended, in seconds.
 _JOB_PAUSE_S = 0.0005
 
 
 class _VirtualTimeLoop(Loop):
-    """A loop with virtual time, which stands still while jobs run in executors."""
+    """A loop with virtual time whose clock stops while jobs run in executors."""
 
     def __init__(self, *, virtual_time: bool = True) -> None:
         super().__init__(virtual_time=virtual_time)
@@ -52,26 +52,32 @@ class _VirtualTimeLoop(Loop):
         self._jobs -= 1
 
     def _hold_clock(self) -> None:
-        # As long as something is ready, the clock stands.
+        # The clock does not advance while a callback is ready, so keep one ready.
         if self._jobs:
             time.sleep(_JOB_PAUSE_S)
             self.call_soon(self._hold_clock)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        # The time that Runner allows would have passed at once.
+        # Ignore the Runner's timeout: in virtual time it would expire immediately.
         await super().shutdown_default_executor()
 
 
 def new_event_loop() -> Loop:
-    """Make a loop with virtual time, for test frameworks that take a loop factory."""
-    # The native constructor looks for the argument too.
+    """Return a new loop with virtual time, for test frameworks that take a loop factory."""
+    # Passed explicitly because the native `__new__` reads the argument too.
     return _VirtualTimeLoop(virtual_time=True)
 
 
 def run(main: Coroutine[Any, Any, _T], *, debug: bool | None = None) -> _T:
-    """Run a coroutine in virtual time and return its result.
+    """Run a coroutine in virtual time and return its result. Otherwise like `oneloop.run`.
 
-    Raises what `oneloop.run` raises.
+    Args:
+        main: as for `oneloop.run`.
+        debug: as for `oneloop.run`.
+
+    Raises:
+        RuntimeError, ValueError, TypeError: as `oneloop.run`.
+        BaseException: any exception that the coroutine raises.
 
     >>> import asyncio
     >>> async def main():

@@ -1,11 +1,12 @@
-"""TLS by rustls: contexts that go wherever oneloop's API takes `ssl=`.
+"""TLS with rustls: contexts for every `ssl=` argument of oneloop's loop.
 
-`server_context()` and `client_context()` read certificates and keys from PEM files and return a `TlsContext`. It is
-used in place of an `ssl.SSLContext` with this loop's `create_server`, `create_connection`, `start_tls` and with
-asyncio's streams. It speaks TLS 1.2 and 1.3 with the cipher suites that are safe today. What it does not offer
-(passwords of keys, a choice of ciphers, callbacks) is an AttributeError that says so; `ssl.SSLContext` offers them.
+`server_context()` and `client_context()` read certificates and keys from PEM files and return a `TlsContext`. Use it
+instead of an `ssl.SSLContext` with `create_server`, `create_connection` and `start_tls` of a oneloop loop, and with
+asyncio's streams. It supports TLS 1.2 and 1.3 with cipher suites that are considered safe today. Encrypted private
+keys, a choice of ciphers and callbacks are not supported: using such an attribute raises an AttributeError that
+recommends `ssl.SSLContext`.
 
-Errors of a connection are those of `ssl`: `ssl.SSLError`, `ssl.SSLCertVerificationError` and so on.
+Connections raise the exceptions of `ssl`: `ssl.SSLError`, `ssl.SSLCertVerificationError` etc.
 """
 
 from __future__ import annotations
@@ -43,30 +44,31 @@ def server_context(
     """Return a context for servers.
 
     Args:
-        certfile: the certificate and those of its issuers, the server's own first (PEM).
-        keyfile: its private key, not encrypted; without this file, the key is in `certfile`.
-        alpn: names of application protocols, the preferred one first. A client that offers protocols, and none of
-            these, is refused (RFC 7301).
-        sni: other certificates, by the name that the client asks for: `{"example.org": (certfile, keyfile)}`. A name
-            may begin with `*.`, for all names with one label in its place. Clients that ask for another name get
-            `certfile`.
-        client_ca: certificates of the authorities whose clients are accepted (PEM). Without it, no client is asked for
-            a certificate.
-        client_certificate: whether a client without a certificate is refused ("required") or accepted ("optional"). A
-            client whose certificate is not valid is refused in any case.
+        certfile: PEM file with the certificate chain, the server's certificate first.
+        keyfile: PEM file with the private key, not encrypted. None: the key is in `certfile`.
+        alpn: names of application protocols, the preferred one first. The handshake fails if a client offers
+            protocols and none of them is in this list (RFC 7301).
+        sni: further certificates, by the server name that the client sends: `{"example.org": (certfile, keyfile)}`. A
+            name that begins with `*.` matches names with exactly one label in place of the `*`. Clients that send
+            another name, or none, get `certfile`.
+        client_ca: PEM file with the certificate authorities that client certificates must be issued by. None: clients
+            are not asked for a certificate.
+        client_certificate: with "required", a client without a certificate is rejected; with "optional", it is
+            accepted. A client with an invalid certificate is always rejected.
         minimum_version: `ssl.TLSVersion.TLSv1_2` or `TLSv1_3`.
-        maximum_version: the same.
-        resumption: let clients resume sessions, with tickets that hold all of the state. Their keys are in memory, one
-            set for each context, and change every six hours.
-        keylog_filename: a file to which the secrets of all connections are appended, to decrypt recordings.
+        maximum_version: `ssl.TLSVersion.TLSv1_2` or `TLSv1_3`.
+        resumption: allow clients to resume sessions, with stateless tickets. Each context keeps its ticket keys in
+            memory and replaces them every six hours.
+        keylog_filename: the secrets of all connections are appended to this file, so that captured traffic can be
+            decrypted.
 
     Raises:
         OSError: a file cannot be read.
-        ssl.SSLError: a file does not have what it should, or the key is not that of the certificate.
+        ssl.SSLError: a file has no certificate or key, or the key does not belong to the certificate.
         ValueError: an argument is wrong.
     """
     if client_certificate not in ("required", "optional"):
-        raise ValueError(f"client_certificate is 'required' or 'optional', not {client_certificate!r}")
+        raise ValueError(f"client_certificate must be 'required' or 'optional', not {client_certificate!r}")
     return TlsContext._server(
         os.fsdecode(certfile),
         _decoded(keyfile),
@@ -96,30 +98,31 @@ def client_context(
     """Return a context for clients.
 
     Args:
-        ca: who is trusted: a file with certificates of authorities (PEM), "system" for the system's store (or the files
-            that the environment variables SSL_CERT_FILE and SSL_CERT_DIR name in its place), or a list of these.
-        verify: False trusts every server. The connection can then be read by whoever can intercept it.
-        check_hostname: whether the certificate must be made out to the name of the host. Names are looked for among the
-            certificate's subjectAltNames only.
+        ca: the trusted certificate authorities: a PEM file, "system" for the system's certificate store (the
+            environment variables SSL_CERT_FILE and SSL_CERT_DIR replace its location), or a list of these.
+        verify: False accepts any server certificate. An attacker who can intercept the connection can then read it.
+        check_hostname: whether the certificate must match the host name. Only the certificate's subjectAltName
+            entries are compared, not its common name.
         alpn: names of application protocols, the preferred one first.
-        certfile: the client's own certificate and those of its issuers, its own first (PEM), for servers that ask.
-        keyfile: its private key, not encrypted; without this file, the key is in `certfile`.
+        certfile: PEM file with the client's certificate chain, its own certificate first, for servers that request one.
+        keyfile: PEM file with the private key, not encrypted. None: the key is in `certfile`.
         minimum_version: `ssl.TLSVersion.TLSv1_2` or `TLSv1_3`.
-        maximum_version: the same.
-        resumption: remember the last sessions, to resume them when the same server is connected to again.
-        keylog_filename: a file to which the secrets of all connections are appended, to decrypt recordings.
+        maximum_version: `ssl.TLSVersion.TLSv1_2` or `TLSv1_3`.
+        resumption: keep recent sessions in memory, and resume them on the next connection to the same server.
+        keylog_filename: the secrets of all connections are appended to this file, so that captured traffic can be
+            decrypted.
 
     Raises:
         OSError: a file cannot be read.
-        ssl.SSLError: a file does not have what it should, the key is not that of the certificate, or the system's store
-            is empty.
+        ssl.SSLError: a file has no certificate or key, the key does not belong to the certificate, or the system's
+            store is empty.
         ValueError: an argument is wrong.
     """
     if keyfile is not None and certfile is None:
-        raise ValueError("keyfile needs certfile")
+        raise ValueError("keyfile was given without certfile: pass the certificate of this key as certfile")
     given = [ca] if isinstance(ca, str | os.PathLike) else list(ca)
     if verify and not given:
-        raise ValueError("ca names nobody to trust; verify=False trusts everybody")
+        raise ValueError("ca is empty, so no server could be trusted: pass a PEM file or 'system', or verify=False")
     return TlsContext._client(
         [None if one == "system" else os.fsdecode(one) for one in given],
         verify,
@@ -139,35 +142,38 @@ def _decoded(path: Path | None) -> str | None:
 
 def _protocols(alpn: Iterable[str]) -> list[bytes]:
     if isinstance(alpn, str):
-        raise TypeError("alpn is a list of names, not one string")
+        raise TypeError(f"alpn must be a list of protocol names, not the string {alpn!r}")
     return [name.encode("ascii") for name in alpn]
 
 
 def _versions(minimum: ssl.TLSVersion, maximum: ssl.TLSVersion) -> tuple[int, int]:
-    """Those limits as numbers; the `…_SUPPORTED` ones are this library's."""
+    """Return the limits as numbers. MINIMUM_SUPPORTED and MAXIMUM_SUPPORTED mean this module's limits."""
     if minimum == ssl.TLSVersion.MINIMUM_SUPPORTED:
         minimum = _LOWEST
     if maximum == ssl.TLSVersion.MAXIMUM_SUPPORTED:
         maximum = _HIGHEST
     for version in (minimum, maximum):
         if version not in (_LOWEST, _HIGHEST):
-            raise ValueError(f"oneloop.tls speaks TLS 1.2 and 1.3, not {ssl.TLSVersion(version).name}")
+            raise ValueError(f"oneloop.tls supports TLS 1.2 and 1.3 only, not {ssl.TLSVersion(version).name}")
     if minimum > maximum:
-        raise ValueError("minimum_version is above maximum_version")
+        raise ValueError(
+            f"minimum_version ({ssl.TLSVersion(minimum).name}) is above maximum_version"
+            f" ({ssl.TLSVersion(maximum).name})"
+        )
     return int(minimum), int(maximum)
 
 
-# Called natively.
+# Called by the native core.
 
 
 def _encode_hostname(name: str) -> str:
-    """A name in the form that DNS has, as `ssl` makes it."""
+    """Return a host name in the form used in DNS (IDNA), encoded as `ssl` does it."""
     return name if name.isascii() else name.encode("idna").decode("ascii")
 
 
 def _decode_certificate(der: bytes) -> dict[str, Any]:
-    """What `ssl.SSLSocket.getpeercert()` shows of a certificate: CPython's own decoder, so that nothing can differ."""
-    # The decoder reads a PEM file: one in memory.
+    """Return a certificate as the dictionary of `ssl.SSLSocket.getpeercert()`, decoded by CPython's own code."""
+    # CPython's decoder reads a PEM file, so write one to memory.
     with open(os.memfd_create("certificate"), "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
         file.write(ssl.DER_cert_to_PEM_cert(der))
         file.flush()

@@ -1,7 +1,7 @@
-"""What `isinstance()` sees of the native transports, and the socket that they show to programs.
+"""Classes for `isinstance()` checks of native transports, and the socket object that transports return.
 
-A native layout cannot have asyncio's transports as base classes, so that the native types present
-these classes as their `__class__`. They are never instantiated.
+A native type cannot inherit from asyncio's transport classes, so native transports return these
+classes as their `__class__`. The classes are never instantiated.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class StreamTransport(transports._FlowControlMixin, asyncio.Transport):
 
 
 class SSLProtocolTransport(sslproto._SSLProtocolTransport):
-    """TLS over a stream transport. Programs look for "ssl" in the name of the class."""
+    """TLS over a stream transport. Some programs look for "ssl" in the class name, as in asyncio's."""
 
 
-# Python 3.14: a TLS transport is closing when the one below is.
+# From Python 3.14 on, a TLS transport's is_closing() also checks the transport below it.
 TLS_ASKS_BELOW = hasattr(sslproto.SSLProtocol, "_is_transport_closing")
 
 
 class DatagramTransport(transports._FlowControlMixin, asyncio.Transport, asyncio.DatagramTransport):
-    """A datagram socket. Also a `Transport`, as asyncio's own is."""
+    """A datagram socket. It is also a `Transport`, as in asyncio."""
 
 
 class ReadPipeTransport(asyncio.ReadTransport):
@@ -41,16 +41,17 @@ class WritePipeTransport(transports._FlowControlMixin, asyncio.WriteTransport):
 
 
 def send_gathered() -> None:
-    """Send what the callback that is running has written and the loop has gathered; nothing where no loop runs."""
+    """Send the data that the current callback has written and the loop has queued. Does nothing outside a loop."""
     loop: Any = events._get_running_loop()
     if isinstance(loop, _native.LoopCore):
         loop._send_gathered()
 
 
 class TransportSocket(trsock.TransportSocket):
-    """The socket of a transport, as `get_extra_info("socket")` gives it.
+    """The socket of a transport, as `get_extra_info("socket")` returns it.
 
-    asyncio's class; what a program does to the socket comes after what it has written before.
+    Like asyncio's class, except that each method first sends the data that the program has written to the transport,
+    so that it takes effect after that data.
     """
 
     __slots__ = ()

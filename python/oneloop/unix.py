@@ -1,4 +1,4 @@
-"""Unix sockets: the standard library's code for its own version, on our hooks."""
+"""Unix sockets: the running Python version's own code, which calls our hooks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UnixMixin:
     create_unix_connection = _Stock.create_unix_connection
 
     def _init_unix(self: Any) -> None:
-        # Python 3.13 removes the socket's file when the server stops: socket -> its inode.
+        # From Python 3.13 on, the socket's file is removed when the server stops. Maps socket to inode.
         self._unix_server_sockets: dict[socket.socket, int] = {}
         self._listeners: dict[socket.socket, Any] = {}
 

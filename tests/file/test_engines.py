@@ -119,7 +119,7 @@ def test_chosen_by_call(engine: str, audit: None) -> None:
         files.use_engine(engine)
         files.use_engine(engine)
         assert files.engine_info() == files.EngineInfo(engine=engine, refused={}, operations=0, threads=0)
-        with pytest.raises(RuntimeError, match="choose before the first use"):
+        with pytest.raises(RuntimeError, match=r"call use_engine\('\w+'\) before"):
             files.use_engine("ring" if engine != "ring" else "threads")
 
     oneloop.run(main())

@@ -319,3 +319,28 @@ def test_a_closed_loop_is_told(path: Path, engine: str) -> None:
     del file
     with pytest.warns(ResourceWarning, match="unclosed"):
         gc.collect()
+
+
+@pytest.mark.parametrize("use", ["with opening: pass", "for line in opening: pass", "iter(opening)"])
+async def test_an_opening_is_not_the_file(path: Path, use: str) -> None:
+    with pytest.raises(TypeError, match=r"not open yet: use `async with oneloop\.files\.open"):
+        exec(use, {"opening": files.open(path, "wb")})
+    assert not path.exists()
+
+
+async def test_an_opening_has_no_methods_of_the_file(path: Path) -> None:
+    given: Any = files.open(path, "wb")
+    with pytest.raises(AttributeError, match=r"no attribute 'write': .* or `file = await oneloop\.files\.open"):
+        given.write(b"")
+    with pytest.raises(TypeError, match="not open yet"):
+        async for _ in given:
+            pass
+    given = files.NamedTemporaryFile()
+    with pytest.raises(AttributeError, match="no attribute 'write': the file is not open yet, so use `async with"):
+        given.write(b"")
+
+
+@pytest.mark.parametrize("use", [files.engine_info, lambda: files.read_file(__file__).send(None)])
+def test_without_a_loop_the_error_says_how_to_run_one(use: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"no running event loop: call .* with oneloop\.run\(main\(\)\)"):
+        use()

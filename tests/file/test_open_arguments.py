@@ -109,7 +109,7 @@ def test_the_encoding_is_what_open_would_take(flags: list[str]) -> None:
 
 @pytest.mark.parametrize("path", [os.devnull])
 def test_direct_needs_bytes(path: str) -> None:
-    with pytest.raises(ValueError, match="binary mode, and no buffering"):
+    with pytest.raises(ValueError, match="binary mode and no buffering"):
         files.open(path, "r", direct=True)
-    with pytest.raises(ValueError, match="binary mode, and no buffering"):
+    with pytest.raises(ValueError, match="binary mode and no buffering"):
         files.open(path, "rb", 4096, direct=True)

@@ -244,7 +244,7 @@ async def test_atomic_write_goes_through_symbolic_links(tmp_path: Path) -> None:
 async def test_atomic_write_replaces_regular_files_only(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with pytest.raises(OSError, match="only regular files") as caught:
+    with pytest.raises(OSError, match="can only replace a regular file") as caught:
         await files.write_file(fifo, b"x", atomic=True)
     assert (caught.value.errno, caught.value.filename) == (errno.EINVAL, str(fifo))
     assert stat.S_ISFIFO(fifo.stat().st_mode)

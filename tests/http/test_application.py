@@ -107,7 +107,7 @@ def test_interfaces_are_found_out(app: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("app", [either, functools.partial(either, 1), print])
 def test_what_cannot_be_found_out_is_an_error_that_names_the_option(app: Any) -> None:
-    with pytest.raises(LoadError, match="say which with --interface asgi3 or --interface wsgi"):
+    with pytest.raises(LoadError, match="ASGI or WSGI: use --interface asgi3 or --interface wsgi"):
         load(app)
     assert load(app, interface="wsgi").interface == "wsgi"
     assert load(app, interface="asgi3").interface == "asgi"
@@ -192,15 +192,15 @@ def test_factories(module: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("nothing", "'nothing' names no application: write package.module:app"),
-        ("nothing:", "names no application"),
+        ("nothing", "'nothing' is not the name of an application: write package.module:app"),
+        ("nothing:", "is not the name of an application"),
         ("folder/app.py:app", "is a file: write the name of the module"),
-        ("no_such_module:app", "there is no module 'no_such_module': is --app-dir the folder that it is in?"),
+        ("no_such_module:app", "there is no module 'no_such_module': run the command in"),
         ("loaded_bad.no_such:app", "there is no module 'loaded_bad.no_such'"),
         ("loaded_raises:app", "importing 'loaded_raises' failed: ZeroDivisionError"),
         ("loaded_exits:app", "importing 'loaded_exits' failed: SystemExit"),
         ("loaded_imports:app", "importing 'loaded_imports' failed: No module named 'no_such_dependency'"),
-        ("loaded_bad:other", "the module 'loaded_bad' has no 'other'"),
+        ("loaded_bad:other", "the module 'loaded_bad' has no attribute 'other'"),
         ("loaded_bad:number", "loaded_bad:number is of the type int, not an application"),
         ("loaded_bad:sys", "loaded_bad:sys is a module, not an application"),
     ],
@@ -213,3 +213,17 @@ def test_what_cannot_be_loaded_says_why(module: Path, name: str, text: str) -> N
     with pytest.raises(LoadError) as caught:
         load(name, app_dir=str(module))
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(("app", "given", "seen"), [(asgi3, "wsgi", "asgi3"), (wsgi, "asgi3", "wsgi")])
+def test_an_interface_that_does_not_fit_is_warned_of(
+    app: Any, given: Any, seen: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", "oneloop.error"):
+        assert load(app, interface=given).kind == given
+        assert f"--interface {given} was given, but {app.__name__} looks like {seen}." in caplog.text
+        assert f"use --interface {seen}" in caplog.text
+        caplog.clear()
+        load(app, interface=seen)  # type: ignore[arg-type]
+        load(either, interface=given)
+    assert caplog.text == ""

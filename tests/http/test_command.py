@@ -36,20 +36,20 @@ def test_wsgi_is_found_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "app", "status", "text"),
     [
-        ((), "apps", 3, "'apps' names no application: write package.module:app"),
-        ((), "nowhere:app", 3, "there is no module 'nowhere': is --app-dir the folder that it is in?"),
-        ((), "apps:nothing", 3, "the module 'apps' has no 'nothing'"),
+        ((), "apps", 3, "'apps' is not the name of an application: write package.module:app"),
+        ((), "nowhere:app", 3, "there is no module 'nowhere': run the command in the directory that contains it"),
+        ((), "apps:nothing", 3, "the module 'apps' has no attribute 'nothing'"),
         ((), "apps:failing", 3, "the database is away"),
         (("--lifespan", "on"), "apps:raising", 3, "RuntimeError: not for lifespan"),
         (("--factory",), "apps:failing", 3, "the factory apps:failing failed"),
         (("--host", "192.0.2.1"), "apps:app", 3, "cannot listen on 192.0.2.1 port 0: Cannot assign requested address"),
-        (("--host", "no.such.host.invalid"), "apps:app", 3, "the host 'no.such.host.invalid' has no address"),
+        (("--host", "no.such.host.invalid"), "apps:app", 3, "cannot resolve the host 'no.such.host.invalid'"),
         (("--fd", "77"), "apps:app", 3, "--fd 77 is not an open socket: Bad file descriptor"),
         (("--workers", "2"), "apps:failing", 3, "the database is away"),
         (("--workers", "2"), "nowhere:app", 3, "failed to start: it ended with status 3. Stopping the parent process."),
         (("--workers", "none"), "apps:app", 2, "argument --workers: invalid int value: 'none'"),
         (("--ssl-keyfile", "x"), "apps:app", 2, "--ssl-keyfile x: there is no such file"),
-        (("--ssl-certfile", "apps.py"), "apps:app", 3, "The server cannot start: "),
+        (("--ssl-certfile", "apps.py"), "apps:app", 3, "Cannot start the server: "),
         (("--log-config", "apps.py"), "apps:app", 2, "--log-config: "),
         (("--env-file", "apps.py"), "apps:app", 2, "--env-file apps.py: line 2 is not KEY=VALUE"),
     ],
@@ -86,7 +86,7 @@ def test_a_second_server_on_the_port_fails(tmp_path: Path) -> None:
         for arguments in ((), ("--reuse-port",), ("--reuse-port", "--workers", "2")):
             with Service(tmp_path, *arguments, port=service.port, is_ready=False) as second:
                 assert second.wait() == 3
-            assert f"port {service.port}: another program listens there" in second.log.text
+            assert f"port {service.port}: another program already listens there" in second.log.text
         assert service.end() == 0
 
 
@@ -94,7 +94,7 @@ def test_a_second_server_beside_one_with_reuse_port_fails(tmp_path: Path) -> Non
     with Service(tmp_path, "--reuse-port", "--workers", "2") as service:
         with Service(tmp_path, "--reuse-port", "--workers", "2", port=service.port, is_ready=False) as second:
             assert second.wait() == 3
-        assert "another program listens there" in second.log.text
+        assert "another program already listens there" in second.log.text
         assert service.get()
         assert service.end() == 0
 
@@ -142,7 +142,7 @@ def test_a_date_of_the_command_line_is_the_only_one(tmp_path: Path) -> None:
 def test_a_host_that_is_no_name_is_told(tmp_path: Path, host: str) -> None:
     with Service(tmp_path, "--host", host, is_ready=False) as service:
         assert service.wait() == 3
-    assert "has no address" in service.log.text
+    assert "cannot resolve the host" in service.log.text
     assert "Traceback" not in service.log.text
 
 

@@ -43,7 +43,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         service.log.wait_for("Shutting down")
         assert service.end(signal.SIGINT) == 0
         assert b"200 OK" not in read_all(waiting)
-    assert "1 request(s) are cut off" in service.log.text
+    assert "cancelling 1 request(s)" in service.log.text
 
 
 def test_the_time_is_limited(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_lifespan_that_never_ends_does_not_hold_up_a_second_signal(tmp_path: P
         if step == "shutdown":
             service.out.wait_for("waits")
         assert service.end(signal.SIGINT) == 0
-    assert f"the application's {step} is cut off" in service.log.text
+    assert f"the application's {step} was cancelled" in service.log.text
     assert "cleaned up" in service.out.text
 
 

@@ -59,7 +59,7 @@ def test_workers_are_replaced_after_their_requests(tmp_path: Path) -> None:
     with Gunicorn(tmp_path, "Worker", "--max-requests", "2") as gunicorn:
         first = gunicorn.get("/")
         assert gunicorn.get("/") == first
-        gunicorn.log.wait_for(r"ends: it has served 2 requests")
+        gunicorn.log.wait_for(r"is stopping: it has served 2 requests")
         gunicorn.log.wait_for("Application startup complete")
         assert gunicorn.get("/") != first
         assert gunicorn.end() == 0

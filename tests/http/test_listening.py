@@ -42,7 +42,7 @@ def test_a_unix_socket(tmp_path: Path, workers: tuple[str, ...]) -> None:
         # The path is taken, while somebody listens.
         with Service(tmp_path, "--uds", "s", port=None, is_ready=False) as second:
             assert second.wait() == 3
-        assert "cannot listen on the unix socket s: another program listens there" in second.log.text
+        assert "cannot listen on the unix socket s: another program already listens there" in second.log.text
         assert ask_path(path).startswith(b"HTTP/1.1 200 OK")
         assert service.end() == 0
     assert not path.exists()
@@ -69,7 +69,7 @@ def test_a_file_in_its_place_is_left(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("mine")
     with Service(tmp_path, "--uds", "s", port=None, is_ready=False) as service:
         assert service.wait() == 3
-    assert "s is there and is no socket: remove it, or choose another path for --uds" in service.log.text
+    assert "s exists and is not a socket: remove it, or choose another path for --uds" in service.log.text
     assert (tmp_path / "s").read_text() == "mine"
 
 
@@ -213,7 +213,7 @@ def test_a_unix_socket_whose_queue_is_full_is_left(tmp_path: Path) -> None:
                 waiting = sockets.enter_context(socket.socket(socket.AF_UNIX))
                 waiting.setblocking(False)
                 waiting.connect(str(path))
-        with pytest.raises(ListenError, match="another program listens there"):
+        with pytest.raises(ListenError, match="another program already listens there"):
             open_listeners(Options(uds=str(path)))
         assert path.exists()
 
@@ -223,7 +223,7 @@ def test_a_port_that_another_program_shares_is_left() -> None:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with pytest.raises(ListenError, match="another program listens there"):
+        with pytest.raises(ListenError, match="another program already listens there"):
             open_listeners(Options(port=other.getsockname()[1], reuse_port=True))
 
 

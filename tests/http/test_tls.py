@@ -56,15 +56,23 @@ def test_an_encrypted_key(tmp_path: Path) -> None:
         assert service.end() == 0
     with Service(tmp_path, *options, is_ready=False) as service:
         assert service.wait() == 3
-    assert "The server cannot start: " in service.log.text
+    assert "Cannot start the server: " in service.log.text
+
+
+@pytest.mark.parametrize("options", [(), ("--ssl-ciphers", "ECDHE+AESGCM")])
+def test_a_certificate_without_its_key_names_the_option(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with Service(tmp_path, "--ssl-certfile", ONLYCERT, *options, is_ready=False) as service:
+        assert service.wait() == 3
+    assert "no private key" in service.log.text
+    assert "name its file with --ssl-keyfile" in service.log.text
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ((), "is encrypted: give --ssl-keyfile-password"),
-        (("--ssl-keyfile-password", "wrong"), "no PEM, or not --ssl-keyfile-password"),
-        (("--ssl-ciphers", "nonsense"), "--ssl-ciphers nonsense: OpenSSL has no such ciphers"),
+        ((), "is encrypted: add --ssl-keyfile-password"),
+        (("--ssl-keyfile-password", "wrong"), "is not PEM, or --ssl-keyfile-password is wrong"),
+        (("--ssl-ciphers", "nonsense"), "--ssl-ciphers nonsense: OpenSSL has none of these ciphers"),
     ],
 )
 def test_what_keeps_tls_from_starting_is_told(tmp_path: Path, options: tuple[str, ...], text: str) -> None:
@@ -88,12 +96,12 @@ def test_sighup_reads_the_certificates_again(tmp_path: Path, authority: Authorit
         _, old = ask(service.port)
         shutil.copy(authority.other_server, certificate)
         service.send(signal.SIGHUP)
-        service.log.wait_for("The certificates were read again")
+        service.log.wait_for("The certificates were reloaded")
         _, new = ask(service.port)
         assert new != old
         certificate.write_text("broken")
         service.send(signal.SIGHUP)
-        service.log.wait_for("The certificates cannot be read again, the old ones stay: ")
+        service.log.wait_for("Cannot reload the certificates, so the old ones are still used: ")
         assert ask(service.port)[1] == new
         assert service.end() == 0
 

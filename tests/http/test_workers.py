@@ -185,7 +185,7 @@ def test_sighup_with_a_broken_application_leaves_the_workers(tmp_path: Path) -> 
         before = pids(service)
         (tmp_path / "broken").touch()
         service.send(signal.SIGHUP)
-        service.log.wait_for("The workers that are left stay as they are")
+        service.log.wait_for("The remaining workers are not replaced")
         assert pids(service) == before
         (tmp_path / "broken").unlink()
         service.send(signal.SIGHUP)
@@ -207,7 +207,7 @@ def test_more_and_fewer_workers(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "1", "--limit-max-requests", "1000000") as service:
         [first] = pids(service, 1)
         service.send(signal.SIGTTOU)
-        service.log.wait_for("Received SIGTTOU: there is only one")
+        service.log.wait_for("Received SIGTTOU: it is the last worker")
         service.send(signal.SIGTTIN)
         service.log.wait_for("increasing the number of workers to 2")
         service.log.wait_for("Application startup complete")
@@ -224,7 +224,7 @@ def test_recycling_loses_no_request(tmp_path: Path, listening: tuple[str, ...]) 
     options = ("--workers", "2", "--limit-max-requests", "20", "--limit-max-requests-jitter", "5")
     with Service(tmp_path, *options, *listening) as service:
         clients = Clients(service)
-        service.log.wait_for(r"is replaced: it has served 2\d requests \(--limit-max-requests\)", count=4)
+        service.log.wait_for(r"Replacing worker \[\d+\]: it has served 2\d requests \(--limit-max-requests\)", count=4)
         clients.stop()
         assert service.end() == 0
 
@@ -241,7 +241,7 @@ def test_a_single_process_with_a_limit_is_recycled_too(tmp_path: Path) -> None:
 def test_memory_is_limited(tmp_path: Path) -> None:
     with Service(tmp_path, "--limit-memory", "80m") as service:
         first = service.get("/grow")
-        service.log.wait_for(r"is replaced: it uses \d+ bytes of memory \(--limit-memory 83886080\)")
+        service.log.wait_for(r"Replacing worker \[\d+\]: it uses \d+ bytes of memory \(--limit-memory 83886080\)")
         service.log.wait_for("Application shutdown complete")
         assert service.get("/") != first
         assert service.end() == 0
@@ -251,7 +251,7 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "2") as service:
         pids(service)
         service.process.kill()
-        service.log.wait_for(r"The parent process has gone", count=2)
+        service.log.wait_for(r"The parent process has died", count=2)
         # Their ends of these pipes close.
         service.log.read_to_end()
         assert service.process.wait() == -signal.SIGKILL

@@ -78,7 +78,7 @@ def test_elsewhere_run_is_asyncios_with_one_warning() -> None:
     assert done.stderr == ""
     loops, warned, is_loaded = done.stdout.splitlines()
     assert loops == "asyncio.unix_events asyncio.unix_events"
-    text = "oneloop runs on Linux only: on darwin it is plain asyncio"
+    text = "the event loop of oneloop needs Linux: on darwin, oneloop runs on plain asyncio"
     assert warned == f"[('RuntimeWarning', '{text}', '<string>')]"
     assert is_loaded == "False"
 
@@ -93,7 +93,7 @@ def test_elsewhere_what_only_the_loop_has_says_so() -> None:
         print(error)
     """
     )
-    assert done.stdout == "oneloop.Loop exists on Linux only (this is darwin)\n", done.stderr
+    assert done.stdout == "oneloop.Loop is available on Linux only (this platform is darwin)\n", done.stderr
 
 
 def test_elsewhere_the_command_runs_the_program() -> None:
@@ -106,4 +106,4 @@ def test_elsewhere_the_command_runs_the_program() -> None:
     )
     assert done.returncode == 0
     assert done.stdout
-    assert done.stderr.count("oneloop runs on Linux only") == 1
+    assert done.stderr.count("the event loop of oneloop needs Linux") == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import subprocess
 import sys
 from textwrap import dedent
@@ -134,3 +136,14 @@ def test_isolated_async_test_case_runs_on_our_loop() -> None:
         """
     )
     assert shown == "oneloop.loop\n"
+
+
+def test_a_wrong_argument_of_the_loop_is_only_a_type_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(TypeError, match="'virtual'"):
+        oneloop.Loop(virtual=True)  # type: ignore[call-arg]
+    gc.collect()
+    assert ignored == []
+    assert len(os.listdir("/proc/self/fd")) == descriptors

@@ -114,14 +114,14 @@ def test_arguments_that_are_wrong(authority: Authority) -> None:
     server = authority.server
     with pytest.raises(ValueError, match=r"'required' or 'optional', not 'never'"):
         tls.server_context(server, client_certificate="never")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"not one string"):
+    with pytest.raises(TypeError, match=r"not the string 'h2'"):
         tls.server_context(server, alpn="h2")
     for wrong in ("", "x" * 256):
         with pytest.raises(ValueError, match=rf"1 to 255 bytes, not {len(wrong)}"):
             tls.server_context(server, alpn=[wrong])
-    with pytest.raises(ValueError, match=r"keyfile needs certfile"):
+    with pytest.raises(ValueError, match=r"keyfile was given without certfile"):
         tls.client_context(keyfile=server)
-    with pytest.raises(ValueError, match=r"nobody to trust; verify=False"):
+    with pytest.raises(ValueError, match=r"no server could be trusted: .* or verify=False"):
         tls.client_context(ca=[])
     with pytest.raises(ValueError, match=r"not TLSv1_1"):
         tls.server_context(server, minimum_version=ssl.TLSVersion.TLSv1_1)

@@ -393,6 +393,7 @@ async def test_descriptors_that_run_out_are_told_once_and_cost_no_spin(loop: Any
                     context = reported.take_one(OSError)
                     assert context["exception"].errno == errno.EMFILE
                     assert context["message"] == "socket.accept() out of system resource"
+                    assert "ulimit -n" in context["exception"].__notes__[-1]
                 await loop.sock_sendall(client, b"hello")
                 assert await loop.sock_recv(client, 100) == b"hello"
 

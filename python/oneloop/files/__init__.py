@@ -1,8 +1,7 @@
-"""Files on the loop: no thread for what is cached, no blocked loop for what is not.
+"""File I/O for coroutines: cached data is read without a thread, and uncached data never blocks the loop.
 
-Functions have the names and arguments of os, os.path, shutil and glob, and `timeout` in seconds beside
-them; they raise what those raise, with the same filenames, or TimeoutError. They need a running
-oneloop loop.
+The functions have the names and arguments of os, os.path, shutil and glob, plus `timeout` in seconds. They
+raise the same exceptions with the same filenames, or TimeoutError. They need a running oneloop loop.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from oneloop.files.names import (
     unlink,
     utime,
 )
-from oneloop.files.opening import Opening, open  # noqa: A004 - the built-in's other half
+from oneloop.files.opening import Opening, open  # noqa: A004 - has the interface of the built-in
 from oneloop.files.path import Path, PathInfo
 from oneloop.files.temporary import NamedTemporaryFile, SpooledTemporaryFile, TemporaryDirectory, TemporaryFile
 from oneloop.files.text import TextFile

@@ -1,4 +1,4 @@
-"""`BinaryFile`: what `open(…, "b")` gives: a face of a `Handle`; and `File`, what all binary files share."""
+"""`BinaryFile`, the result of `open(…, "b")`, and `File`, the base class of all binary files. Both call a `Handle`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ MOST_BUFFERS = 1024
 
 
 class File(_native.FastFile):
-    """What binary files share; not made by programs.
+    """The base class of binary files. Internal: programs call `open()`.
 
-    `read`, `readline`, `write`, `pread`, `flush`, `close` and `__aexit__` are native; the coroutines of these names
-    with an underscore are their slow halves, for what has to wait and for all that is unusual.
+    `read`, `readline`, `write`, `pread`, `flush`, `close` and `__aexit__` are native. The coroutines with the same
+    names and an underscore are their slow paths: they are called if the operation has to wait or is unusual.
     """
 
     __slots__ = ("handle",)
@@ -53,59 +53,62 @@ class File(_native.FastFile):
 
     @classmethod
     def described(cls, opened: Opened) -> str:
-        """The repr, also when only the handle is left."""
+        """Return the file's repr. A handle whose file object has been freed also calls it."""
         return f"<oneloop.files.{cls.__name__} name={opened.name!r} mode={opened.mode.of_bytes!r}>"
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------
 
     @property
     def name(self) -> str | bytes | int:
-        """What `open()` was told."""
+        """The `file` argument of `open()`."""
         return self.handle.opened.name
 
     @property
     def mode(self) -> str:
-        """As io's files say it: rb, wb, ab, xb, rb+, ab+, xb+."""
+        """The mode as in `io`: rb, wb, ab, xb, rb+, ab+, xb+; from Python 3.15 on also wb+."""
         return self.handle.opened.mode.of_bytes
 
     @property
     def closed(self) -> bool:
-        """True once the descriptor is given back."""
+        """True once the file is closed."""
         return self.handle.number < 0
 
     def fileno(self) -> int:
-        """The descriptor's number. From here on its position in the kernel is the file's cursor.
+        """Return the descriptor. From now on its position in the kernel is the file's cursor.
 
-        So that a child process that gets the file goes on where the program stopped (after a `flush()`).
+        A child process that inherits the descriptor therefore continues where the program stopped (after a `flush()`).
+
+        Raises:
+            ValueError: the file is closed.
         """
         return self.handle.give_out()
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return True if the file is a terminal."""
         self.handle.check_open()
-        # A server might be asked about a file.
+        # For a regular file isatty(3) could ask a file server, so skip it.
         return not self.handle.opened.is_file and os.isatty(self.handle.number)
 
     def readable(self) -> bool:
-        """Whether it was opened for reading."""
+        """Return True if the file was opened for reading."""
         self.handle.check_open()
         return self.handle.opened.mode.is_reading
 
     def writable(self) -> bool:
-        """Whether it was opened for writing."""
+        """Return True if the file was opened for writing."""
         self.handle.check_open()
         return self.handle.opened.mode.is_writing
 
     def seekable(self) -> bool:
-        """Whether `seek` and `tell` work."""
+        """Return True if the file supports `seek` and `tell`."""
         self.handle.check_open()
         return self.handle.opened.is_seekable
 
-    # -- transfers that say where ----------------------------------------------------------------
+    # -- transfers at an explicit offset ---------------------------------------------------------
     #
-    # Before each of these, what was written at the cursor and is still buffered is flushed, so that they see it and
-    # come after it. Among themselves they have no order. A cancelled one may happen or not; buffers must be left alone
-    # until it has.
+    # Each of these first flushes data that was written at the cursor and is still buffered, and therefore sees that
+    # data. The order among several of them is not defined. A cancelled one may still take place later; its buffers
+    # must not be used until it has ended.
 
     @bounded
     async def _pread(self, size: int, offset: int, *, timeout: float | None = None) -> bytes:
@@ -121,7 +124,7 @@ class File(_native.FastFile):
         if isinstance(data, asyncio.Future):
             data = await data
         if len(data) == size or not data or is_direct:
-            # With O_DIRECT short is the end: what lies behind it cannot be asked for without alignment.
+            # With O_DIRECT, a short read is the end of the file: the next offset would not be aligned.
             return data
         pieces = [data]
         while data and (missing := size - sum(map(len, pieces))):
@@ -133,10 +136,24 @@ class File(_native.FastFile):
         return b"".join(pieces)
 
     async def pwrite(self, data: ReadableBuffer, offset: int, *, timeout: float | None = None) -> int:
-        """Write all of `data` at `offset`; returns its length. The cursor stays.
+        """Write all of `data` at `offset`. The cursor does not move.
 
-        What a buffered file has read ahead is forgotten; what a text file has decoded is not. A file that was opened
-        for appending appends, as everywhere on Linux.
+        The read-ahead data of a binary file is discarded; text that a text file has already decoded is not. A file
+        that was opened for appending appends, whatever the offset (see pwrite(2), BUGS).
+
+        Args:
+            data: bytes-like; must not change until the call returns.
+            offset: in bytes, not negative.
+            timeout: in seconds, or None.
+
+        Returns:
+            The number of bytes written, `len(data)`.
+
+        Raises:
+            OSError: pwritev(2) failed.
+            ValueError: the file is closed.
+            io.UnsupportedOperation: the file was not opened for writing.
+            TimeoutError: the timeout has expired.
         """
         return await self.writev([data], offset, timeout=timeout)
 
@@ -144,9 +161,18 @@ class File(_native.FastFile):
     async def readv(
         self, buffers: Sequence[WriteableBuffer], offset: int | None = None, *, timeout: float | None = None
     ) -> int:
-        """Fill `buffers` one after the other, from `offset` or from the cursor on; returns the number of bytes.
+        """Fill `buffers` one after the other, from `offset` on, or from the cursor on if that is None.
 
-        That is fewer than there is room for only where the file ends.
+        Args:
+            buffers: writable buffers; must not be used until the call returns.
+            offset: in bytes; with an offset, the cursor does not move.
+            timeout: in seconds, or None.
+
+        Returns:
+            The number of bytes; fewer than the buffers' size only at the end of the file.
+
+        Raises:
+            OSError, ValueError, io.UnsupportedOperation, TimeoutError: as `pwrite`, for reading.
         """
         handle = self.handle
         handle.check_reading("readv")
@@ -175,7 +201,10 @@ class File(_native.FastFile):
     async def writev(
         self, buffers: Sequence[ReadableBuffer], offset: int | None = None, *, timeout: float | None = None
     ) -> int:
-        """Write all of `buffers` one after the other, at `offset` or at the cursor; returns the number of bytes."""
+        """Write all of `buffers` one after the other, at `offset`, or at the cursor if that is None.
+
+        Returns the number of bytes. Arguments and errors are those of `pwrite`.
+        """
         handle = self.handle
         handle.check_writing("writev")
         views = [readable(buffer) for buffer in buffers]
@@ -200,7 +229,12 @@ class File(_native.FastFile):
 
     @bounded
     async def tell(self, *, timeout: float | None = None) -> int:
-        """Where the cursor is. io.UnsupportedOperation, which is an OSError, if the file has no position."""
+        """Return the cursor's position in bytes.
+
+        Raises:
+            OSError: the file has no position.
+            ValueError: the file is closed.
+        """
         handle = self.handle
         handle.check()
         if not handle.take_turn():
@@ -212,7 +246,16 @@ class File(_native.FastFile):
 
     @bounded
     async def truncate(self, size: int | None = None, /, *, timeout: float | None = None) -> int:
-        """Cut or extend the file to `size` bytes, or to where the cursor is; returns the size. The cursor stays."""
+        """Cut or extend the file to `size` bytes, None: to the cursor's position. The cursor does not move.
+
+        Returns the new size.
+
+        Raises:
+            OSError: ftruncate(2) failed.
+            ValueError: the file is closed.
+            io.UnsupportedOperation: the file was not opened for writing.
+            TimeoutError: the timeout has expired.
+        """
         handle = self.handle
         handle.check_writing("truncate" if handle.opened.buffer_bytes else "File not open for writing")
         wanted = None if size is None else index(size)
@@ -229,12 +272,12 @@ class File(_native.FastFile):
 
     @bounded
     async def writelines(self, lines: Iterable[ReadableBuffer], /, *, timeout: float | None = None) -> None:
-        """Write one after the other."""
+        """Write the items one after the other, without adding line ends."""
         self.handle.check_writing("write" if self.handle.opened.buffer_bytes else "File not open for writing")
         for line in lines:
             await self.write(line)
 
-    # -- the disk, and the end -------------------------------------------------------------------
+    # -- flushing, syncing and closing -----------------------------------------------------------
 
     @bounded
     async def _flush(self, *, timeout: float | None = None) -> None:
@@ -249,12 +292,12 @@ class File(_native.FastFile):
 
     @bounded
     async def fsync(self, *, timeout: float | None = None) -> None:
-        """Flush, and wait until the disk has the file. OSError is what the disk said."""
+        """Flush the buffer and wait until the file is on the disk. An OSError reports a failed write to the disk."""
         await self._sync(False)
 
     @bounded
     async def fdatasync(self, *, timeout: float | None = None) -> None:
-        """Like `fsync`, without what nobody needs to read the file (its times)."""
+        """Like `fsync`, but without metadata that is not needed to read the file, such as its times."""
         await self._sync(True)
 
     async def _sync(self, datasync: bool) -> None:
@@ -277,12 +320,14 @@ class File(_native.FastFile):
 class BinaryFile(File):
     """A buffered binary file: the methods of `io.BufferedReader`, `BufferedWriter` and `BufferedRandom`, as coroutines.
 
-    Concurrent calls are served one after the other. A cancelled read has read nothing. A cancelled write has written
-    nothing, or everything; in the latter case it is the file's to write, and a failure is told by `flush` and `close`.
+    Concurrent calls are executed one after the other. A cancelled read has read nothing. A cancelled write has either
+    written nothing, or its data stays in the file's buffer and is written later; `flush` and `close` then raise an
+    error of that write. Use the file only in the thread of the loop that opened it.
 
-    `read` gives `size` bytes, fewer only at the end, and all that is left if `size` is -1 or None; `readline` one line
-    with its end, or its first `size` bytes. `write` writes all of `data`, which must not change until then, into the
-    buffer if it has room, and returns its length; what was written before a failure stays in the buffer.
+    `read` returns `size` bytes, fewer only at the end of the file, or all remaining bytes if `size` is -1 or None.
+    `readline` returns one line with its line end, or its first `size` bytes. `write` writes all of `data` (into the
+    buffer, if it has room) and returns its length; `data` must not change until `write` returns. If writing out the
+    buffer fails, its data stays in the buffer.
     """
 
     __slots__ = ()
@@ -309,12 +354,12 @@ class BinaryFile(File):
             handle.leave()
 
     async def readall(self, *, timeout: float | None = None) -> bytes:
-        """All that is left."""
+        """Return all remaining bytes."""
         return await self.read(timeout=timeout)
 
     @bounded
     async def read1(self, size: int = -1, /, *, timeout: float | None = None) -> bytes:
-        """Up to `size` bytes with at most one call of the kernel; -1 is one buffer."""
+        """Return up to `size` bytes, with at most one system call. -1 is the size of the buffer."""
         handle = self.handle
         size = index(size)
         handle.check_reading("read1")
@@ -326,7 +371,10 @@ class BinaryFile(File):
 
     @bounded
     async def peek(self, size: int = 0, /, *, timeout: float | None = None) -> bytes:
-        """What is read ahead, at least a byte unless the file ends here; the cursor stays."""
+        """Return the read-ahead data without moving the cursor; b"" only at the end of the file.
+
+        `size` is ignored.
+        """
         handle = self.handle
         handle.check_reading("peek")
         await handle.begin_reading()
@@ -339,7 +387,7 @@ class BinaryFile(File):
 
     @bounded
     async def readinto(self, buffer: WriteableBuffer, /, *, timeout: float | None = None) -> int:
-        """Fill a writable buffer; returns the number of bytes, fewer than fit only at the end."""
+        """Fill a writable buffer. Return the number of bytes, fewer than its size only at the end of the file."""
         handle = self.handle
         handle.check_reading("readinto")
         view = writable(buffer)
@@ -362,7 +410,7 @@ class BinaryFile(File):
 
     @bounded
     async def readlines(self, hint: int | None = -1, /, *, timeout: float | None = None) -> list[bytes]:
-        """The lines that are left; with a `hint`, only so many that they reach that many bytes."""
+        """Return the remaining lines; with a positive `hint`, stop after about that many bytes."""
         handle = self.handle
         wanted = -1 if hint is None else index(hint)
         handle.check_reading("read")
@@ -411,12 +459,17 @@ class BinaryFile(File):
 
     @bounded
     async def seek(self, offset: int, whence: int = os.SEEK_SET, /, *, timeout: float | None = None) -> int:
-        """Move the cursor; returns where it is.
+        """Move the cursor. Return its new position in bytes.
+
+        Args:
+            offset: in bytes, relative to `whence`.
+            whence: `os.SEEK_SET`, `SEEK_CUR`, `SEEK_END`, `SEEK_DATA` or `SEEK_HOLE`.
+            timeout: in seconds, or None.
 
         Raises:
-            ValueError: the file is closed, or there is no such `whence`.
-            io.UnsupportedOperation: the file has no position.
-            OSError: that is before the beginning.
+            ValueError: the file is closed, or `whence` is invalid.
+            io.UnsupportedOperation: the file cannot seek.
+            OSError: the new position would be before the beginning, or there is no data after it (SEEK_DATA).
         """
         handle = self.handle
         target = index(offset)
@@ -434,12 +487,12 @@ class BinaryFile(File):
 
 
 def lines_of(file: Any) -> AsyncIterator[Any]:
-    """The lines of a file, most of them straight out of what it has read ahead."""
+    """Return an async iterator over a file's lines. Most lines come directly from the read-ahead buffer."""
     return _native.Lines(partial(next_line, file), file)
 
 
 async def next_line(file: Any) -> Any:
-    """The next line of a file; StopAsyncIteration if there is none."""
+    """Return the next line of a file; raise StopAsyncIteration at the end."""
     line = await file._readline()
     if not line:
         raise StopAsyncIteration

@@ -1,4 +1,4 @@
-"""Text from bytes and bytes from text: how a file does it, and without holding up the loop where that is much."""
+"""Encoding and decoding of text files. Long texts are processed in pieces or on a thread, to not block the loop."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
 
 __all__ = ["CLEAN", "Style", "decoded", "decoder_of", "encoder_of", "ended", "pieces_of", "style_of"]
 
-# What a decoder's `getstate` gives when it keeps nothing back.
+# The result of a decoder's `getstate` when it keeps no bytes back.
 CLEAN = (b"", 0)
 
 PIECE = 64 * 1024
-"""Bytes, or characters, that are decoded or encoded at once: some 0.3 ms."""
+"""Bytes or characters that are decoded or encoded in one call: about 0.3 ms."""
 
-# Encoded without a state, so that str.encode() does it; what is missing here goes through an incremental encoder.
+# Encodings without state: str.encode() is used. All others need an incremental encoder.
 STATELESS = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "cp1252"})
 
-# Where ASCII characters are bytes, and other bytes are no ASCII characters.
+# Encodings in which each ASCII character is the byte of the same value, and all other bytes are not ASCII characters.
 ASCII_BASED = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252"})
 
 
 class Style(NamedTuple):
-    """How a text file turns bytes into text."""
+    """How a text file encodes and decodes."""
 
     encoding: str
     errors: str
     newline: str | None
     is_stateless: bool
     is_ascii_based: bool
-    # UTF-8, and nothing else that the program would have to be asked about.
+    # UTF-8 with errors="strict", for which the native decoder is used.
     is_utf8: bool
 
 
 def style_of(encoding: str | None, errors: str | None, newline: str | None) -> Style:
-    """Check these arguments of `open()`, and look up what they mean.
+    """Check these arguments of `open()` and look up the codec.
 
     Raises:
         TypeError, ValueError, LookupError: as `open()` raises them.
     """
     if encoding == "locale":
-        # It may be another one the next time.
+        # The locale can change, so resolve the name before the cache.
         encoding = locale.getencoding()
     if not (type(encoding) is str and (errors is None or type(errors) is str)):
         return _style_of.__wrapped__(encoding, errors, newline)
@@ -56,7 +56,7 @@ def style_of(encoding: str | None, errors: str | None, newline: str | None) -> S
 
 @lru_cache(maxsize=64)
 def _style_of(encoding: str | None, errors: str | None, newline: str | None) -> Style:
-    # io's own class knows best what it takes.
+    # Let io's class check the arguments, so that the errors are the same.
     wrapper = io.TextIOWrapper(io.BytesIO(), encoding, errors, newline)
     codec = codecs.lookup(wrapper.encoding)
     handling = wrapper.errors or "strict"
@@ -65,29 +65,29 @@ def _style_of(encoding: str | None, errors: str | None, newline: str | None) -> 
 
 
 def decoder_of(style: Style) -> codecs.IncrementalDecoder:
-    """A new decoder, which also does with line ends what the style says."""
+    """Return a new decoder that also translates line ends if the style needs it."""
     decoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder(style.encoding)(style.errors)
     if not style.newline:
-        # It has a decoder's methods.
+        # It has the same methods, but is not a subclass.
         decoder = io.IncrementalNewlineDecoder(decoder, translate=style.newline is None)  # type: ignore[assignment]
     return decoder
 
 
 def encoder_of(style: Style) -> Callable[[str], bytes]:
-    """What encodes one piece after the other."""
+    """Return a function that encodes consecutive pieces of a text."""
     if style.is_stateless:
         return lambda text: text.encode(style.encoding, style.errors)
     return codecs.getincrementalencoder(style.encoding)(style.errors).encode
 
 
 def ended(text: str, style: Style) -> str:
-    """The text with the line ends that it is written with."""
+    """Return the text with its line ends translated for writing."""
     newline = style.newline
     return text.replace("\n", newline) if newline and newline != "\n" and "\n" in text else text
 
 
 async def decoded(files: _native.Files, data: bytes, decoder: codecs.IncrementalDecoder, style: Style) -> str:
-    """Decode the last of a text; what is long in UTF-8 on a thread, without the GIL, all else in pieces.
+    """Decode the last part of a text. Long UTF-8 is decoded on a thread without the GIL, all else in pieces.
 
     Raises:
         UnicodeDecodeError: as `decoder.decode(data, True)`.
@@ -97,11 +97,11 @@ async def decoded(files: _native.Files, data: bytes, decoder: codecs.Incremental
     state = decoder.getstate()
     if style.is_utf8 and state == CLEAN:
         found = await files.call(_native.decode_utf8, data, style.newline is None)
-        # Where it is wrong, the decoder says.
+        # If it is not valid UTF-8, the decoder below raises the error with its position.
         if found is not None:
             text, ends = found
             if not style.newline:
-                # For `newlines`.
+                # Let the decoder see the line ends, for the file's `newlines` attribute.
                 for end in ends:
                     decoder.decode(end, True)
             return text
@@ -113,9 +113,9 @@ async def decoded(files: _native.Files, data: bytes, decoder: codecs.Incremental
         except UnicodeError as error:
             decoder.setstate(state)
             if not (style.is_utf8 and isinstance(error, UnicodeDecodeError)):
-                # Where such an error begins and ends may depend on what comes before and behind.
+                # The position of such an error can depend on the surrounding text: decode everything in one call.
                 return decoder.decode(data, True)
-            # It is to tell of the whole, at whose beginning stands what the decoder had kept before, as at the piece's.
+            # The error must refer to all of the data, including the bytes that the decoder had kept before it.
             before = bytes(state[0])
             shift = len(before) + start - (len(error.object) - len(piece))
             whole = before + data
@@ -128,7 +128,7 @@ async def decoded(files: _native.Files, data: bytes, decoder: codecs.Incremental
 
 
 async def pieces_of(files: _native.Files, text: str, encode: Callable[[str], bytes]) -> list[bytes]:
-    """Encode a text, all of it before anything is written: what is long in pieces, with ticks between them.
+    """Encode a whole text before anything is written. A long text is encoded in pieces, with loop ticks between them.
 
     Raises:
         UnicodeEncodeError: as `encode(text)`.
@@ -142,7 +142,7 @@ async def pieces_of(files: _native.Files, text: str, encode: Callable[[str], byt
             pieces.append(encode(piece))
         except UnicodeEncodeError as error:
             if error.object != piece:
-                # Its line ends were translated: the error is to tell of the whole as it was then.
+                # The encoder translated the text, so the error has other positions: encode everything in one call.
                 encode(text)
             raise UnicodeEncodeError(
                 error.encoding, text, error.start + start, error.end + start, error.reason

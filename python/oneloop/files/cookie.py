@@ -1,7 +1,7 @@
-"""Where a program is in a text file: numbers that `tell()` gives and `seek()` takes, laid out as io's.
+"""Positions in a text file: the numbers that `tell()` returns and `seek()` accepts, in the format of `io`.
 
-A number names a byte from which decoding can start, the decoder's state there, how many bytes to feed it, and how many
-of the characters that come out the program has had already. Pure arithmetic on a decoder; no I/O.
+A number contains the offset of a byte from which decoding can start, the decoder's state there, how many bytes to feed
+to the decoder, and how many of the decoded characters to skip. This file computes with a decoder and does no I/O.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ __all__ = ["Chunk", "History", "Place", "tell", "unpack"]
 
 
 class Chunk(NamedTuple):
-    """Bytes that were decoded at once, and the decoder's state before."""
+    """Bytes that were decoded in one call, and the decoder's state before it."""
 
     flags: int
-    # Begins with what the decoder had kept of the chunk before.
+    # Starts with the bytes that the decoder had kept from the previous chunk.
     data: bytes
     read_bytes: int
     chars: int
 
 
 class Place(NamedTuple):
-    """What a number says."""
+    """The fields of a number."""
 
     position: int
     flags: int = 0
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 def pack(place: Place) -> int:
-    """Make the number; that of a byte where nothing is to be known besides is its offset."""
+    """Pack the fields into a number. If all other fields are 0, it is the byte offset."""
     return (
         place.position
         | place.flags << 64
@@ -47,7 +47,7 @@ def pack(place: Place) -> int:
 
 
 def unpack(number: int) -> Place:
-    """Read the number."""
+    """Unpack a number into its fields."""
     rest, position = divmod(number, 1 << 64)
     rest, flags = divmod(rest, 1 << 64)
     rest, feed_bytes = divmod(rest, 1 << 64)
@@ -56,7 +56,7 @@ def unpack(number: int) -> Place:
 
 
 class History:
-    """The chunks that the text ahead of a program was decoded from, as far as it is not through with them."""
+    """The chunks from which the text was decoded that the program has not read completely."""
 
     __slots__ = ("_chars", "chunks")
 
@@ -65,7 +65,7 @@ class History:
         self._chars = 0 if chunk is None else chunk.chars
 
     def add(self, chunk: Chunk, remaining: int) -> None:
-        """Another one was decoded, when so many characters of those before were still ahead."""
+        """Add a decoded chunk. `remaining` is the number of unread characters of the chunks before it."""
         used = self._chars - remaining
         while self.chunks and used >= self.chunks[0].chars:
             chars = self.chunks.popleft().chars
@@ -76,16 +76,16 @@ class History:
 
 
 def tell(decoder: codecs.IncrementalDecoder, history: History, remaining: int, end: int) -> int:
-    """Make the number of where the program is.
+    """Return the number for the program's current position.
 
     Args:
-        decoder: is used, and is afterwards as it was.
-        history: what was decoded, at least all that text is left of.
-        remaining: how many characters are left of them.
-        end: the offset where the last chunk ended.
+        decoder: used for trial decoding; its state is restored.
+        history: the decoded chunks, at least all that have unread text.
+        remaining: the number of unread characters in these chunks.
+        end: the byte offset where the last chunk ends.
 
     Raises:
-        OSError: the decoder does not do twice what it did once.
+        OSError: decoding the same bytes again gives fewer characters than before.
     """
     chunks = [*history.chunks]
     used = sum(chunk.chars for chunk in chunks) - remaining
@@ -108,12 +108,12 @@ def tell(decoder: codecs.IncrementalDecoder, history: History, remaining: int, e
 
 
 def _search(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int, position: int) -> Place:
-    """Find the last byte before the program from which decoding can start."""
+    """Find the last byte before the current position from which decoding can start."""
     start, flags, used = _guess(decoder, chunk, used, position)
     place = Place(position + start, flags)
     if used == 0:
         return place
-    # A byte at a time, noting each place where the decoder keeps nothing back.
+    # Decode byte by byte. Remember each place where the decoder keeps no bytes back.
     fed = decoded = 0
     for at in range(start, len(chunk.data)):
         fed += 1
@@ -125,7 +125,7 @@ def _search(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int, positio
             fed = decoded = 0
         if decoded >= used:
             return place._replace(feed_bytes=fed, skip_chars=used)
-    # The rest comes only when the decoder hears that it was all.
+    # The decoder returns the rest only with final=True.
     decoded += len(decoder.decode(b"", True))
     if decoded < used:
         raise OSError("can't reconstruct logical file position")
@@ -133,9 +133,10 @@ def _search(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int, positio
 
 
 def _guess(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int, position: int) -> tuple[int, int, int]:
-    """Find a start near `used` with few calls of the decoder: the byte, the state there, the characters missing.
+    """Find a start byte near `used` characters with few decoder calls; one call for fixed-width encodings.
 
-    Encodings of a fixed width take one call.
+    Returns:
+        The byte's index in the chunk, the decoder's flags there, and the characters still to skip.
     """
     start = int(chunk.read_bytes / chunk.chars * used) if chunk.chars else 0
     back = 1
@@ -156,7 +157,7 @@ def _guess(decoder: codecs.IncrementalDecoder, chunk: Chunk, used: int, position
 
 
 def _start(decoder: codecs.IncrementalDecoder, chunk: Chunk, position: int) -> None:
-    """Have it as it was before the chunk; at the beginning of a file, as io does, without the line ends it has seen."""
+    """Set the decoder to its state before the chunk. At the beginning of a file reset it, as `io` does."""
     if position or chunk.flags:
         decoder.setstate((b"", chunk.flags))
     else:

@@ -1,9 +1,10 @@
-"""Copies and moves, as shutil makes them and with its arguments: each one job on the pool.
+"""Copying and moving with the interface of shutil. Each call is one job on the thread pool.
 
-The content goes in pieces, between which a cancelled copy ends, by the shortest way that the kernel offers: a clone
-shares the blocks (FICLONE); `copy_file_range` copies inside the kernel, or on the server of a network filesystem;
-`sendfile` copies inside the kernel across filesystems; reading and writing always works. What a way did is kept when
-the next one takes over. What a copy that fails or is cancelled has written stays, as shutil leaves it.
+The content is copied by the first of these methods that works: FICLONE shares the blocks; `copy_file_range` copies
+inside the kernel, or on the server of a network filesystem; `sendfile` copies inside the kernel across filesystems;
+read and write always work. If a method fails after a part of the file, the next one continues there. The content is
+copied in pieces, and a cancelled copy ends between two pieces. As with shutil, a copy that fails or is cancelled leaves
+a partly written file.
 """
 
 from __future__ import annotations
@@ -29,52 +30,58 @@ __all__ = ["copy", "copy2", "copyfile", "copymode", "copystat", "copytree", "mov
 async def copyfile(
     src: AnyPath, dst: AnyPath, *, follow_symlinks: bool = True, timeout: float | None = None
 ) -> AnyPath:
-    """`shutil.copyfile`: copies the content only; returns `dst`.
+    """Like `shutil.copyfile`: copy the content of a file, without its permissions. Return `dst`.
 
     Args:
         src: str, bytes or PathLike.
         dst: the file to write; not a directory.
-        follow_symlinks: False copies a symbolic link as one.
-        timeout: seconds, or None.
+        follow_symlinks: False: if `src` is a symbolic link, create a link instead of copying the content.
+        timeout: in seconds, or None.
 
     Raises:
-        OSError: with `filename`; `shutil.SameFileError`, `shutil.SpecialFileError` (a FIFO).
-        TimeoutError: the time is up.
+        OSError: with `filename`; `shutil.SameFileError`; `shutil.SpecialFileError` for a FIFO.
+        TimeoutError: the timeout has expired.
     """
     return await run_job(copy_content, src, dst, follow_symlinks=follow_symlinks)
 
 
 @bounded
 async def copy(src: AnyPath, dst: AnyPath, *, follow_symlinks: bool = True, timeout: float | None = None) -> AnyPath:
-    """`shutil.copy`: copies content and permissions, to a file or into a folder; returns the new path.
+    """Like `shutil.copy`: copy content and permissions, to a file or into a directory. Return the new path.
 
-    Raises:
-        OSError: as `copyfile`.
-        TimeoutError: the time is up.
+    Arguments and errors are those of `copyfile`, but `dst` can be a directory.
     """
     return await run_job(_copy, src, dst, follow_symlinks=follow_symlinks)
 
 
 @bounded
 async def copy2(src: AnyPath, dst: AnyPath, *, follow_symlinks: bool = True, timeout: float | None = None) -> AnyPath:
-    """`shutil.copy2`: as `copy`, and the times and extended attributes too.
+    """Like `shutil.copy2`: copy content, permissions, times and extended attributes. Return the new path.
 
-    Raises:
-        OSError: as `copyfile`.
-        TimeoutError: the time is up.
+    Arguments and errors are those of `copy`.
     """
     return await run_job(_copy2, src, dst, follow_symlinks=follow_symlinks)
 
 
 @bounded
 async def copymode(src: AnyPath, dst: AnyPath, *, follow_symlinks: bool = True, timeout: float | None = None) -> None:
-    """`shutil.copymode`: the permissions only."""
+    """Like `shutil.copymode`: copy the permissions only.
+
+    Raises:
+        OSError: with `filename`.
+        TimeoutError: the timeout has expired.
+    """
     await current().call(shutil.copymode, src, dst, follow_symlinks=follow_symlinks)
 
 
 @bounded
 async def copystat(src: AnyPath, dst: AnyPath, *, follow_symlinks: bool = True, timeout: float | None = None) -> None:
-    """`shutil.copystat`: permissions, times, flags and extended attributes."""
+    """Like `shutil.copystat`: copy permissions, times, flags and extended attributes.
+
+    Raises:
+        OSError: with `filename`.
+        TimeoutError: the timeout has expired.
+    """
     await current().call(shutil.copystat, src, dst, follow_symlinks=follow_symlinks)
 
 
@@ -90,23 +97,24 @@ async def copytree(
     *,
     timeout: float | None = None,
 ) -> AnyPath:
-    """`shutil.copytree`: copies a directory with all that is in it; returns `dst`.
+    """Like `shutil.copytree`: copy a directory recursively. Return `dst`.
 
     Args:
         src: str, bytes or PathLike.
-        dst: the directory to make.
-        symlinks: copy symbolic links as such, not what they lead to.
-        ignore: called with a folder and its names, returns those to leave out; on the pool's thread.
-        copy_function: `copy2` or `copy` or `copyfile` of this module or of shutil, or any function of
-            a source and a target; on the pool's thread. Only ours end between two pieces of a file.
-        ignore_dangling_symlinks: pass over links that lead nowhere.
-        dirs_exist_ok: `dst` may exist, and so may folders in it.
-        timeout: seconds, or None.
+        dst: the directory to create.
+        symlinks: True: copy symbolic links as links, not the files that they point to.
+        ignore: called on the pool's thread with a directory and the names in it; returns the names to skip.
+        copy_function: called on the pool's thread with a source and a target path. With `copy2`, `copy` and
+            `copyfile` of this module or of shutil, a cancelled call ends between two pieces of a file; with
+            another function, between two files.
+        ignore_dangling_symlinks: skip links whose target does not exist.
+        dirs_exist_ok: `dst` and directories in it may exist already.
+        timeout: in seconds, or None.
 
     Raises:
-        shutil.Error: with a list of what could not be copied.
-        OSError: the top directory cannot be read or made.
-        TimeoutError: the time is up; what was copied by then stays.
+        shutil.Error: some files could not be copied; it has the list.
+        OSError: the top directory cannot be read or created.
+        TimeoutError: the timeout has expired. Files that were copied before are not removed.
     """
     return await run_job(
         _copy_tree,
@@ -124,18 +132,18 @@ async def copytree(
 async def move(
     src: AnyPath, dst: AnyPath, copy_function: Callable[..., Any] = copy2, *, timeout: float | None = None
 ) -> Any:
-    """`shutil.move`: renames, or across filesystems copies and then removes; returns the new path.
+    """Like `shutil.move`: rename, or copy and then remove if that is across filesystems. Return the new path.
 
     Args:
         src: a file or a directory.
-        dst: the new path, or a folder to move into.
+        dst: the new path, or a directory to move into.
         copy_function: as for `copytree`.
-        timeout: seconds, or None.
+        timeout: in seconds, or None.
 
     Raises:
-        shutil.Error: the target is in the source, or exists.
+        shutil.Error: the target is inside the source, or exists already in the directory `dst`.
         OSError: with `filename`.
-        TimeoutError: the time is up. The source is removed only after all of it was copied.
+        TimeoutError: the timeout has expired. The source is removed only after all of it was copied.
     """
     return await run_job(_move, src, dst, copy_function)
 
@@ -150,7 +158,7 @@ def _move(job: Job, src: Any, dst: Any, copy_function: Callable[..., Any]) -> An
 
 
 def _bound(job: Job, function: Callable[..., Any]) -> Callable[..., Any]:
-    """What shutil is to call for each file: our own function of that name, where there is one."""
+    """Return the function that shutil calls for each file: our replacement, if `function` has one."""
     ours = _ON_THE_POOL.get(function)
 
     def copy_one(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
@@ -185,7 +193,7 @@ def _target(src: AnyPath, dst: AnyPath) -> AnyPath:
 
 
 def copy_content(job: Job, src: AnyPath, dst: AnyPath, *, follow_symlinks: bool = True) -> AnyPath:
-    """`shutil.copyfile`, in a job."""
+    """`shutil.copyfile` as a step of a job."""
     job.check()
     source_status, target_status = _status(src), _status(dst)
     if source_status is not None and target_status is not None and os.path.samestat(source_status, target_status):
@@ -213,7 +221,7 @@ def _copy_open(job: Job, source: int, src: AnyPath, dst: AnyPath) -> None:
     except IsADirectoryError as error:
         if os.path.exists(dst):
             raise
-        # open() says it of a path that ends in a slash; shutil says what is missing.
+        # open(2) reports EISDIR for a missing path that ends in a slash; shutil raises this error instead.
         raise FileNotFoundError(f"Directory does not exist: {dst!s}") from error
     try:
         transfer(job, source, target)
@@ -225,7 +233,7 @@ def _copy_open(job: Job, source: int, src: AnyPath, dst: AnyPath) -> None:
 
 
 def _status(path: AnyPath) -> os.stat_result | None:
-    """None if there is no such file, or it cannot be told: opening it says why."""
+    """Return the file's status; None on an error, which opening the file will raise."""
     try:
         return os.stat(path)
     except OSError:
@@ -245,12 +253,12 @@ _ON_THE_POOL: dict[Callable[..., Any], Callable[..., Any]] = {
 # -- from one descriptor into another --------------------------------------------------------------
 
 FICLONE = 0x40049409  # linux/fs.h
-# Between two pieces a job looks whether it was abandoned: some milliseconds of copying.
+# A job checks after each piece whether it was abandoned: a few milliseconds of copying.
 PIECE_BYTES = 16 * 1024 * 1024
 BUFFER_BYTES = 256 * 1024
 
-# How a way says that these two descriptors cannot go it (ioctl_ficlonerange(2), copy_file_range(2),
-# sendfile(2)); EBADF is what copy_file_range says of descriptors open for appending.
+# The errors that mean "not possible with these two descriptors" (ioctl_ficlonerange(2), copy_file_range(2),
+# sendfile(2)). copy_file_range(2) reports EBADF for a descriptor that is open for appending.
 _NO_WAY = (
     errno.EOPNOTSUPP,
     errno.EXDEV,
@@ -266,11 +274,13 @@ _NO_WAY = (
 
 
 def transfer(job: Job, source: int, target: int) -> int:
-    """Copy from `source`'s position to its end, to `target`'s position; returns the bytes. On the pool.
+    """Copy from `source`'s position up to its end, to `target`'s position. Runs on the pool.
+
+    Returns the number of bytes.
 
     Raises:
-        OSError: of the last way.
-        AbandonedError: part of it was copied.
+        OSError: the error of the last method.
+        AbandonedError: the job was abandoned; a part was copied.
     """
     status = os.fstat(source)
     job.check()
@@ -280,14 +290,14 @@ def transfer(job: Job, source: int, target: int) -> int:
     for way in (_copy_range, _send):
         count, is_whole = _go(job, way, source, target)
         done += count
-        # Nothing at all is also what files say that have content and no size (/proc).
+        # 0 bytes is also the result for files that have content and no size (/proc): try the next method.
         if is_whole and done:
             return done
     return done + _read_and_write(job, source, target)
 
 
 def _is_cloned(source: int, target: int) -> bool:
-    """True if the target, which is empty, now has the source's blocks."""
+    """Try to clone `source` into the empty file `target`. Return True if that worked."""
     if os.lseek(source, 0, os.SEEK_CUR) or os.fstat(target).st_size:
         return False
     try:
@@ -308,7 +318,7 @@ def _send(source: int, target: int) -> int:
 
 
 def _go(job: Job, way: Callable[[int, int], int], source: int, target: int) -> tuple[int, bool]:
-    """How many bytes went this way, and whether it led to the end."""
+    """Copy by one method. Return the number of bytes, and whether it reached the end."""
     done = 0
     while True:
         job.check()

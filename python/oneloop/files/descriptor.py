@@ -1,7 +1,7 @@
-"""`Descriptor`: the one owner of an open file's number (S4): whose turn it is, and what is under way on it.
+"""`Descriptor`: the only owner of an open file's descriptor (S4). It has the file's lock and its running operations.
 
-Every operation on the number goes through here; it is given back once, after the last of them has ended. The cursor and
-the buffers are `handle.py`'s.
+Every operation on the descriptor goes through this class. The descriptor is closed once, after the last operation has
+ended. The cursor and the buffers are in `handle.py`.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ __all__ = ["CLOSED", "SEEK_TEXT", "Descriptor", "Opened", "running_loop"]
 CLOSED = "I/O operation on closed file."
 SEEK_TEXT = "File or stream is not seekable."
 
-# What must not be found in `asyncio.events` anew for each operation.
+# Bound here to save the attribute look-up in each operation.
 running_loop = asyncio._get_running_loop
 
 
 class Opened(NamedTuple):
-    """What a handle is made of, besides the number."""
+    """The properties of a new handle, besides the descriptor."""
 
-    # What `open()` was told.
+    # The `file` argument of `open()`.
     name: str | bytes | int
     mode: Mode
-    # Where the cursor is, or -1 for the kernel's.
+    # The cursor's offset, or -1 if the kernel's position is the cursor.
     offset: int
-    # How long it is, in bytes.
+    # The file's size in bytes.
     size: int
     # A regular file or a block device.
     is_file: bool
     # The descriptor has a position.
     is_seekable: bool
-    # Its filesystem answers at once.
+    # The filesystem is local: it answers without asking a server.
     is_near: bool
     # Writes go to the end, wherever the cursor is (O_APPEND).
     is_appending: bool
     # It was opened with O_DIRECT.
     is_direct: bool
-    # Closing the file closes the number.
+    # Closing the file closes the descriptor.
     is_owner: bool
-    # How much is written behind, and read ahead at first, in bytes; 0: nothing.
+    # Size of the write buffer and initial size of the read-ahead, in bytes; 0: unbuffered.
     buffer_bytes: int
-    # What is read ahead may grow as long as the program reads on: nobody has set a size.
+    # The read-ahead may grow while the program reads on, because the program has not set a size.
     may_grow: bool
 
 
 class Descriptor(_native.FileHandle):
-    """An open descriptor and its loop; not made by programs.
+    """An open descriptor and its loop. Internal: programs call `open()`.
 
-    `number` is -1 once it is given back; whatever is under way keeps it open until then. Cancelling a transfer lets the
-    kernel go on. `take_turn()` and `pending` are the native half's.
+    `number` is -1 once the descriptor is closed. Operations in progress keep it open. If a transfer is cancelled, the
+    kernel still completes it. `take_turn()` and `pending` are defined in the native base class.
     """
 
     __slots__ = ("__weakref__", "_flying", "loop", "opened")
@@ -77,7 +77,7 @@ class Descriptor(_native.FileHandle):
     ) -> None:
         self.opened = opened
         self.loop = loop
-        # What uses the number without anybody who would wait; made when there is something.
+        # Operations that use the descriptor and that no call waits for. Created on first use.
         self._flying: set[Future[Any]] | None = None
 
     # -- checks ----------------------------------------------------------------------------------
@@ -88,11 +88,11 @@ class Descriptor(_native.FileHandle):
             raise ValueError(CLOSED)
 
     def check(self) -> None:
-        """Raise unless the running loop is the file's own, and the file is open.
+        """Raise unless the file is open and belongs to the running loop.
 
         Raises:
             ValueError: the file is closed.
-            RuntimeError: another loop or thread uses it.
+            RuntimeError: another loop, another thread, or code without a running loop uses the file.
         """
         if self.number < 0:
             raise ValueError(CLOSED)
@@ -107,29 +107,29 @@ class Descriptor(_native.FileHandle):
         )
 
     def check_reading(self, name: str) -> None:
-        """As `check`, and io.UnsupportedOperation if it was not opened for reading."""
+        """Like `check`, but also raise io.UnsupportedOperation if the file was not opened for reading."""
         self.check()
         if not self.opened.mode.is_reading:
             raise io.UnsupportedOperation(name)
 
     def check_writing(self, name: str) -> None:
-        """As `check`, and io.UnsupportedOperation if it was not opened for writing."""
+        """Like `check`, but also raise io.UnsupportedOperation if the file was not opened for writing."""
         self.check()
         if not self.opened.mode.is_writing:
             raise io.UnsupportedOperation(name)
 
     def check_seekable(self, text: str = SEEK_TEXT) -> None:
-        """Raise io.UnsupportedOperation if it has no position."""
+        """Raise io.UnsupportedOperation if the file cannot seek."""
         if not self.opened.is_seekable:
             raise io.UnsupportedOperation(text)
 
-    # -- whose turn it is ------------------------------------------------------------------------
+    # -- the turn ----------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Take the turn, once those before have had theirs.
+        """Take the turn, in the order of the calls.
 
-        What a cancelled call has left under way ends first, and counts.
-        Waits for a later tick, too, where operations in memory have had this one for long enough.
+        A transfer that a cancelled call has left in progress ends first and takes effect. If operations in memory have
+        used enough time of this tick, wait for a later tick.
         """
         if self.is_taken:
             await self.wait_turn()
@@ -152,32 +152,32 @@ class Descriptor(_native.FileHandle):
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled():
-                # Given and cancelled in the same tick.
+                # The turn was given and the task cancelled in the same tick.
                 self.leave()
             else:
                 self.dequeue(waiter)
             raise
 
     async def _settle(self) -> None:
-        """Wait for what a cancelled call has left under way."""
+        """Wait for a transfer that a cancelled call has left in progress."""
         raise NotImplementedError
 
     # -- operations ------------------------------------------------------------------------------
 
     async def readv(self, buffers: Sequence[WriteableBuffer], offset: int) -> int:
-        """Fill the buffers from `offset` on; how many bytes came, 0 where the file ends."""
+        """Fill the buffers from `offset` on. Return the number of bytes, 0 at the end of the file."""
         self.check()
         done = self.files.readv(self.number, buffers, offset, self.opened.is_direct)
         return await done if isinstance(done, Future) else done
 
     def writev(self, buffers: Sequence[ReadableBuffer], offset: int) -> int | Future[int]:
-        """Write the buffers at `offset`; how many bytes went, which may be fewer."""
+        """Write the buffers at `offset`. Return the number of bytes, which can be fewer than given."""
         self.check()
         self.was_written = True
         return self.files.writev(self.number, buffers, offset, self.opened.is_direct)
 
     async def sync(self, datasync: bool) -> None:
-        """Have everything that was written, or with `datasync` what is needed to read it, on the disk."""
+        """Wait until the file is on the disk: fsync(2), or with `datasync` fdatasync(2)."""
         self.check()
         done = self.files.fsync(self.number, datasync)
         if done is not None:
@@ -191,10 +191,10 @@ class Descriptor(_native.FileHandle):
         if done is not None:
             await done
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------
 
     def watch(self, future: Future[Any]) -> None:
-        """Keep the number open until this operation has ended."""
+        """Keep the descriptor open until this operation has ended."""
         if self._flying is None:
             self._flying = set()
         self._flying.add(future)
@@ -206,11 +206,11 @@ class Descriptor(_native.FileHandle):
             self._flying.discard(future)
             self.watched = len(self._flying)
         if not future.cancelled():
-            # Whoever waited has it from the future; a cancelled waiter wants it no more.
+            # Mark the exception as retrieved: the waiter has it from the future, or was cancelled.
             future.exception()
 
     async def wait_quiet(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no operation is in progress."""
         while self._flying:
             await undisturbed(next(iter(self._flying)))
 

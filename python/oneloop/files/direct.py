@@ -1,4 +1,4 @@
-"""Direct I/O: what an O_DIRECT file asks of buffers, offsets and lengths, and buffers that fit."""
+"""Direct I/O: the alignment that an O_DIRECT file needs, and buffers with that alignment."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["DirectAlignment", "aligned_buffer", "direct_alignment"]
 
 @dataclass(frozen=True, slots=True)
 class DirectAlignment:
-    """What direct I/O on a file must be aligned to.
+    """The alignment that direct I/O on a file needs.
 
     Attributes:
-        memory: the buffer's address is a multiple of it, in bytes.
-        offset: the position in the file and the length are multiples of it, in bytes.
-        is_told: the kernel has said so; else these are the page size, which is a guess that most
-            disks accept (kernels before 6.1, some filesystems).
+        memory: the buffer's address must be a multiple of this, in bytes.
+        offset: the position in the file and the length must be multiples of this, in bytes.
+        is_told: True if the kernel reports these values. False (kernels before 6.1, some filesystems): both
+            are the page size, a guess that works with most disks.
     """
 
     memory: int
@@ -34,15 +34,18 @@ class DirectAlignment:
 
 @bounded
 async def direct_alignment(path: FdOrPath, *, timeout: float | None = None) -> DirectAlignment | None:
-    """What O_DIRECT asks of this file; None if the kernel says that it has no direct I/O.
+    """Return the alignment that O_DIRECT needs for this file (statx(2), STATX_DIOALIGN).
 
     Args:
         path: str, bytes, PathLike, or an open descriptor.
-        timeout: seconds, or None.
+        timeout: in seconds, or None.
+
+    Returns:
+        None if the kernel reports that the file does not support direct I/O.
 
     Raises:
         OSError: with `filename`.
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     return await current().call(_asked, path)
 
@@ -69,26 +72,26 @@ def _told(fd: int) -> DirectAlignment | None:
 
 
 def aligned_buffer(size: int, *, alignment: int | None = None) -> memoryview:
-    """A writable buffer of zeros for direct I/O, at an address that is a multiple of `alignment`.
+    """Return a writable, zeroed buffer for direct I/O whose address is a multiple of `alignment`.
 
     Args:
         size: in bytes; for O_DIRECT a multiple of the file's `offset` alignment.
-        alignment: a power of two, in bytes; None is the page size, which is enough for
-            `DirectAlignment.memory` of every disk known.
+        alignment: a power of two, in bytes. None: the page size, which is enough for
+            `DirectAlignment.memory` of every known disk.
 
     Returns:
-        A memoryview, which owns the memory.
+        A memoryview that owns the memory.
 
     Raises:
-        ValueError: `size` is not positive, or `alignment` no power of two.
+        ValueError: `size` is not positive, or `alignment` is not a power of two.
         OSError: ENOMEM.
     """
     if alignment is None:
         alignment = mmap.PAGESIZE
     if size <= 0:
-        raise ValueError("size must be positive")
+        raise ValueError(f"size must be positive, not {size}")
     if alignment <= 0 or alignment & (alignment - 1):
-        raise ValueError("alignment must be a power of two")
+        raise ValueError(f"alignment must be a power of two, not {alignment}")
     if alignment <= mmap.PAGESIZE:
         return memoryview(mmap.mmap(-1, size))[:size]
     whole = memoryview(mmap.mmap(-1, size + alignment - mmap.PAGESIZE))

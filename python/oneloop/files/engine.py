@@ -1,11 +1,11 @@
-"""The running loop's native `Files`: the one place that finds it, and how everything else here asks it.
+"""Access to the running loop's native `Files`, and what the other modules share.
 
-Which engine does the operations and how a program chooses one; paths as the kernel gets them; `timeout=`; and jobs,
-which are work of several steps on a thread of the pool that its awaiter may abandon between them.
+Here are: the choice of the engine; paths in the kernel's form; `timeout=`; and jobs. A job is work of several steps on
+a thread of the pool. It can be abandoned between two steps.
 
-What has to be undone when a job fails (temporary files, half-read directories) is undone by the job itself, on its
-thread. An awaiter that is cancelled waits until the job has done that: when its CancelledError arrives, nothing is
-left behind. A job that hangs in the kernel holds it up as long.
+A job that fails or is abandoned cleans up (temporary files, half-read directories) itself, on its thread. A cancelled
+awaiter waits for that, so nothing is left behind when its CancelledError is raised. A job that hangs in the kernel
+delays the cancellation for as long.
 """
 
 from __future__ import annotations
@@ -63,89 +63,98 @@ AnyPath: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 FdOrPath: TypeAlias = "int | AnyPath"
 
 AT_FDCWD = -100
-"""Paths are relative to the current directory (openat(2))."""
+"""As `dir_fd`: paths are relative to the current directory (openat(2))."""
 
 _ENCODING = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
 _IS_UTF8 = _ENCODING == "utf-8"
 
-# Threads may still run what a closed loop has left them.
+# Threads may still execute calls of a loop that has been closed.
 atexit.register(_native.wait_for_file_calls)
 
 ENVIRONMENT = "ONELOOP_FILES"
-"""Names the engine that all loops of the process use: ring, aio or threads."""
+"""The environment variable with the engine for all loops of the process: ring, aio or threads."""
 
 _log = logging.getLogger("oneloop.files")
 
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """How the running loop does file I/O; see `engine_info`."""
+    """The running loop's file engine and its load; the result of `engine_info`."""
 
     engine: str
     """ring (io_uring), aio (Linux kernel AIO for O_DIRECT files, threads for the rest) or threads."""
     refused: Mapping[str, str]
-    """Better engines that do not work here, and why."""
+    """Preferred engines that do not work on this system, each with the reason."""
     operations: int
-    """Operations under way."""
+    """Number of operations in progress."""
     threads: int
-    """Threads of the pool, which has those alone that work needs."""
+    """Number of threads in the pool. Threads are started when there is work for them."""
 
 
 def engine_info() -> EngineInfo:
-    """Which engine does the running loop's file I/O, and what it is doing.
+    """Return the engine of the running loop's file I/O, and its load.
 
     Raises:
-        RuntimeError, ValueError, OSError: as every use of `oneloop.files`: no oneloop loop is running, or the engine
-            that `ONELOOP_FILES` names is none, or forbidden here.
+        RuntimeError: no event loop is running, or it is not a oneloop loop.
+        ValueError: `ONELOOP_FILES` is not the name of an engine.
+        OSError: the kernel or a sandbox forbids the engine in `ONELOOP_FILES`.
     """
     return EngineInfo(**current().info())
 
 
 def use_engine(name: str) -> None:
-    """Choose the running loop's engine, before its first use of files; wins over `ONELOOP_FILES`.
+    """Choose the running loop's file engine. Call it before the loop's first file operation.
+
+    It takes precedence over the environment variable `ONELOOP_FILES`.
 
     Args:
         name: ring, aio or threads.
 
     Raises:
         ValueError: there is no engine of that name.
-        OSError: the kernel, or a sandbox, forbids it.
-        RuntimeError: the loop has used files already, or is not a oneloop loop.
+        OSError: the kernel or a sandbox forbids the engine.
+        RuntimeError: the loop already uses another engine, no event loop is running, or it is not a oneloop loop.
     """
     loop = _running()
     if loop._files is not None:
         if loop._files.engine == name:
             return
         raise RuntimeError(
-            f"this event loop does its file I/O with {loop._files.engine!r} already: choose before the first use"
+            f"this event loop already uses the file engine {loop._files.engine!r}: call use_engine({name!r}) before"
+            " the loop's first file operation"
         )
     loop._files = _native.Files(loop, name)
 
 
 def current() -> Files:
-    """The file operations of the running loop; made at the first use.
+    """Return the running loop's file operations. They are created on first use.
 
     Raises:
-        RuntimeError: no loop is running, or it is not a oneloop loop.
-        ValueError: `ONELOOP_FILES` names no engine.
-        OSError: `ONELOOP_FILES` names an engine that the kernel, or a sandbox, forbids.
+        RuntimeError: no event loop is running, or it is not a oneloop loop.
+        ValueError: `ONELOOP_FILES` is not the name of an engine.
+        OSError: the kernel or a sandbox forbids the engine in `ONELOOP_FILES`.
     """
     return files_of(_running())
 
 
 def files_of(loop: Loop) -> Files:
-    """The file operations of a loop, for its thread; as `current`."""
+    """Return the file operations of a loop; like `current`. Call it in the loop's thread."""
     files = loop._files
     if files is None:
         files = loop._files = _native.Files(loop, os.environ.get(ENVIRONMENT) or None)
         for name, why in files.info()["refused"].items():
-            _log.info("file engine %s does not work here (%s): using %s", name, why, files.engine)
+            _log.info("file engine %s does not work on this system (%s): using %s", name, why, files.engine)
     return files
 
 
 def _running() -> Loop:
-    loop = asyncio.get_running_loop()
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        raise RuntimeError(
+            "no running event loop: call the functions of oneloop.files in a coroutine that runs with"
+            " oneloop.run(main())"
+        )
     if not isinstance(loop, Loop):
         raise RuntimeError(
             f"oneloop.files needs a oneloop event loop, not {type(loop).__name__}: start the "
@@ -158,18 +167,18 @@ def _running() -> Loop:
 
 
 def encoded(path: AnyPath, function: str = "open", argument: str = "path") -> bytes:
-    """The bytes of a path, without NUL.
+    """Return a path as bytes, as the kernel needs it.
 
     Raises:
-        TypeError: it is no path; the message names `function` and `argument`, as os's does.
-        ValueError: it has a NUL inside.
+        TypeError: it is not a path. The message contains `function` and `argument`, as in `os`.
+        ValueError: it contains a NUL.
     """
     if type(path) is str and "\0" not in path:
         if _IS_UTF8:
             try:
                 return path.encode()
             except UnicodeEncodeError:
-                # Surrogates: bytes that are no text.
+                # Surrogates, which stand for bytes that are not UTF-8.
                 return path.encode("utf-8", _ERRORS)
         return path.encode(_ENCODING, _ERRORS)
     try:
@@ -183,17 +192,17 @@ def encoded(path: AnyPath, function: str = "open", argument: str = "path") -> by
 
 
 def at(dir_fd: int | None) -> int:
-    """The directory's descriptor, or AT_FDCWD."""
+    """Return `dir_fd`, or AT_FDCWD for None."""
     return AT_FDCWD if dir_fd is None else dir_fd
 
 
 def named(error: OSError, path: FdOrPath, path2: AnyPath | None = None) -> OSError:
-    """The error, with the filename or filenames that os would have given it."""
+    """Set the error's filename or filenames as `os` does, and return it."""
     error.filename = path if isinstance(path, int) else os.fspath(path)
     if path2 is not None:
         error.filename2 = os.fspath(path2)
     elif error.filename2 is not None:
-        # None would be shown: "-> None".
+        # With filename2 = None, the message would end in "-> None".
         del error.filename2
     return error
 
@@ -201,7 +210,7 @@ def named(error: OSError, path: FdOrPath, path2: AnyPath | None = None) -> OSErr
 async def opened(
     files: Files, path: AnyPath, flags: int, mode: int = 0o666, dir_fd: int | None = None, *, function: str = "open"
 ) -> int:
-    """A new descriptor, which is the caller's to close.
+    """Open a file and return its descriptor. The caller has to close it.
 
     Raises:
         OSError: with `filename`, as `os.open` raises it.
@@ -214,7 +223,7 @@ async def opened(
         try:
             return await fd
         except BaseException:
-            # Opened and cancelled in the same tick: nobody else would close it.
+            # Opened and cancelled in the same tick: close it here, because no other code has the descriptor.
             fd.add_done_callback(partial(_close_late, files))
             raise
     except OSError as error:
@@ -223,7 +232,7 @@ async def opened(
 
 
 async def had(files: Files, opening: Future[T]) -> T:
-    """Wait for a descriptor that cannot be called back; what comes too late is closed."""
+    """Wait for a descriptor whose opening cannot be cancelled. If the wait is cancelled, it is closed later."""
     try:
         await undisturbed(opening)
     except BaseException:
@@ -245,29 +254,30 @@ def _close_late(files: Files, opening: Future[Any]) -> None:
 async def within(
     timeout_s: float, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Await a coroutine function for at most so many seconds; it is cancelled and has ended when the time is up.
+    """Await `function(*args, **kwargs)` for at most `timeout_s` seconds, then cancel it and wait until it has ended.
 
     Raises:
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     async with asyncio.timeout(timeout_s):
         return await function(*args, **kwargs)
 
 
 def check_timeout(timeout_s: object) -> None:
-    """Refuse what `asyncio.timeout` cannot count with.
+    """Check a `timeout` argument.
 
     Raises:
-        TypeError: it is no number.
+        TypeError: it is not a number.
     """
     if not isinstance(timeout_s, numbers.Real):
         raise TypeError(f"timeout must be a number of seconds or None, not {type(timeout_s).__name__!r}")
 
 
 def bounded(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make the `timeout` (seconds or None) that a coroutine function declares, and never looks at, true.
+    """Decorate a coroutine function that declares a `timeout` argument (seconds or None): implement the timeout.
 
-    The timeout is checked when it is given, before anything begins; see `within`.
+    The decorated function does not read the argument itself. It is checked when the function is called, before
+    anything begins. See `within`.
     """
 
     @functools.wraps(function)
@@ -287,11 +297,11 @@ def bounded(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
 
 
 class AbandonedError(Exception):
-    """Ends a job whose awaiter was cancelled; nobody but the job sees it."""
+    """Ends a job whose awaiter was cancelled. It is not raised to programs."""
 
 
 class Job:
-    """What a job's thread knows of its awaiter."""
+    """Tells a job on its thread whether its awaiter was cancelled."""
 
     __slots__ = ("_begins", "_has_begun", "_is_abandoned")
 
@@ -301,19 +311,19 @@ class Job:
         self._begins = threading.Lock()
 
     def begin(self) -> None:
-        """Called by the job's thread, first of all. As `check`."""
+        """Mark the job as begun. Its thread calls this first. Raises like `check`."""
         with self._begins:
             self.check()
             self._has_begun = True
 
     def abandon(self) -> bool:
-        """Make the next `check()` end the job. False if it has not begun, and never will."""
+        """Make the next `check()` raise. Return False if the job has not begun; then it will not run at all."""
         with self._begins:
             self._is_abandoned = True
             return self._has_begun
 
     def check(self) -> None:
-        """Called between two steps.
+        """Check for abandonment. The job calls this between two steps.
 
         Raises:
             AbandonedError: the awaiter was cancelled.
@@ -323,9 +333,10 @@ class Job:
 
 
 async def run_job(function: Callable[Concatenate[Job, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Await `function(job, ...)` on the pool.
+    """Run `function(job, ...)` on the pool and return its result.
 
-    A cancellation is raised at once while the job waits for a thread, and when it has ended once it has begun.
+    If the awaiter is cancelled before the job has begun, CancelledError is raised immediately; later, it is raised when
+    the job has ended.
     """
     job = Job()
     future: Future[T] = current().call_long(_run, function, job, *args, **kwargs)
@@ -351,7 +362,7 @@ def _run(function: Callable[..., Any], job: Job, /, *args: Any, **kwargs: Any) -
 
 
 async def ended(future: Future[T]) -> None:
-    """Wait for a future whatever else is cancelled meanwhile: the caller raises that in the end."""
+    """Wait for a future and ignore cancellations meanwhile. The caller raises CancelledError afterwards."""
     while not future.done():
         try:
             await undisturbed(future)
@@ -365,7 +376,7 @@ def _wake(waiter: Future[None], _: Future[Any]) -> None:
 
 
 async def undisturbed(future: Future[Any]) -> None:
-    """Wait until `future` is done; cancelling the waiter leaves it alone."""
+    """Wait until `future` is done. Cancelling the waiter does not cancel `future`."""
     waiter = future.get_loop().create_future()
     wake = partial(_wake, waiter)
     future.add_done_callback(wake)

@@ -1,11 +1,12 @@
-"""`Handle`: an open file: its cursor, its buffers, and its end.
+"""`Handle`: an open file with its cursor, its buffers and its closing.
 
-The cursor is the file's own, and each transfer says its offset, so that a cancelled one moves nothing. Where there are
-no offsets (pipes, terminals, devices), and for a number that others know too (`fileno()`, `open(fd)`), it is the
-descriptor's position in the kernel: `offset` is -1 then, and what a cancelled read brings is kept for the next.
+The handle keeps the cursor itself and passes an explicit offset to each transfer, so a cancelled transfer does not move
+the cursor. Pipes, terminals and devices have no offsets, and other code may use a descriptor that is shared
+(`fileno()`, `open(fd)`). For these the descriptor's position in the kernel is the cursor: `offset` is -1, and the data
+of a cancelled read is kept for the next read.
 
-Life: open → closing (`closing` is set) → closed (the number is -1). Binary and text files are faces of a handle; its
-coroutines are for whoever has the turn:
+States: open → closing (`closing` is set) → closed (`number` is -1). Binary and text files call a handle. Its coroutines
+may be called only by the task that holds the turn (the file's lock):
 
     if not handle.take_turn():
         await handle.begin()
@@ -34,24 +35,24 @@ if TYPE_CHECKING:
 __all__ = ["Handle"]
 
 UNKNOWN_SIZE_BYTES = 64 * 1024
-"""Asked for at once where a file does not say how long it is."""
+"""Size of one read if the file's size is not known."""
 
 DIRECT_BLOCK_BYTES = 4096
-"""A multiple of what any disk asks of transfers past the page cache."""
+"""A multiple of the alignment that any known disk needs for direct I/O."""
 
 LARGEST_STEP_BYTES = 256 * 1024
 
 MUCH_BYTES = 1024 * 1024
-"""More than what is copied in a moment."""
+"""From this size on, joining pieces is done on a thread."""
 
-# What fills the buffer to the last byte goes out at once, as io's buffered files do since Python 3.13.
+# A write that fills the buffer exactly is written out immediately, as in io's buffered files since Python 3.13.
 WHOLE_BUFFERS_GO = sys.version_info >= (3, 13)
 
 
 class Flight(NamedTuple):
-    """A transfer that outlives whoever waits for it.
+    """A transfer that continues when the call that waits for it is cancelled.
 
-    A write has what it writes, of which the first `owed` bytes go back into the buffer if it fails; a read has None.
+    `views` is the data of a write, None for a read. If a write fails, the first `owed` bytes go back into the buffer.
     """
 
     future: Future[bytes] | Future[int]
@@ -61,7 +62,7 @@ class Flight(NamedTuple):
 
 @final
 class Handle(Descriptor):
-    """An open file; not made by programs."""
+    """An open file. Internal: programs call `open()`."""
 
     __slots__ = ("_flight", "_step_bytes", "ahead", "closing", "describe")
 
@@ -76,15 +77,15 @@ class Handle(Descriptor):
         super().__init__(files, number, capacity, opened, loop)
         self.ahead: _native.ReadAhead[bytes] = _native.ReadAhead(b"\n")
         self.closing: Future[None] | None = None
-        # How the program that opened it knows it; for the warning that it was left open.
+        # Returns the file object's repr, for the warning that the file was not closed.
         self.describe: Callable[[Opened], str] = repr
         self._step_bytes = opened.buffer_bytes
         self._flight: Flight | None = None
 
-    # -- whose turn it is ------------------------------------------------------------------------
+    # -- the turn ----------------------------------------------------------------------------------
 
     async def begin_reading(self) -> None:
-        """Take the turn, and write out what is pending, which is to be read back."""
+        """Take the turn, and write out pending data, so that the following read sees it."""
         if not self.take_turn():
             await self.begin()
         if self.pending:
@@ -97,7 +98,7 @@ class Handle(Descriptor):
     async def _settle(self) -> None:
         flight = self._flight
         if flight is None:
-            # The native half's. What could not be written is pending again: the next flush tries it, and tells.
+            # A write of the native half. If it fails, its data is pending again and the next flush raises the error.
             observer = self.loop.create_future()
             self.observe(observer)
             await observer
@@ -108,7 +109,7 @@ class Handle(Descriptor):
         try:
             await self._land(flight)
         except OSError:
-            # What failed is in the buffer again: the next flush tries it, and tells.
+            # The data is in the buffer again: the next flush writes it or raises the error.
             return
         self._keep(flight.views)
 
@@ -117,17 +118,17 @@ class Handle(Descriptor):
         self.has_flight = flight is not None
 
     def is_dirty(self) -> bool:
-        """Whether something that was written may not have reached the kernel."""
+        """Return True if written data might not have reached the kernel."""
         return self.pending > 0 or (self.has_flight and not self._is_reading())
 
     def _is_reading(self) -> bool:
-        """Whether a read at the kernel's position is under way."""
+        """Return True if a read at the kernel's position is in progress."""
         return self._flight is not None and self._flight.views is None
 
     # -- reading at the cursor -------------------------------------------------------------------
 
     async def fetch(self, size: int) -> bytes:
-        """Read up to `size` bytes at the cursor, past what is read ahead."""
+        """Read up to `size` bytes after the data that was read ahead."""
         self.check()
         data = self.files.read(self.number, size, self.offset, self.opened.is_direct)
         if isinstance(data, Future):
@@ -142,43 +143,43 @@ class Handle(Descriptor):
         return data
 
     async def _stream_read(self, flight: Flight) -> bytes:
-        """Wait for a read at the kernel's position."""
+        """Wait for a read at the kernel's position, and return its data."""
         await undisturbed(flight.future)
         self._fly(None)
         if flight.future.cancelled():
-            # Only close() does that.
+            # Only close() cancels this future.
             raise ValueError(CLOSED)
         data = flight.future.result()
         assert isinstance(data, bytes)
         return data
 
     def step(self, missing: int) -> int:
-        """How much to read, so that at least this is there."""
+        """Return how many bytes to read if `missing` are needed. Grows while the program reads on."""
         step = self._step_bytes
         if self.opened.may_grow and step < LARGEST_STEP_BYTES:
             self._step_bytes = step * 4
         return max(missing, step)
 
     def read_more_at_once(self, step_bytes: int) -> None:
-        """From now on so much is read ahead, unless somebody has set a size."""
+        """Read ahead at least this much from now on, unless the program has set the buffer's size."""
         if self.opened.may_grow:
             self._step_bytes = max(self._step_bytes, step_bytes)
 
     async def read(self, size: int) -> bytes:
-        """`size` bytes, fewer only at the end."""
+        """Return `size` bytes, fewer only at the end of the file."""
         ahead = self.ahead
         while (missing := size - ahead.remaining) > 0:
             data = await self.fetch(self.step(missing))
             if not data:
                 break
             if len(data) == missing:
-                # No copy of what is asked for as a whole.
+                # The read returned exactly the missing bytes: return them without a copy.
                 return await self._joined([ahead.take(), data]) if ahead.remaining else data
             ahead.feed(data)
         return ahead.take(size)
 
     async def _joined(self, pieces: list[bytes]) -> bytes:
-        """One after the other; where that is much, on a thread. If that is cancelled, they are ahead again."""
+        """Join the pieces, on a thread if they are long. If cancelled, put them back into the read-ahead buffer."""
         if sum(map(len, pieces)) < MUCH_BYTES:
             return b"".join(pieces)
         try:
@@ -190,20 +191,20 @@ class Handle(Descriptor):
             raise
 
     async def read_some(self, size: int) -> bytes:
-        """Up to `size` bytes with at most one call of the kernel."""
+        """Return up to `size` bytes, with at most one system call."""
         if self.ahead.remaining or not size:
             return self.ahead.take(size)
         return await self.fetch(size)
 
     async def read_all(self) -> bytes:
-        """All that is left, what is read ahead included; an error or a cancelled wait loses nothing."""
+        """Return all bytes up to the end, including read-ahead data. An error or a cancellation loses no data."""
         pieces: list[bytes] = []
         total = 0
         end = await self._end()
         try:
             while True:
                 missing = end - self.raw_tell() if end else -1
-                # One more than there should be shows that it was all.
+                # Ask for one byte more than the file should have: a short read then shows that this is the end.
                 size = missing + 1 if missing >= 0 else max(UNKNOWN_SIZE_BYTES, total)
                 if self.opened.is_direct:
                     size += -size % DIRECT_BLOCK_BYTES
@@ -222,10 +223,10 @@ class Handle(Descriptor):
         return pieces[0] if len(pieces) == 1 else await self._joined(pieces)
 
     async def line(self, limit: int) -> bytes:
-        """A line with its end, or its first `limit` bytes; b"" at the end."""
+        """Return a line with its line end, or its first `limit` bytes; b"" at the end of the file."""
         ahead = self.ahead
         while (line := ahead.take_line(limit)) is None:
-            # A line that is longer than everything so far asks for as much again.
+            # If the line is longer than all data so far, read as much again.
             data = await self.fetch(self.step(ahead.remaining))
             if not data:
                 return ahead.take() if ahead.remaining < MUCH_BYTES else await self._joined(ahead.take_pieces())
@@ -237,10 +238,10 @@ class Handle(Descriptor):
         return line
 
     async def readinto(self, view: memoryview) -> int:
-        """Fill a buffer; the number of bytes, fewer than fit only at the end."""
+        """Fill a buffer and return the number of bytes, fewer than its size only at the end of the file."""
         ahead = self.ahead
         if self.offset < 0 or len(view) - ahead.remaining < self._step_bytes:
-            # Small; or at the kernel's position, where a cancelled read must not lose what it brings.
+            # A small read, or one at the kernel's position, where a cancelled read must not lose its data.
             data = await self.read(len(view))
             view[: len(data)] = data
             return len(data)
@@ -252,7 +253,7 @@ class Handle(Descriptor):
             if not done:
                 break
             total += done
-        # Only now is anything read: whoever was cancelled has read nothing.
+        # The state changes only here, so a cancelled call has read nothing.
         ahead.clear()
         self.offset += total
         return start + total
@@ -260,7 +261,7 @@ class Handle(Descriptor):
     # -- writing at the cursor -------------------------------------------------------------------
 
     async def write(self, data: memoryview) -> None:
-        """Write what does not fit into the buffer: what is pending goes out, and `data` too if it fills a buffer."""
+        """Write data that does not fit into the buffer: pending data first, then `data` if it fills a buffer."""
         step = self.opened.buffer_bytes
         spare = step - WHOLE_BUFFERS_GO
         if len(data) <= spare:
@@ -274,7 +275,7 @@ class Handle(Descriptor):
             self.append(view)
 
     async def write_out(self) -> None:
-        """Hand what is pending to the kernel."""
+        """Write the pending data to the kernel."""
         while self.pending:
             sending = self.send()
             if sending is False:
@@ -284,7 +285,10 @@ class Handle(Descriptor):
                 await sending
 
     async def _send(self, views: list[memoryview], owed: int, spare: int) -> None:
-        """Write until at most `spare` bytes are left; `owed` of them are the buffer's, and stay if that fails."""
+        """Write until at most `spare` bytes are left.
+
+        The first `owed` bytes come from the buffer and go back there if the write fails.
+        """
         total = sum(map(len, views))
         while total > spare:
             try:
@@ -297,12 +301,12 @@ class Handle(Descriptor):
             owed = max(0, owed - done)
 
     async def write_once(self, view: memoryview) -> int:
-        """Write with one call of the kernel; how much went."""
+        """Write with one system call, and return the number of bytes written."""
         flight = self._launch([view], 0)
         return flight if isinstance(flight, int) else await self._land(flight)
 
     def _launch(self, views: list[memoryview], owed: int) -> int | Flight:
-        """Write at the cursor; how much went, or the flight that `_land` waits for."""
+        """Begin a write at the cursor. Return the number of bytes if it is done, else the flight for `_land`."""
         offset = -1 if self.opened.is_appending else self.offset
         done = self.writev([*views], offset)
         if isinstance(done, Future):
@@ -313,16 +317,16 @@ class Handle(Descriptor):
         return done
 
     async def _land(self, flight: Flight) -> int:
-        """Wait for a write; what is left of its views afterwards was not written."""
+        """Wait for a write and return the number of bytes. Written bytes are removed from its views."""
         assert flight.views is not None
         future = flight.future
         try:
             await undisturbed(future)
         except BaseException:
             if not future.done():
-                # The number stays open until it is.
+                # Keep the descriptor open until the write has ended.
                 self.watch(future)
-            # Who wrote this is gone. All of it is the file's now.
+            # The caller was cancelled. If the write fails, all its data goes back into the buffer.
             self._fly(flight._replace(owed=sum(map(len, flight.views))))
             raise
         self._fly(None)
@@ -339,50 +343,50 @@ class Handle(Descriptor):
         advance(views, count)
         if self.offset >= 0:
             if self.opened.is_appending:
-                # It was written at the kernel's position, which is now where that ended.
+                # An appending write went to the end of the file, and the kernel's position is now after it.
                 self.offset = os.lseek(self.number, 0, os.SEEK_CUR)
             else:
                 self.offset += count
 
     def _keep(self, views: list[memoryview]) -> None:
-        """Put what could not be written, and nobody waits for, back into the buffer."""
+        """Put data that was not written back into the buffer."""
         self.put_back(b"".join(views))
 
     # -- the cursor ------------------------------------------------------------------------------
 
     async def _end(self) -> int:
-        """Where the file ends, 0 if it does not tell."""
+        """Return the offset of the end of the file, or 0 if it is not known."""
         if self.offset >= 0 and self.opened.is_near:
             try:
-                # Cheaper than fstat(2), and the kernel's position is nobody's.
+                # Cheaper than fstat(2), and the kernel's position is not used for this file.
                 return os.lseek(self.number, 0, os.SEEK_END)
             except OSError:
-                # Some files of the kernel have no end to seek to.
+                # Some files in /proc and /sys do not support SEEK_END.
                 return 0
         mode, size, _ = await self.look()
         return size if stat.S_ISREG(mode) else 0
 
     async def look(self) -> tuple[int, int, bool]:
-        """The file's mode, its size in bytes, and whether its filesystem answers at once."""
+        """Return the file's mode, its size in bytes, and whether its filesystem is local."""
         looked = self.files.look(self.number)
         mode, size, _, is_near = looked if isinstance(looked, tuple) else await looked
         return mode, size, is_near
 
     def raw_tell(self) -> int:
-        """Where the next transfer is."""
+        """Return the offset of the next transfer."""
         return self.offset if self.offset >= 0 else os.lseek(self.number, 0, os.SEEK_CUR)
 
     async def raw_seek(self, target: int, whence: int) -> int:
-        """lseek(2) of the cursor."""
+        """Move the cursor like lseek(2), and return its new position."""
         if whence == os.SEEK_CUR and self.offset >= 0:
             target, whence = self.offset + target, os.SEEK_SET
-        # Where the end or a hole is, a server may have to be asked, or the disk.
+        # To find the end or a hole, the kernel may have to ask a file server or read the disk.
         if whence in (os.SEEK_SET, os.SEEK_CUR) or (whence == os.SEEK_END and self.opened.is_near):
             position = os.lseek(self.number, target, whence)
         else:
             seeking = self.files.call(os.lseek, self.number, target, whence)
             self.watch(seeking)
-            # Cancelling it would let the number be given back while the thread still uses it.
+            # Do not cancel it: the descriptor could be closed while the thread still uses it.
             await undisturbed(seeking)
             position = seeking.result()
         if self.offset >= 0:
@@ -390,7 +394,7 @@ class Handle(Descriptor):
         return position
 
     def rewind(self) -> None:
-        """Forget what is read ahead; the cursor is where the program is."""
+        """Discard read-ahead data, and move the cursor back to the program's position."""
         if self.ahead.remaining:
             if self.offset >= 0:
                 self.offset -= self.ahead.remaining
@@ -399,11 +403,11 @@ class Handle(Descriptor):
         self.ahead.clear()
 
     def tell(self) -> int:
-        """Where the program is."""
+        """Return the program's position."""
         return self.raw_tell() - self.ahead.remaining + self.pending
 
     async def seek(self, target: int, whence: int) -> int:
-        """Move the cursor; nothing is pending."""
+        """Move the cursor and return the new position. Pending data must have been written out before."""
         ahead = self.ahead
         if whence == os.SEEK_CUR:
             target, whence = self.tell() + target, os.SEEK_SET
@@ -415,15 +419,15 @@ class Handle(Descriptor):
         return position
 
     def give_out(self) -> int:
-        """The number, for others: its position in the kernel is the file's cursor from here on."""
+        """Return the descriptor for use by other code. From now on its position in the kernel is the cursor."""
         self.check_open()
         self.share()
         return self.number
 
     def forget_ahead(self) -> None:
-        """What was read ahead while something was written may be older than that: no later read may find it."""
+        """Discard read-ahead data, which may be older than what was written. Later reads must not return it."""
         if self.is_taken:
-            # Whoever reads now is let end.
+            # Another call is reading: discard the data when it has ended.
             task = self.loop.create_task(self._rewind_next())
             _FORGETTING.add(task)
             task.add_done_callback(_FORGETTING.discard)
@@ -441,10 +445,10 @@ class Handle(Descriptor):
         finally:
             self.leave()
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Write out what is buffered and give the number back, once; see `File.close`."""
+        """Write out buffered data and close the descriptor. Concurrent calls wait for the first one."""
         if self.closing is None:
             if self.number < 0:
                 return
@@ -458,7 +462,7 @@ class Handle(Descriptor):
             closing.result()
 
     def _begin_close(self) -> Future[None] | None:
-        """What is to be waited for; None if that was all."""
+        """Begin to close. Return a future to wait for, or None if the file is closed."""
         flight = self._flight
         if not self.has_flight and not self.is_taken and not self._flying:
             self.ahead.clear()
@@ -472,13 +476,13 @@ class Handle(Descriptor):
         return self.loop.create_task(self._finish())
 
     async def _finish(self) -> None:
-        """Close when what is under way has ended."""
+        """Close after all operations that are in progress."""
         if self.is_taken:
             await self.wait_turn()
         else:
             self.is_taken = True
         try:
-            # A read that is still under way was cancelled.
+            # A read that is in progress was cancelled by `_begin_close`.
             if self.has_flight and not self._is_reading():
                 await self._settle()
             await self.write_out()
@@ -493,7 +497,7 @@ class Handle(Descriptor):
                 self.leave()
 
     def rescue(self) -> None:
-        """Write out what is buffered, blocking: nobody waits for it any more."""
+        """Write out buffered data with blocking calls. Used by the finalizer."""
         while self.pending:
             data = self.take_pending()
             if self.opened.is_appending or self.offset < 0:
@@ -504,7 +508,7 @@ class Handle(Descriptor):
             self.put_back(data[done:])
 
     def abandon(self) -> None:
-        """Give the number back without a loop, which may be gone."""
+        """Close the descriptor without the loop, which may be closed."""
         number, self.number = self.number, -1
         if self.opened.is_owner and number >= 0:
             self.files.forsake(number)
@@ -517,7 +521,7 @@ class Handle(Descriptor):
             warnings.warn(f"unclosed file {self.describe(opened)}", ResourceWarning, stacklevel=1, source=self)
         try:
             if self.pending and not opened.is_near and opened.is_owner and running_loop() is self.loop:
-                # A server is not waited for.
+                # On a network filesystem, do not block: close in the background.
                 closing = self.close_written()
                 if closing is not False:
                     if closing is not None:
@@ -528,10 +532,10 @@ class Handle(Descriptor):
             self.abandon()
 
 
-# Tasks are to be kept by somebody while they run.
+# References to running tasks: the loop has only weak ones.
 _FORGETTING: set[asyncio.Task[None]] = set()
 
 
 def _tell_late(closing: Future[None]) -> None:
-    """Fail where nobody waits: the loop's exception handler hears of it."""
+    """Raise the error of a background close, so that the loop's exception handler is called."""
     closing.result()

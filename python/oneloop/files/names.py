@@ -1,7 +1,9 @@
-"""What is done with paths: names made, changed and removed; status, permissions, times, extended attributes.
+"""The path functions of os and os.path: create, rename and remove names; status, permissions, times, attributes.
 
-As os does it and with its arguments. `stat` and what stands on it looks the file up without a thread (an O_PATH
-descriptor, at once if the kernel has the path cached, then `fstat`). What has no such way is one trip to the pool.
+They have the arguments of os, plus `timeout` in seconds or None. They raise OSError with `filename` as in os,
+TimeoutError if the timeout has expired, and RuntimeError if no oneloop loop is running. `stat` and the functions based
+on it open an O_PATH descriptor, without a thread if the kernel has the path cached, and call `fstat`. Functions for
+which this is not possible are one call on the thread pool.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ __all__ = [
 
 # -- names -----------------------------------------------------------------------------------------
 
-# Before 3.14 os.link() followed symbolic links only when it was given a directory's descriptor.
+# Before Python 3.14, os.link() follows symbolic links only if it is passed a directory's descriptor.
 _LINK_FOLLOWS = sys.version_info >= (3, 14)
 
 
@@ -87,18 +89,18 @@ async def rename(
     dst_dir_fd: int | None = None,
     timeout: float | None = None,
 ) -> None:
-    """`os.rename`: a file at `dst` is replaced.
+    """Like `os.rename`: rename `src` to `dst`. A file at `dst` is replaced.
 
     Args:
         src: str, bytes or PathLike.
-        dst: the same, on the same filesystem.
+        dst: the new path, on the same filesystem.
         src_dir_fd: the directory that a relative `src` starts from.
         dst_dir_fd: the directory that a relative `dst` starts from.
-        timeout: seconds, or None. A rename that has begun may still happen.
+        timeout: in seconds, or None. If it expires, the rename may still take place.
 
     Raises:
         OSError: with `filename` and `filename2`; EXDEV across filesystems (see `move`).
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     await _rename("rename", src, dst, src_dir_fd, dst_dir_fd)
 
@@ -112,13 +114,13 @@ async def replace(
     dst_dir_fd: int | None = None,
     timeout: float | None = None,
 ) -> None:
-    """`os.replace`: on Linux the same as `rename`."""
+    """Like `os.replace`; on Linux the same as `rename`."""
     await _rename("replace", src, dst, src_dir_fd, dst_dir_fd)
 
 
 @bounded
 async def renames(old: AnyPath, new: AnyPath, *, timeout: float | None = None) -> None:
-    """`os.renames`: makes the folders of `new`, then removes those of `old` that became empty."""
+    """Like `os.renames`: create the parents of `new`, rename, then remove the parents of `old` that became empty."""
     await current().call(os.renames, old, new)
 
 
@@ -135,45 +137,45 @@ async def _unlink(function: str, path: AnyPath, dir_fd: int | None, *, is_dir: b
 
 @bounded
 async def unlink(path: AnyPath, *, dir_fd: int | None = None, timeout: float | None = None) -> None:
-    """`os.unlink`: removes a file's name.
+    """Like `os.unlink`: remove a file.
 
     Raises:
         OSError: with `filename`; EISDIR for a directory (see `rmdir`, `rmtree`).
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     await _unlink("unlink", path, dir_fd, is_dir=False)
 
 
 @bounded
 async def remove(path: AnyPath, *, dir_fd: int | None = None, timeout: float | None = None) -> None:
-    """`os.remove`: the same as `unlink`."""
+    """Like `os.remove`: the same as `unlink`."""
     await _unlink("remove", path, dir_fd, is_dir=False)
 
 
 @bounded
 async def rmdir(path: AnyPath, *, dir_fd: int | None = None, timeout: float | None = None) -> None:
-    """`os.rmdir`.
+    """Like `os.rmdir`: remove an empty directory.
 
     Raises:
         OSError: with `filename`; ENOTEMPTY, ENOTDIR.
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     await _unlink("rmdir", path, dir_fd, is_dir=True)
 
 
 @bounded
 async def removedirs(name: AnyPath, *, timeout: float | None = None) -> None:
-    """`os.removedirs`: removes a folder, then those above it that became empty."""
+    """Like `os.removedirs`: remove a directory, then the parents that became empty."""
     await current().call(os.removedirs, name)
 
 
 @bounded
 async def mkdir(path: AnyPath, mode: int = 0o777, *, dir_fd: int | None = None, timeout: float | None = None) -> None:
-    """`os.mkdir`.
+    """Like `os.mkdir`: create a directory.
 
     Raises:
-        OSError: with `filename`; EEXIST, ENOENT when a folder above is missing (see `makedirs`).
-        TimeoutError: the time is up.
+        OSError: with `filename`; EEXIST; ENOENT if a parent directory is missing (see `makedirs`).
+        TimeoutError: the timeout has expired.
     """
     name = encoded(path, "mkdir")
     try:
@@ -189,14 +191,14 @@ async def mkdir(path: AnyPath, mode: int = 0o777, *, dir_fd: int | None = None, 
 async def makedirs(
     name: AnyPath, mode: int = 0o777, exist_ok: bool = False, *, timeout: float | None = None, **keywords: int | None
 ) -> None:
-    """`os.makedirs`: makes a folder and those above it that are missing, in one trip.
+    """Like `os.makedirs`: create a directory and its missing parents, in one call on the pool.
 
     Args:
         name: str, bytes or PathLike.
-        mode: permissions of the folder itself, before the umask.
-        exist_ok: a folder that is there already is no error.
-        timeout: seconds, or None; what was made by then stays.
-        keywords: `parent_mode`, where `os.makedirs` has it (Python 3.15).
+        mode: permissions of the directory itself, before the umask.
+        exist_ok: True: an existing directory is not an error.
+        timeout: in seconds, or None. If it expires, directories that were created are not removed.
+        keywords: `parent_mode`, from Python 3.15 on.
     """
     await current().call(os.makedirs, name, mode, exist_ok, **keywords)
 
@@ -211,14 +213,14 @@ async def link(
     follow_symlinks: bool = True,
     timeout: float | None = None,
 ) -> None:
-    """`os.link`: a second name, `dst`, for the file `src`.
+    """Like `os.link`: create a hard link `dst` to the file `src`.
 
-    Whether a `src` that is a symbolic link is followed depends on the Python version, as in os:
-    before 3.14 only with `src_dir_fd` or `dst_dir_fd`.
+    If `src` is a symbolic link, following it depends on the Python version, as in os: before 3.14 it is
+    followed only with `src_dir_fd` or `dst_dir_fd`.
 
     Raises:
         OSError: with `filename` and `filename2`.
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     old, new = encoded(src, "link", "src"), encoded(dst, "link", "dst")
     follow = follow_symlinks and (_LINK_FOLLOWS or src_dir_fd is not None or dst_dir_fd is not None)
@@ -240,18 +242,18 @@ async def symlink(
     dir_fd: int | None = None,
     timeout: float | None = None,
 ) -> None:
-    """`os.symlink`: a symbolic link `dst` that says `src`.
+    """Like `os.symlink`: create a symbolic link `dst` with the target `src`.
 
     Args:
-        src: what the link says; it need not exist.
-        dst: the link's own path.
-        target_is_directory: means nothing on Linux, as in os.
+        src: the link's target; it need not exist.
+        dst: the path of the link.
+        target_is_directory: ignored on Linux, as in os.
         dir_fd: the directory that a relative `dst` starts from.
-        timeout: seconds, or None.
+        timeout: in seconds, or None.
 
     Raises:
         OSError: with `filename` and `filename2`.
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     target, name = encoded(src, "symlink", "src"), encoded(dst, "symlink", "dst")
     try:
@@ -263,16 +265,16 @@ async def symlink(
         raise
 
 
-# -- what the kernel knows about a file ------------------------------------------------------------
+# -- status ----------------------------------------------------------------------------------------
 
-# os.stat needs no descriptor, so it must not fail for want of one.
+# stat(2) needs no descriptor, so on these errors use it instead of failing.
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 async def status(path: FdOrPath, dir_fd: int | None, follow_symlinks: bool) -> os.stat_result:
-    """`stat` without its timeout."""
+    """Like `stat`, without `timeout`."""
     if isinstance(path, int):
-        # No path to look up; os refuses the other arguments where they make no sense.
+        # There is no path to look up. os raises an error if the other arguments are not allowed.
         return os.stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     files = current()
     name = encoded(path, "stat")
@@ -287,7 +289,7 @@ async def status(path: FdOrPath, dir_fd: int | None, follow_symlinks: bool) -> o
 
 
 def _asked(path: AnyPath, dir_fd: int | None, follow_symlinks: bool) -> os.stat_result:
-    """`os.stat`, on a thread; the next time it may be known how to do without one."""
+    """`os.stat` on a thread. It records the filesystem, so the next call may not need a thread."""
     flags = os.O_PATH | os.O_CLOEXEC | (0 if follow_symlinks else os.O_NOFOLLOW)
     try:
         fd = os.open(path, flags, dir_fd=dir_fd)
@@ -312,17 +314,17 @@ async def stat(
     follow_symlinks: bool = True,
     timeout: float | None = None,
 ) -> os.stat_result:
-    """`os.stat`.
+    """Like `os.stat`: return the status of a file.
 
     Args:
         path: str, bytes, PathLike, or an open descriptor.
         dir_fd: the directory that a relative path starts from.
-        follow_symlinks: False asks of a symbolic link itself.
-        timeout: seconds, or None.
+        follow_symlinks: False: return the status of a symbolic link itself.
+        timeout: in seconds, or None.
 
     Raises:
         OSError: with `filename`.
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     if not isinstance(path, int):
         files = current()
@@ -341,12 +343,12 @@ async def stat(
 
 @bounded
 async def lstat(path: AnyPath, *, dir_fd: int | None = None, timeout: float | None = None) -> os.stat_result:
-    """`os.lstat`: the status of a symbolic link itself."""
+    """Like `os.lstat`: return the status of a file, or of a symbolic link itself."""
     return await status(path, dir_fd, False)
 
 
 async def _mode(path: FdOrPath, *, follow_symlinks: bool = True) -> int | None:
-    """The type and permissions, None if there is no such file: as os.path's questions take it."""
+    """Return the mode; None on any error, as `os.path.exists` etc. treat it."""
     try:
         return (await status(path, None, follow_symlinks)).st_mode
     except (OSError, ValueError):
@@ -355,70 +357,70 @@ async def _mode(path: FdOrPath, *, follow_symlinks: bool = True) -> int | None:
 
 @bounded
 async def exists(path: FdOrPath, *, timeout: float | None = None) -> bool:
-    """`os.path.exists`: False also for broken symbolic links and for what cannot be looked up."""
+    """Like `os.path.exists`: also False for broken symbolic links and for paths that cannot be looked up."""
     return await _mode(path) is not None
 
 
 @bounded
 async def lexists(path: AnyPath, *, timeout: float | None = None) -> bool:
-    """`os.path.lexists`: True also for broken symbolic links."""
+    """Like `os.path.lexists`: also True for broken symbolic links."""
     return await _mode(path, follow_symlinks=False) is not None
 
 
 @bounded
 async def isfile(path: FdOrPath, *, timeout: float | None = None) -> bool:
-    """`os.path.isfile`."""
+    """Like `os.path.isfile`: return True for a regular file, or a symbolic link to one."""
     mode = await _mode(path)
     return mode is not None and modes.S_ISREG(mode)
 
 
 @bounded
 async def isdir(path: FdOrPath, *, timeout: float | None = None) -> bool:
-    """`os.path.isdir`."""
+    """Like `os.path.isdir`: return True for a directory, or a symbolic link to one."""
     mode = await _mode(path)
     return mode is not None and modes.S_ISDIR(mode)
 
 
 @bounded
 async def islink(path: AnyPath, *, timeout: float | None = None) -> bool:
-    """`os.path.islink`."""
+    """Like `os.path.islink`: return True for a symbolic link."""
     mode = await _mode(path, follow_symlinks=False)
     return mode is not None and modes.S_ISLNK(mode)
 
 
 @bounded
 async def ismount(path: FdOrPath, *, timeout: float | None = None) -> bool:
-    """`os.path.ismount`."""
+    """Like `os.path.ismount`: return True for a mount point."""
     return await current().call(os.path.ismount, path)
 
 
 @bounded
 async def getsize(path: FdOrPath, *, timeout: float | None = None) -> int:
-    """`os.path.getsize`, in bytes."""
+    """Like `os.path.getsize`: return the size in bytes."""
     return (await status(path, None, True)).st_size
 
 
 @bounded
 async def getatime(path: FdOrPath, *, timeout: float | None = None) -> float:
-    """`os.path.getatime`: the last access, in seconds since the epoch."""
+    """Like `os.path.getatime`: return the time of the last access, in seconds since the epoch."""
     return (await status(path, None, True)).st_atime
 
 
 @bounded
 async def getmtime(path: FdOrPath, *, timeout: float | None = None) -> float:
-    """`os.path.getmtime`: the last change of the content, in seconds since the epoch."""
+    """Like `os.path.getmtime`: return the time of the last change of the content, in seconds since the epoch."""
     return (await status(path, None, True)).st_mtime
 
 
 @bounded
 async def getctime(path: FdOrPath, *, timeout: float | None = None) -> float:
-    """`os.path.getctime`: the last change of the status, in seconds since the epoch."""
+    """Like `os.path.getctime`: return the time of the last change of the status, in seconds since the epoch."""
     return (await status(path, None, True)).st_ctime
 
 
 @bounded
 async def samefile(path1: FdOrPath, path2: FdOrPath, *, timeout: float | None = None) -> bool:
-    """`os.path.samefile`: whether two paths lead to one file."""
+    """Like `os.path.samefile`: return True if two paths refer to the same file."""
     return os.path.samestat(await status(path1, None, True), await status(path2, None, True))
 
 
@@ -432,7 +434,7 @@ async def access(
     follow_symlinks: bool = True,
     timeout: float | None = None,
 ) -> bool:
-    """`os.access`: whether `os.F_OK`, or `R_OK | W_OK | X_OK`, holds."""
+    """Like `os.access`: return True if the access `mode` (`os.F_OK`, or a mask of R_OK, W_OK, X_OK) is permitted."""
     return await current().call(
         os.access, path, mode, dir_fd=dir_fd, effective_ids=effective_ids, follow_symlinks=follow_symlinks
     )
@@ -447,7 +449,7 @@ async def chmod(
     follow_symlinks: bool = True,
     timeout: float | None = None,
 ) -> None:
-    """`os.chmod`."""
+    """Like `os.chmod`: change the permissions."""
     await current().call(os.chmod, path, mode, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
 
 
@@ -461,13 +463,13 @@ async def chown(
     follow_symlinks: bool = True,
     timeout: float | None = None,
 ) -> None:
-    """`os.chown`; -1 leaves the user or the group as it is."""
+    """Like `os.chown`: change owner and group; -1 leaves one unchanged."""
     await current().call(os.chown, path, uid, gid, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
 
 
 @bounded
 async def lchown(path: AnyPath, uid: int, gid: int, *, timeout: float | None = None) -> None:
-    """`os.lchown`: of a symbolic link itself."""
+    """Like `os.lchown`: change owner and group, of a symbolic link itself."""
     await current().call(os.lchown, path, uid, gid)
 
 
@@ -481,7 +483,7 @@ async def utime(
     follow_symlinks: bool = True,
     timeout: float | None = None,
 ) -> None:
-    """`os.utime`: sets the times of the last access and change, to now if none are given."""
+    """Like `os.utime`: set the times of the last access and change; without `times` and `ns`, to now."""
     if ns is None:
         await current().call(os.utime, path, times, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     elif times is None:
@@ -492,29 +494,30 @@ async def utime(
 
 @bounded
 async def statvfs(path: FdOrPath, *, timeout: float | None = None) -> os.statvfs_result:
-    """`os.statvfs`: the filesystem that a file is on."""
+    """Like `os.statvfs`: return the status of the filesystem of a file."""
     return await current().call(os.statvfs, path)
 
 
 @bounded
 async def truncate(path: FdOrPath, length: int, *, timeout: float | None = None) -> None:
-    """`os.truncate`: cut a file, or extend it by zeros, to `length` bytes."""
+    """Like `os.truncate`: cut a file to `length` bytes, or extend it with zeros."""
     await current().call(os.truncate, path, length)
 
 
 @bounded
 async def fallocate(path: FdOrPath, offset: int, length: int, *, mode: int = 0, timeout: float | None = None) -> None:
-    """Reserve the blocks of `length` bytes from `offset` on, so that writing there cannot fill the disk.
+    """Reserve disk blocks for `length` bytes from `offset` on, so that writing there cannot fail with ENOSPC.
 
     Args:
-        path: a file that exists, or a descriptor open for writing.
+        path: an existing file, or a descriptor open for writing.
         offset: in bytes.
         length: in bytes.
-        mode: flags of fallocate(2); 0 also makes the file at least that long.
-        timeout: seconds, or None.
+        mode: flags of fallocate(2); 0: the file is extended to at least `offset + length` bytes.
+        timeout: in seconds, or None.
 
     Raises:
-        OSError: ENOSPC; EOPNOTSUPP where the filesystem cannot do it (nothing is emulated).
+        OSError: ENOSPC; EOPNOTSUPP if the filesystem does not support it (it is not emulated).
+        TimeoutError: the timeout has expired.
     """
     files = current()
     fd = path if isinstance(path, int) else await opened(files, path, os.O_WRONLY)
@@ -528,8 +531,8 @@ async def fallocate(path: FdOrPath, offset: int, length: int, *, mode: int = 0, 
         raise
     finally:
         if not isinstance(path, int):
-            # Nothing was written through it that a close could have to flush; but if this was cancelled, the
-            # kernel may not be done with it.
+            # Nothing was written through this descriptor, so closing it does not flush. But if this task was
+            # cancelled, the kernel might still use it.
             closing = files.close(fd, True)
             if closing is not None:
                 await undisturbed(closing)
@@ -537,14 +540,14 @@ async def fallocate(path: FdOrPath, offset: int, length: int, *, mode: int = 0, 
 
 @bounded
 async def readlink(path: AnyPath, *, dir_fd: int | None = None, timeout: float | None = None) -> str | bytes:
-    """`os.readlink`: bytes for a path in bytes, else str."""
+    """Like `os.readlink`: return a symbolic link's target; bytes if the path is bytes, else str."""
     target: str | bytes = await current().call(os.readlink, path, dir_fd=dir_fd)
     return target
 
 
 @bounded
 async def realpath(filename: AnyPath, *, strict: bool = False, timeout: float | None = None) -> str | bytes:
-    """`os.path.realpath`: the path without symbolic links; bytes for a path in bytes, else str."""
+    """Like `os.path.realpath`: return the path with symbolic links resolved; bytes if it is bytes, else str."""
     path: str | bytes = await current().call(os.path.realpath, filename, strict=strict)
     return path
 
@@ -557,7 +560,7 @@ async def getxattr(
     follow_symlinks: bool = True,
     timeout: float | None = None,
 ) -> bytes:
-    """`os.getxattr`."""
+    """Like `os.getxattr`: return the value of an extended attribute."""
     return await current().call(os.getxattr, path, attribute, follow_symlinks=follow_symlinks)
 
 
@@ -571,7 +574,7 @@ async def setxattr(
     follow_symlinks: bool = True,
     timeout: float | None = None,
 ) -> None:
-    """`os.setxattr`."""
+    """Like `os.setxattr`: set an extended attribute."""
     await current().call(os.setxattr, path, attribute, value, flags, follow_symlinks=follow_symlinks)
 
 
@@ -583,7 +586,7 @@ async def removexattr(
     follow_symlinks: bool = True,
     timeout: float | None = None,
 ) -> None:
-    """`os.removexattr`."""
+    """Like `os.removexattr`: remove an extended attribute."""
     await current().call(os.removexattr, path, attribute, follow_symlinks=follow_symlinks)
 
 
@@ -591,5 +594,5 @@ async def removexattr(
 async def listxattr(
     path: FdOrPath | None = None, *, follow_symlinks: bool = True, timeout: float | None = None
 ) -> list[str]:
-    """`os.listxattr`."""
+    """Like `os.listxattr`: return the names of the extended attributes."""
     return await current().call(os.listxattr, path, follow_symlinks=follow_symlinks)

@@ -1,4 +1,4 @@
-"""`open`: its arguments as the built-in's, and what it gives: something to await, or to enter."""
+"""`open`, with the arguments of the built-in. It returns an `Opening`, which is awaited or used in `async with`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def open(
     timeout: float | None = None,
 ) -> Opening[TextFile]: ...
 @overload
-def open(  # type: ignore[overload-overlap]  # a 0 that is not written down is taken for a size
+def open(  # type: ignore[overload-overlap]  # an int that is not a literal 0 matches the later overload
     file: FileDescriptorOrPath,
     mode: OpenBinaryMode,
     buffering: Literal[0],
@@ -135,31 +135,34 @@ def open(
     direct: bool = False,
     timeout: float | None = None,
 ) -> Opening[TextFile] | Opening[BinaryFile] | Opening[UnbufferedFile] | Opening[AnyFile]:
-    """Open a file without blocking the loop; for `async with`, or to be awaited.
+    """Open a file without blocking the loop. Use the result with `async with`, or await it.
 
-    The first eight arguments are those of the built-in, with the same meanings, defaults and errors. Wrong ones are
-    told by the call, before anything is opened; what the file system says, by the await.
+    The first eight arguments are those of the built-in `open()`, with the same meaning, defaults and errors. Invalid
+    arguments raise when `open()` is called; errors of the filesystem are raised by the await.
 
     Args:
-        file: a path (str, bytes or PathLike), or the number of an open descriptor.
-        mode: one of r, w, x, a, with +, and with b or t.
-        buffering: the size of the buffer, 0 for none, 1 for lines.
-        encoding: of text.
-        errors: what happens to text that cannot be decoded or encoded.
-        newline: None, "", or what ends a line.
-        closefd: whether closing the file closes the descriptor that `file` is.
-        opener: what opens instead, called with the path and the flags on a thread.
-        dir_fd: relative paths start at this directory.
-        direct: past the page cache (O_DIRECT): binary and unbuffered; offsets, sizes and buffers must be aligned.
-        timeout: in seconds, for opening alone; the methods have their own.
+        file: a path (str, bytes or PathLike), or an open descriptor (int).
+        mode: one of r, w, x, a, optionally with +, and with b or t.
+        buffering: the size of the buffer in bytes; 0: no buffer; 1: flush text after each line.
+        encoding: the text's encoding.
+        errors: how encoding and decoding errors are handled.
+        newline: how line ends are translated.
+        closefd: if `file` is a descriptor, whether closing the file closes it.
+        opener: called on a thread with the path and the flags; returns an open descriptor.
+        dir_fd: a directory's descriptor. Relative paths start there.
+        direct: bypass the page cache (O_DIRECT). Needs a binary mode, has no buffer, and offsets, sizes and buffers
+            must be aligned (see `direct_alignment`).
+        timeout: in seconds, for opening the file. The file's methods have their own `timeout`.
 
     Returns:
-        For text a `TextFile`, for binary modes a `BinaryFile`, with `buffering=0` an `UnbufferedFile`.
+        An `Opening`. Its result is a `TextFile` for text, a `BinaryFile` for binary modes, and an `UnbufferedFile`
+        with `buffering=0`.
 
     Raises:
         TypeError, ValueError, LookupError: as the built-in.
-        OSError: as the built-in, with the file's name; or after the timeout, TimeoutError.
-        RuntimeError: the running loop is not oneloop's.
+        OSError: as the built-in, with `filename`.
+        TimeoutError: the timeout has expired.
+        RuntimeError: no event loop is running, or it is not a oneloop loop.
     """
     if timeout is not None:
         check_timeout(timeout)
@@ -180,7 +183,7 @@ def request(
     direct: bool = False,
     timeout_s: float | None = None,
 ) -> Request:
-    """Check the arguments of `open()`, or of what calls it; `style` is encoding, errors and newline.
+    """Check the arguments of `open()` or of a function based on it. `style` is (encoding, errors, newline).
 
     Raises:
         TypeError, ValueError, LookupError: as the built-in.
@@ -206,7 +209,9 @@ def request(
         buffering = -1
     if direct:
         if parsed.is_text or buffering > 0:
-            raise ValueError("direct=True needs a binary mode, and no buffering")
+            raise ValueError(
+                f"direct=True needs a binary mode and no buffering, not mode={mode!r}, buffering={buffering}"
+            )
         buffering = 0
     if not isinstance(name, int) and not closefd:
         raise ValueError("Cannot use closefd=False with file name")
@@ -214,7 +219,7 @@ def request(
 
 
 class Mode(NamedTuple):
-    """A valid mode, taken apart."""
+    """A parsed, valid mode."""
 
     given: str
     is_reading: bool
@@ -223,7 +228,7 @@ class Mode(NamedTuple):
     is_text: bool
     # For open(2), without O_CLOEXEC.
     flags: int
-    # The mode that a binary file tells: rb, wb, ab, xb, rb+, ab+, xb+; wb+ from Python 3.15 on.
+    # The `mode` attribute of a binary file: rb, wb, ab, xb, rb+, ab+, xb+; wb+ from Python 3.15 on.
     of_bytes: str
 
 
@@ -232,7 +237,7 @@ _FLAGS = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "x": os.O_CREAT | os.O_EXCL, "a"
 
 @lru_cache(maxsize=128)
 def parse(mode: str) -> Mode | None:
-    """Take a mode apart. None if `open()` would not have it."""
+    """Parse a mode. Return None if `open()` does not accept it."""
     letters = set(mode)
     verbs = letters & set(_FLAGS)
     if letters - set("axrwb+t") or len(mode) > len(letters) or len(verbs) != 1 or {"b", "t"} <= letters:
@@ -240,7 +245,7 @@ def parse(mode: str) -> Mode | None:
     verb = verbs.pop()
     is_updating = "+" in letters
     access = os.O_RDWR if is_updating else os.O_RDONLY if verb == "r" else os.O_WRONLY
-    # Before Python 3.15 what was opened with "w+" does not tell that it was emptied.
+    # Before Python 3.15, a file opened with "w+" has the mode "rb+".
     told = "r" if verb == "w" and is_updating and sys.version_info < (3, 15) else verb
     return Mode(
         given=mode,
@@ -254,7 +259,7 @@ def parse(mode: str) -> Mode | None:
 
 
 class Request(NamedTuple):
-    """A valid call of `open`."""
+    """The checked arguments of `open`."""
 
     name: str | bytes | int
     mode: Mode
@@ -267,9 +272,19 @@ class Request(NamedTuple):
     timeout_s: float | None
 
 
+# Appended to the errors of an `Opening` that is used as if it were the open file.
+REMEDY = (
+    "the file is not open yet: use `async with oneloop.files.open(...) as file:` or"
+    " `file = await oneloop.files.open(...)`"
+)
+
+
 @final
 class Opening(Generic[F]):
-    """A file to be opened: by `await`, or by `async with`, which also closes it."""
+    """The result of `open`: a file that is not open yet.
+
+    `await` opens it and returns the file. `async with` opens it, and closes it at the end of the block.
+    """
 
     __slots__ = ("_file", "_open", "_request")
 
@@ -279,7 +294,7 @@ class Opening(Generic[F]):
         self._file: F | None = None
 
     def __await__(self) -> Generator[Any, None, F]:
-        # Which class it is was said by the overload.
+        # The overloads of `open` determine F, so the cast is correct.
         opening: Any = self._open(self._request)
         return cast("Generator[Any, None, F]", opening.__await__())
 
@@ -294,9 +309,19 @@ class Opening(Generic[F]):
         if self._file is not None:
             await self._file.close()
 
+    if not TYPE_CHECKING:  # a type checker reports these mistakes itself
+
+        def __getattr__(self, name):
+            raise AttributeError(f"'Opening' object has no attribute {name!r}: {REMEDY}")
+
+        def _refuse(self, *_exit):
+            raise TypeError(f"'Opening' object supports only `await` and `async with`: {REMEDY}")
+
+        __enter__ = __exit__ = __iter__ = __aiter__ = _refuse
+
 
 def _refusal(mode: object, buffering: object, encoding: object, errors: object, newline: object) -> Exception:
-    """What the built-in `open()` says to such arguments, in its words for this version of Python."""
+    """Return the exception that the built-in `open()` raises for these arguments in this Python version."""
     try:
         builtins.open(  # type: ignore[call-overload]
             os.devnull, mode, buffering, encoding, errors, newline
@@ -307,7 +332,7 @@ def _refusal(mode: object, buffering: object, encoding: object, errors: object, 
 
 
 def _name_of(file: object) -> str | bytes | int:
-    """A path as str or bytes, or the number of a descriptor."""
+    """Return a path as str or bytes, or a descriptor as int."""
     if not isinstance(file, str | bytes) and isinstance(file, SupportsIndex):
         number = index(file)
         if isinstance(file, bool) and sys.version_info >= (3, 13):
@@ -326,7 +351,7 @@ def _name_of(file: object) -> str | bytes | int:
     return name
 
 
-# -- what the await does -------------------------------------------------------------------------
+# -- opening -------------------------------------------------------------------------------------
 
 
 async def _opened(request: Request) -> AnyFile:
@@ -387,7 +412,7 @@ def _made(number: int, files: Files, request: Request, is_ours: bool, looked: tu
     kind = stat.S_IFMT(file_mode)
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    # A number that came from elsewhere may be known elsewhere: its position in the kernel is the cursor then.
+    # Other code may use a descriptor that we did not open: then its position in the kernel is the cursor.
     is_own = is_ours and request.opener is None
     is_file = kind in (stat.S_IFREG, stat.S_IFBLK)
     is_seekable = is_file or _is_seekable(number)
@@ -395,7 +420,7 @@ def _made(number: int, files: Files, request: Request, is_ours: bool, looked: tu
     if is_file and is_own:
         offset = size if mode.is_appending else 0
     if mode.is_appending and is_seekable:
-        # A server's file ends where its server has said.
+        # On a network filesystem, SEEK_END could block: use the size that was reported before.
         os.lseek(number, *((0, os.SEEK_END) if is_near else (size, os.SEEK_SET)))
     is_terminal = kind == stat.S_IFCHR and os.isatty(number)
     if request.buffering == 0:
@@ -427,7 +452,7 @@ def _made(number: int, files: Files, request: Request, is_ours: bool, looked: tu
             return text
         binary = UnbufferedFile(handle) if request.buffering == 0 else BinaryFile(handle)
     except BaseException:
-        # The caller closes the number.
+        # The caller closes the descriptor.
         handle.number = -1
         raise
     handle.describe = UnbufferedFile.described if request.buffering == 0 else BinaryFile.described
@@ -443,12 +468,12 @@ def _is_seekable(number: int) -> bool:
 
 
 def _is_appending(number: int) -> bool:
-    """Whether all writes go to the end, as its flags say."""
+    """Return True if the descriptor has O_APPEND: all writes go to the end."""
     return bool(fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND)
 
 
 def _buffer_bytes(block_bytes: int) -> int:
-    """How much the built-in `open()` of this version buffers."""
+    """Return the buffer size that the built-in `open()` of this Python version uses."""
     if sys.version_info >= (3, 14):
         return max(min(block_bytes, LARGEST_BLOCK_BYTES), io.DEFAULT_BUFFER_SIZE)
     return block_bytes if block_bytes > 1 else io.DEFAULT_BUFFER_SIZE

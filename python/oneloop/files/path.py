@@ -1,8 +1,8 @@
-"""`Path`: pathlib's paths, whose I/O methods are coroutines.
+"""`Path`: pathlib's paths with coroutines as I/O methods.
 
-Everything that `pathlib.PurePath` has is inherited as it is. Every method that `pathlib.Path` adds
-is here, with its arguments, and with `timeout` beside them. What newer Pythons have added is here on
-older ones too, where it needs nothing of them.
+`pathlib.PurePath` is the base class. Every method that `pathlib.Path` adds is here, with the same
+arguments plus `timeout`. Methods of newer Python versions are also available on older ones where
+they can be implemented.
 """
 
 from __future__ import annotations
@@ -33,79 +33,80 @@ if TYPE_CHECKING:
 
 __all__ = ["Path", "PathInfo"]
 
-# What the questions (`exists`, `is_dir`…) take for "no" before Python 3.14; since then it is anything.
+# Before Python 3.14, `exists`, `is_dir` etc. return False on these errors only; since then on any OSError.
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 
 class Path(pathlib.PurePosixPath):
-    """A path whose methods that ask the kernel are coroutines, and iterators async iterators.
+    """Like `pathlib.Path`, but methods that do I/O are coroutines or async iterators.
 
-    Pure operations (`/`, `name`, `with_suffix`…) are pathlib's and give a `Path` again. Equal to a
-    pathlib path with the same parts; `pathlib.Path(path)` converts. May be subclassed, as pathlib's
-    paths may. Methods take `timeout`, in seconds, and raise what pathlib's raise, or TimeoutError.
+    Pure operations (`/`, `name`, `with_suffix`…) are pathlib's and return a `Path`. A `Path` is equal to a
+    pathlib path with the same parts; `pathlib.Path(path)` converts it. Subclassing is supported. The
+    coroutines take `timeout` in seconds. They raise the exceptions of pathlib, TimeoutError, or
+    RuntimeError if no oneloop loop is running.
     """
 
     __slots__ = ()
 
     def _made(self, *segments: StrPath) -> Self:
-        """A path of this kind; subclasses say how in `with_segments` (Python 3.12)."""
+        """Return a path of this class; from Python 3.12 on, subclasses can override `with_segments`."""
         if sys.version_info < (3, 12):
             return type(self)(*segments)
         return self.with_segments(*segments)
 
-    # -- where it is -----------------------------------------------------------------------------
+    # -- locations -------------------------------------------------------------------------------
 
     @classmethod
     async def cwd(cls) -> Self:
-        """The current directory."""
+        """Return the current directory."""
         return cls(pathlib.Path.cwd())
 
     @classmethod
     @bounded
     async def home(cls, *, timeout: float | None = None) -> Self:
-        """The user's home directory."""
+        """Return the user's home directory."""
         return cls(await current().call(pathlib.Path.home))
 
     if hasattr(pathlib.Path, "from_uri"):
 
         @classmethod
         def from_uri(cls, uri: str) -> Self:
-            """The path that a `file:` URI means (Python 3.13). Not a coroutine: nothing is asked."""
+            """Return the path of a `file:` URI (Python 3.13). Not a coroutine, because it does no I/O."""
             return cls(pathlib.Path.from_uri(uri))
 
     async def absolute(self) -> Self:
-        """An absolute path, without following symbolic links."""
+        """Return the absolute path, without resolving symbolic links."""
         return self._made(pathlib.Path(self).absolute())
 
     @bounded
     async def resolve(self, strict: bool = False, *, timeout: float | None = None) -> Self:
-        """The absolute path without symbolic links; with `strict` it must exist."""
+        """Return the absolute path with all symbolic links resolved; with `strict` it must exist."""
         return self._made(await current().call(pathlib.Path(self).resolve, strict))
 
     @bounded
     async def expanduser(self, *, timeout: float | None = None) -> Self:
-        """With `~` and `~user` replaced."""
+        """Return the path with `~` and `~user` expanded."""
         return self._made(await current().call(pathlib.Path(self).expanduser))
 
     @bounded
     async def readlink(self, *, timeout: float | None = None) -> Self:
-        """Where the symbolic link leads."""
+        """Return the target of the symbolic link."""
         return self._made(await current().call(os.readlink, str(self)))
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- status ----------------------------------------------------------------------------------
 
     @bounded
     async def stat(self, *, follow_symlinks: bool = True, timeout: float | None = None) -> os.stat_result:
-        """The status of the file."""
+        """Return the status of the file."""
         return await names.status(str(self), None, follow_symlinks)
 
     @bounded
     async def lstat(self, *, timeout: float | None = None) -> os.stat_result:
-        """The status of a symbolic link itself."""
+        """Return the status of the file, or of a symbolic link itself."""
         return await names.status(str(self), None, False)
 
     async def _mode(self, follow_symlinks: bool = True) -> int:
-        """The mode of the file, 0 if there is none."""
+        """Return the mode of the file, 0 if it does not exist."""
         try:
             return (await names.status(str(self), None, follow_symlinks)).st_mode
         except OSError as error:
@@ -117,71 +118,71 @@ class Path(pathlib.PurePosixPath):
 
     @bounded
     async def exists(self, *, follow_symlinks: bool = True, timeout: float | None = None) -> bool:
-        """Whether the path leads to a file."""
+        """Return True if the path exists."""
         return await self._mode(follow_symlinks) != 0
 
     @bounded
     async def is_dir(self, *, follow_symlinks: bool = True, timeout: float | None = None) -> bool:
-        """Whether it is a directory."""
+        """Return True if it is a directory."""
         return modes.S_ISDIR(await self._mode(follow_symlinks))
 
     @bounded
     async def is_file(self, *, follow_symlinks: bool = True, timeout: float | None = None) -> bool:
-        """Whether it is a regular file."""
+        """Return True if it is a regular file."""
         return modes.S_ISREG(await self._mode(follow_symlinks))
 
     @bounded
     async def is_symlink(self, *, timeout: float | None = None) -> bool:
-        """Whether it is a symbolic link."""
+        """Return True if it is a symbolic link."""
         return modes.S_ISLNK(await self._mode(False))
 
     @bounded
     async def is_block_device(self, *, timeout: float | None = None) -> bool:
-        """Whether it is a block device."""
+        """Return True if it is a block device."""
         return modes.S_ISBLK(await self._mode())
 
     @bounded
     async def is_char_device(self, *, timeout: float | None = None) -> bool:
-        """Whether it is a character device."""
+        """Return True if it is a character device."""
         return modes.S_ISCHR(await self._mode())
 
     @bounded
     async def is_fifo(self, *, timeout: float | None = None) -> bool:
-        """Whether it is a FIFO."""
+        """Return True if it is a FIFO."""
         return modes.S_ISFIFO(await self._mode())
 
     @bounded
     async def is_socket(self, *, timeout: float | None = None) -> bool:
-        """Whether it is a Unix socket."""
+        """Return True if it is a Unix socket."""
         return modes.S_ISSOCK(await self._mode())
 
     @bounded
     async def is_mount(self, *, timeout: float | None = None) -> bool:
-        """Whether a filesystem is mounted there."""
+        """Return True if it is a mount point."""
         return await current().call(pathlib.Path(self).is_mount)
 
     async def is_junction(self) -> bool:
-        """False: Linux has none."""
+        """Return False: Linux has no junctions."""
         return False
 
     @bounded
     async def samefile(self, other_path: StrPath, *, timeout: float | None = None) -> bool:
-        """Whether both paths lead to one file."""
+        """Return True if both paths refer to the same file."""
         return await names.samefile(str(self), other_path)
 
     @bounded
     async def owner(self, *, follow_symlinks: bool = True, timeout: float | None = None) -> str:
-        """The login name of the owner; KeyError if the user database has none."""
+        """Return the login name of the owner. KeyError if the user database has no name."""
         return await current().call(pathlib.Path(self).owner, **_links(follow_symlinks))
 
     @bounded
     async def group(self, *, follow_symlinks: bool = True, timeout: float | None = None) -> str:
-        """The name of the group; KeyError if the group database has none."""
+        """Return the name of the group. KeyError if the group database has no name."""
         return await current().call(pathlib.Path(self).group, **_links(follow_symlinks))
 
     @property
     def info(self) -> PathInfo:
-        """What kind of file it is, asked once and then remembered."""
+        """A new `PathInfo`: the file's type, read on first use and then cached."""
         return PathInfo(str(self))
 
     # -- content ---------------------------------------------------------------------------------
@@ -196,14 +197,14 @@ class Path(pathlib.PurePosixPath):
         *,
         timeout: float | None = None,
     ) -> Opening[Any]:
-        """Open the file: an awaitable and async context manager, as `oneloop.files.open` gives it."""
+        """Open the file. Return an `Opening` to await or to use in `async with`, as `oneloop.files.open` does."""
         if "b" not in mode:
             encoding = io.text_encoding(encoding)
         return open_file(str(self), mode, buffering, encoding, errors, newline, timeout=timeout)
 
     @bounded
     async def read_bytes(self, *, timeout: float | None = None) -> bytes:
-        """The whole content."""
+        """Return the whole content."""
         return await whole.read_file(self)
 
     @bounded
@@ -215,12 +216,12 @@ class Path(pathlib.PurePosixPath):
         *,
         timeout: float | None = None,
     ) -> str:
-        """The whole content, decoded."""
+        """Return the whole content, decoded."""
         return await whole.read_text(self, encoding, errors, newline)
 
     @bounded
     async def write_bytes(self, data: ReadableBuffer, *, atomic: bool = False, timeout: float | None = None) -> int:
-        """Make `data` the content; returns its length. `atomic` is explained at `write_file`."""
+        """Replace the content with `data`. Return the number of bytes. For `atomic` see `write_file`."""
         return await whole.write_file(self, data, atomic=atomic)
 
     @bounded
@@ -234,13 +235,13 @@ class Path(pathlib.PurePosixPath):
         atomic: bool = False,
         timeout: float | None = None,
     ) -> int:
-        """Make `data` the content, encoded; returns its characters. `atomic` is explained at `write_file`."""
+        """Replace the content with encoded text. Return the number of characters. For `atomic` see `write_file`."""
         return await whole.write_text(self, data, encoding, errors, newline, atomic=atomic)
 
     # -- directories -----------------------------------------------------------------------------
 
     async def iterdir(self, *, timeout: float | None = None) -> AsyncIterator[Self]:
-        """The paths of what is in the directory, in no order."""
+        """Iterate over the paths in the directory, in arbitrary order."""
         for name in await trees.listdir(str(self), timeout=timeout):
             yield self._made(self, name)
 
@@ -252,9 +253,13 @@ class Path(pathlib.PurePosixPath):
         recurse_symlinks: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[Self]:
-        """The paths below this one that match a pattern, as far as the Python version knows its arguments.
+        """Iterate over the paths below this one that match a pattern.
 
-        `timeout` is that of a trip to the pool for the next thousand.
+        Args:
+            pattern: as for `pathlib.Path.glob`.
+            case_sensitive: needs Python 3.12; None: as the system.
+            recurse_symlinks: needs Python 3.13.
+            timeout: in seconds, for each batch of up to a thousand paths, or None.
         """
         return self._found("glob", pattern, _glob_options(case_sensitive, recurse_symlinks), timeout)
 
@@ -266,7 +271,7 @@ class Path(pathlib.PurePosixPath):
         recurse_symlinks: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[Self]:
-        """`glob` with `**/` before the pattern."""
+        """Like `glob` with `**/` before the pattern."""
         return self._found("rglob", pattern, _glob_options(case_sensitive, recurse_symlinks), timeout)
 
     async def _found(
@@ -284,7 +289,7 @@ class Path(pathlib.PurePosixPath):
         *,
         timeout: float | None = None,
     ) -> AsyncIterator[tuple[Self, list[str], list[str]]]:
-        """The directories of the tree, as `oneloop.files.walk`; links that are not followed are files."""
+        """Iterate over the tree's directories like `oneloop.files.walk`. Links that are not followed count as files."""
         async for folder, folders, files in trees.walk_path(str(self), top_down, on_error, follow_symlinks, timeout):
             yield self._made(folder), folders, files
 
@@ -298,20 +303,20 @@ class Path(pathlib.PurePosixPath):
         parent_mode: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Make the directory; `parent_mode` from Python 3.15 on."""
+        """Create the directory. `parent_mode` needs Python 3.15."""
         options = {} if parent_mode is None else {"parent_mode": parent_mode}
         await current().call(pathlib.Path(self).mkdir, mode, parents, exist_ok, **options)
 
     @bounded
     async def rmdir(self, *, timeout: float | None = None) -> None:
-        """Remove the directory, which is empty."""
+        """Remove the directory, which must be empty."""
         await names.rmdir(str(self))
 
     # -- names and metadata ----------------------------------------------------------------------
 
     @bounded
     async def touch(self, mode: int = 0o666, exist_ok: bool = True, *, timeout: float | None = None) -> None:
-        """Make the file, or set its times to now."""
+        """Create the file, or set its times to now."""
         await current().call(pathlib.Path(self).touch, mode, exist_ok)
 
     @bounded
@@ -321,24 +326,24 @@ class Path(pathlib.PurePosixPath):
 
     @bounded
     async def lchmod(self, mode: int, *, timeout: float | None = None) -> None:
-        """Change the permissions of a symbolic link itself (which Linux does not have)."""
+        """Change the permissions of a symbolic link itself. On Linux this raises an exception for a link."""
         await names.chmod(str(self), mode, follow_symlinks=False)
 
     @bounded
     async def unlink(self, missing_ok: bool = False, *, timeout: float | None = None) -> None:
-        """Remove the file; `missing_ok` if there need not be one."""
+        """Remove the file. With `missing_ok`, a missing file is not an error."""
         with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
             await names.unlink(str(self))
 
     @bounded
     async def rename(self, target: StrPath, *, timeout: float | None = None) -> Self:
-        """Rename to `target`, which it returns as a path."""
+        """Rename to `target`. Return the new path."""
         await names.rename(str(self), target)
         return self._made(target)
 
     @bounded
     async def replace(self, target: StrPath, *, timeout: float | None = None) -> Self:
-        """Rename to `target`, which may exist, and which it returns as a path."""
+        """Rename to `target`, replacing an existing file. Return the new path."""
         await names.replace(str(self), target)
         return self._made(target)
 
@@ -346,19 +351,19 @@ class Path(pathlib.PurePosixPath):
     async def symlink_to(
         self, target: StrPath, target_is_directory: bool = False, *, timeout: float | None = None
     ) -> None:
-        """Make this path a symbolic link to `target`."""
+        """Create this path as a symbolic link to `target`."""
         await names.symlink(target, str(self), target_is_directory)
 
     @bounded
     async def hardlink_to(self, target: StrPath, *, timeout: float | None = None) -> None:
-        """Make this path a second name of the file `target`."""
+        """Create this path as a hard link to the file `target`."""
         await names.link(target, str(self))
 
     if sys.version_info < (3, 12):
 
         @bounded
         async def link_to(self, target: StrPath, *, timeout: float | None = None) -> None:
-            """Make `target` a second name of this file; pathlib has it up to Python 3.11."""
+            """Create `target` as a hard link to this file. pathlib has this method up to Python 3.11."""
             await names.link(str(self), target)
 
     # -- copies and moves (pathlib has them from Python 3.14 on) -----------------------------------
@@ -372,7 +377,11 @@ class Path(pathlib.PurePosixPath):
         preserve_metadata: bool = False,
         timeout: float | None = None,
     ) -> Self:
-        """Copy the file or the tree to `target`, which it returns as a path."""
+        """Copy the file or the tree to `target`. Return the new path.
+
+        Raises:
+            OSError: with `filename`; EINVAL if the target is the source or is inside it.
+        """
         path = self._made(target)
         await run_job(copy_path, self, path, follow_symlinks, preserve_metadata)
         return path
@@ -386,21 +395,21 @@ class Path(pathlib.PurePosixPath):
         preserve_metadata: bool = False,
         timeout: float | None = None,
     ) -> Self:
-        """Copy the file or the tree into an existing directory; returns the new path."""
+        """Copy the file or the tree into an existing directory. Return the new path."""
         return await self.copy(
             self._inside(target_dir), follow_symlinks=follow_symlinks, preserve_metadata=preserve_metadata
         )
 
     @bounded
     async def move(self, target: StrPath, *, timeout: float | None = None) -> Self:
-        """Move the file or the tree to `target`, also to another filesystem; returns the new path."""
+        """Move the file or the tree to `target`, also across filesystems. Return the new path."""
         path = self._made(target)
         await run_job(move_path, self, path)
         return path
 
     @bounded
     async def move_into(self, target_dir: StrPath, *, timeout: float | None = None) -> Self:
-        """Move the file or the tree into an existing directory; returns the new path."""
+        """Move the file or the tree into an existing directory. Return the new path."""
         return await self.move(self._inside(target_dir))
 
     def _inside(self, folder: StrPath) -> Self:
@@ -410,7 +419,7 @@ class Path(pathlib.PurePosixPath):
 
 
 def _links(follow_symlinks: bool) -> dict[str, bool]:
-    """The argument for versions of pathlib that have it, if it is not the default."""
+    """Return the keyword only if it is not the default, because older versions of pathlib do not have it."""
     return {} if follow_symlinks else {"follow_symlinks": False}
 
 
@@ -421,18 +430,18 @@ def _glob_options(case_sensitive: bool | None, recurse_symlinks: bool) -> dict[s
     return options
 
 
-# -- what `Path.info` gives ------------------------------------------------------------------------
+# -- `Path.info` -----------------------------------------------------------------------------------
 
 
 @final
 class PathInfo:
-    """The type of a file, asked once and then remembered; as `pathlib.types.PathInfo`, with coroutines."""
+    """The type of a file, read once and then cached; like `pathlib.types.PathInfo`, with coroutines."""
 
     __slots__ = ("_modes", "_path")
 
     def __init__(self, path: str) -> None:
         self._path = path
-        # By `follow_symlinks`; None for what does not exist or cannot be looked up.
+        # By `follow_symlinks`; None if the path does not exist or cannot be looked up.
         self._modes: dict[bool, int | None] = {}
 
     def __repr__(self) -> str:
@@ -449,21 +458,21 @@ class PathInfo:
         return self._modes[follow_symlinks]
 
     async def exists(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether the path leads to a file."""
+        """Return True if the path exists."""
         return await self._mode(follow_symlinks) is not None
 
     async def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a directory."""
+        """Return True if it is a directory."""
         mode = await self._mode(follow_symlinks)
         return mode is not None and modes.S_ISDIR(mode)
 
     async def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a regular file."""
+        """Return True if it is a regular file."""
         mode = await self._mode(follow_symlinks)
         return mode is not None and modes.S_ISREG(mode)
 
     async def is_symlink(self) -> bool:
-        """Whether it is a symbolic link."""
+        """Return True if it is a symbolic link."""
         mode = await self._mode(False)
         return mode is not None and modes.S_ISLNK(mode)
 
@@ -474,11 +483,11 @@ class PathInfo:
 def copy_path(
     job: Job, source: pathlib.PurePath, target: pathlib.PurePath, follow_symlinks: bool, preserve_metadata: bool
 ) -> None:
-    """Copy a file, a symbolic link or a tree; on the pool.
+    """Copy a file, a symbolic link or a tree. Runs on the pool.
 
     Raises:
-        OSError: with `filename`; EINVAL if the target is the source or in it.
-        AbandonedError: what was copied by then stays.
+        OSError: with `filename`; EINVAL if the target is the source or is inside it.
+        AbandonedError: the job was abandoned; what was copied before is not removed.
     """
     if source == target:
         raise _invalid("Source and target are the same path", source, target)
@@ -516,16 +525,16 @@ def _is_same(source: pathlib.PurePath, target: pathlib.PurePath) -> bool:
     try:
         return os.path.samefile(source, target)
     except OSError:
-        # One of them leads nowhere: what is done with them next says so, if it matters.
+        # One of them does not exist. If that is an error, the next operation raises it.
         return False
 
 
 def move_path(job: Job, source: pathlib.PurePath, target: pathlib.PurePath) -> None:
-    """Rename, or across filesystems copy and then remove; on the pool.
+    """Rename, or copy and then remove across filesystems. Runs on the pool.
 
     Raises:
         OSError: with `filename`; EINVAL if both are the same file.
-        AbandonedError: the source is still there.
+        AbandonedError: the job was abandoned; the source still exists.
     """
     job.check()
     if _is_same(source, target):

@@ -1,7 +1,7 @@
-"""Temporary files and directories: `tempfile`'s four, to be awaited or entered.
+"""Temporary files and directories: the four classes of `tempfile`, to be awaited or used in `async with`.
 
-Names, modes and rights are tempfile's. A file without a name has none from the start where the file system can do that
-(O_TMPFILE). Whatever is cancelled, nothing stays behind.
+Names, modes and permissions are those of tempfile. A file without a name is created without one if the filesystem
+supports it (O_TMPFILE). A cancelled call leaves no file behind.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["NamedTemporaryFile", "SpooledTemporaryFile", "TemporaryDirectory", "
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 RIGHTS = 0o600
 
-# What open(2) says where there is no O_TMPFILE: by the file system, or by a kernel that sees a directory only.
+# The errors of open(2) if O_TMPFILE is not supported, by the filesystem or by an old kernel.
 WITHOUT_NAMELESS = frozenset({errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL})
 
 Affix = str | bytes | None
@@ -89,7 +89,15 @@ def TemporaryFile(  # noqa: N802 - tempfile's name
     *,
     errors: str | None = None,
 ) -> Opening[TextFile] | Opening[BinaryFile] | Opening[AnyFile]:
-    """Open a file that has no name, and is gone when it is closed; as `tempfile.TemporaryFile`, to be awaited."""
+    """Open a file that has no name and is freed when it is closed, like `tempfile.TemporaryFile`.
+
+    Returns:
+        An `Opening`, as `open` does: await it, or use it in `async with`.
+
+    Raises:
+        TypeError, ValueError, LookupError: an argument is invalid.
+        OSError: when it is awaited, with the directory as `filename`.
+    """
     checked = request(-1, mode, buffering, (encoding, errors, newline))
     return Opening(partial(_nameless, suffix, prefix, dir), checked)
 
@@ -115,10 +123,10 @@ async def _nameless(suffix: Affix, prefix: Affix, folder: Folder, checked: Reque
 
 @final
 class NamedTemporaryFile:
-    """A file with a name, that is deleted when it is closed; as `tempfile.NamedTemporaryFile`.
+    """A file with a name that is deleted when it is closed, like `tempfile.NamedTemporaryFile`.
 
-    To be awaited or entered; then it has the methods of what `open()` gives for that mode. With
-    `delete_on_close=False` it is deleted when the `async with` ends.
+    Await it or use it in `async with`. Then it has the methods of the file that `open()` returns for this mode.
+    With `delete_on_close=False` it is deleted at the end of the `async with` block.
     """
 
     def __init__(
@@ -144,7 +152,10 @@ class NamedTemporaryFile:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or self.__dict__.get("file") is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r} before it is opened")
+            raise AttributeError(
+                f"'NamedTemporaryFile' object has no attribute {name!r}: the file is not open yet, so use"
+                " `async with NamedTemporaryFile(...) as file:` or `file = await NamedTemporaryFile(...)`"
+            )
         return getattr(self.file, name)
 
     def __repr__(self) -> str:
@@ -180,7 +191,7 @@ class NamedTemporaryFile:
         return lines
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """Close the file, and delete it unless that is to wait."""
+        """Close the file. Delete it, unless `delete` or `delete_on_close` is False."""
         try:
             await self.file.close(timeout=timeout)
         finally:
@@ -188,7 +199,7 @@ class NamedTemporaryFile:
                 await self._remove()
 
     async def _remove(self) -> None:
-        # Begun in place: there is no await before, at which a cancelled program could leave it behind.
+        # There is no await before the removal begins, so a cancelled task cannot leave the file behind.
         if self.delete and self.name:
             self.delete = False
             try:
@@ -205,9 +216,10 @@ class NamedTemporaryFile:
 
 @final
 class SpooledTemporaryFile:
-    """A file in memory until it is larger than `max_size` bytes; as `tempfile.SpooledTemporaryFile`.
+    """A file in memory that is moved to the disk once it has more than `max_size` bytes (0: never).
 
-    Its methods are coroutines all the same. To be entered, or used as it is.
+    Like `tempfile.SpooledTemporaryFile`, but its methods are coroutines, also while it is in memory. Use it with
+    `async with`, or directly.
     """
 
     def __init__(
@@ -225,7 +237,7 @@ class SpooledTemporaryFile:
     ) -> None:
         self._max_size = max_size
         self._rolled = False
-        # Of whoever uses what is in memory, or moves it.
+        # Held while the memory is used or moved to the disk.
         self._turn = asyncio.Lock()
         self._opening = TemporaryFile(mode, buffering, encoding, newline, suffix, prefix, dir, errors=errors)
         self._mode = mode
@@ -262,26 +274,26 @@ class SpooledTemporaryFile:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True once the file is closed."""
         return bool(self._file.closed)
 
     @property
     def mode(self) -> str:
-        """As it was told, or that of the file on the disk."""
+        """The `mode` argument, or the mode of the file on the disk."""
         return str(self._file.mode) if self._rolled else self._mode
 
     @property
     def name(self) -> int | None:
-        """The descriptor's number once it is on the disk, else None."""
+        """The descriptor once the file is on the disk, else None."""
         return self._file.name if self._rolled else None
 
     async def rollover(self) -> None:
-        """Move to the disk now."""
+        """Move the file to the disk now."""
         async with self._turn:
             await self._roll()
 
     async def _roll(self) -> None:
-        """With the turn: whoever writes meanwhile writes to what is moved no more."""
+        """Move the file to the disk. The lock is held, so no write to the memory is lost."""
         if self._rolled:
             return
         memory = self._file
@@ -301,60 +313,60 @@ class SpooledTemporaryFile:
         self._rolled = True
 
     async def fileno(self) -> int:
-        """Move to the disk, and return the descriptor's number."""
+        """Move the file to the disk, and return the descriptor."""
         await self.rollover()
         return int(self._file.fileno())
 
     async def read(self, size: int | None = -1, /) -> Any:
-        """As the file's."""
+        """Like the method of a file from `open`."""
         return await self._do("read", size)
 
     async def readline(self, size: int = -1, /) -> Any:
-        """As the file's."""
+        """Like the method of a file from `open`."""
         return await self._do("readline", size)
 
     async def readlines(self, hint: int = -1, /) -> Any:
-        """As the file's."""
+        """Like the method of a file from `open`."""
         return await self._do("readlines", hint)
 
     async def readinto(self, buffer: Any, /) -> int:
-        """As the file's."""
+        """Like the method of a file from `open`."""
         return int(await self._do("readinto", buffer))
 
     async def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """As the file's."""
+        """Like the method of a file from `open`."""
         return int(await self._do("seek", offset, whence))
 
     async def tell(self) -> int:
-        """As the file's."""
+        """Like the method of a file from `open`."""
         return int(await self._do("tell"))
 
     async def flush(self) -> None:
-        """As the file's."""
+        """Like the method of a file from `open`."""
         await self._do("flush")
 
     async def close(self) -> None:
-        """Forget it."""
+        """Close the file and free its content."""
         await self._do("close")
 
     async def truncate(self, size: int | None = None, /) -> int:
-        """As the file's; to more than `max_size` it moves to the disk."""
+        """Like the method of a file from `open`. Moves the file to the disk if `size` is above `max_size`."""
         if size is not None and self._max_size and size > self._max_size:
             await self.rollover()
         return int(await self._do("truncate", size))
 
     async def write(self, data: Any, /) -> int:
-        """As the file's; beyond `max_size` it moves to the disk."""
+        """Like the method of a file from `open`. Moves the file to the disk if it exceeds `max_size`."""
         return int(await self._do("write", data))
 
     async def writelines(self, lines: Iterable[Any], /) -> None:
-        """As the file's; beyond `max_size` it moves to the disk."""
+        """Like the method of a file from `open`. Moves the file to the disk if it exceeds `max_size`."""
         await self._do("writelines", lines)
 
     async def _do(self, name: str, *arguments: Any) -> Any:
         if not self._rolled:
             async with self._turn:
-                # It may have moved while this waited.
+                # Another task may have moved the file to the disk meanwhile.
                 if not self._rolled:
                     done = getattr(self._file, name)(*arguments)
                     is_writing = name in ("write", "writelines")
@@ -366,9 +378,9 @@ class SpooledTemporaryFile:
 
 @final
 class TemporaryDirectory:
-    """A directory that is removed with all that is in it; as `tempfile.TemporaryDirectory`, on a thread.
+    """A directory that is removed with its content, like `tempfile.TemporaryDirectory`.
 
-    To be awaited, which gives the object, or entered, which gives its name.
+    `async with` creates it and returns its name. `await` creates it and returns this object; call `cleanup()` then.
     """
 
     def __init__(
@@ -386,7 +398,7 @@ class TemporaryDirectory:
 
     @property
     def name(self) -> Any:
-        """The directory's path, once it is there."""
+        """The directory's path; None before it is created."""
         return None if self._directory is None else self._directory.name
 
     def __repr__(self) -> str:
@@ -396,7 +408,7 @@ class TemporaryDirectory:
         made = current().call(tempfile.TemporaryDirectory, *self._arguments)
         directory = await _number(made, _remove_late)
         if not self._delete:
-            # What Python 3.12 does; 3.11 cannot be told.
+            # `delete=False` exists from Python 3.12 on; 3.11 does not have the argument.
             directory._finalizer.detach()
         self._directory = directory
         return self
@@ -416,7 +428,7 @@ class TemporaryDirectory:
             await self.cleanup()
 
     async def cleanup(self) -> None:
-        """Remove the directory; a cancelled call goes on by itself."""
+        """Remove the directory. If the call is cancelled, the removal still continues."""
         if self._directory is not None:
             done = current().call(self._directory.cleanup)
             await undisturbed(done)
@@ -427,7 +439,7 @@ class TemporaryDirectory:
 
 
 async def _folder(folder: Folder, files: Files) -> str | bytes:
-    """The directory for temporary files; found out on a thread, once per process."""
+    """Return the directory for temporary files. Its default is determined on a thread, once per process."""
     if folder is not None:
         return os.fspath(folder)
     if tempfile.tempdir is None:
@@ -436,7 +448,7 @@ async def _folder(folder: Folder, files: Files) -> str | bytes:
 
 
 async def _created(suffix: Affix, prefix: Affix, folder: str | bytes, files: Files) -> tuple[int, str | bytes]:
-    """Make a file with a name that nobody has; returns its descriptor and its path."""
+    """Create a file with a new random name. Return its descriptor and its path."""
     is_bytes = any(isinstance(part, bytes) for part in (suffix, prefix, folder))
     last: OSError | None = None
     for _ in range(tempfile.TMP_MAX):
@@ -460,7 +472,7 @@ async def _created(suffix: Affix, prefix: Affix, folder: str | bytes, files: Fil
 
 
 async def _number(made: Future[Any], discard: Callable[[Future[Any]], None]) -> Any:
-    """Wait for what is being made; what comes after the waiter was cancelled is discarded."""
+    """Wait for a new file or directory. If the waiter is cancelled, `discard` is called when it has been created."""
     try:
         await undisturbed(made)
     except BaseException:
@@ -478,7 +490,7 @@ def _close(opened: Future[int], files: Files, path: bytes | None = None) -> None
 
 
 async def _unlink(path: str | bytes, files: Files) -> None:
-    """Remove a file; a cancellation is raised when it has gone."""
+    """Remove a file. If cancelled, raise CancelledError only after the file has been removed."""
     unlinking = files.unlink(os.fsencode(path), False, AT_FDCWD)
     if unlinking is not None:
         try:

@@ -1,7 +1,7 @@
-"""`TextFile`: what `open()` gives for text: decodes what a `Handle` reads, encodes what it writes.
+"""`TextFile`: the result of `open()` for text. It decodes the data that a `Handle` reads, and encodes what it writes.
 
-It owns the decoded text and the decoder; the descriptor, the cursor and the turn are the handle's. What it writes
-is encoded at once and pending there. Where the program is in the file, tell() and seek(), is `cookie.py`'s business.
+It owns the decoded text and the decoder. The handle owns the descriptor, the cursor and the turn (the file's lock).
+Written text is encoded immediately and buffered in the handle. `cookie.py` computes the positions of tell() and seek().
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["TextFile", "described"]
 
 CHUNK_BYTES = 8192
-"""As much as io's text files read at once."""
+"""Size of one read of io's text files."""
 
 LARGEST_CHUNK_BYTES = 64 * 1024
 LARGEST_STEP_BYTES = 128 * 1024
@@ -42,16 +42,16 @@ UNSEEKABLE = "underlying stream is not seekable"
 class TextFile(_native.FastFile):
     """A text file: the methods of `io.TextIOWrapper`, as coroutines.
 
-    Concurrent calls are served one after the other. A cancelled read has read nothing; a cancelled write has written
-    nothing, or everything, as in `BinaryFile`.
+    Concurrent calls are executed one after the other. Cancelled calls behave as in `BinaryFile`. Use the file only in
+    the thread of the loop that opened it.
 
-    `read` gives `size` characters, fewer only at the end, and all that is left if that is negative or None; `readline`
-    one line with its end, or its first `size` characters. `write` writes all of a text, into the buffer if it has room,
-    and returns its length. UnicodeDecodeError and UnicodeEncodeError, which are ValueErrors, say what is not in this
-    encoding.
+    `read` returns `size` characters, fewer only at the end of the file, or all remaining text if `size` is negative or
+    None. `readline` returns one line with its line end, or its first `size` characters. `write` writes all of a text
+    (into the buffer, if it has room) and returns its length. They raise UnicodeDecodeError or UnicodeEncodeError, both
+    ValueErrors, for data that is invalid in the file's encoding.
 
-    Differences from io's: `tell()` works during iteration; more may be read ahead, so that `buffer` is further on in
-    the file; a wrong encoding is told before the file is opened.
+    Differences from io's class: `tell()` works during iteration. More data can be read ahead, so the position of
+    `buffer` can be further on in the file. A wrong encoding is reported before the file is opened.
     """
 
     __slots__ = (
@@ -81,46 +81,46 @@ class TextFile(_native.FastFile):
         self._is_by_line = line_buffering
         newline = style.newline
         self._ahead: _native.ReadAhead[str] = _native.ReadAhead("\n" if newline is None else newline)
-        # What the text ahead was decoded from; None where that is not known.
+        # The chunks from which the read-ahead text was decoded; None if they are not known.
         self._history: cookie.History | None = None
         self._chunk_bytes = CHUNK_BYTES
         mode = handle.opened.mode
-        # How much is read ahead decides where a write goes that follows: as much as io's files read then.
+        # The read-ahead decides where a following write goes, so it must be as large as in io's files.
         self._is_exact = mode.is_writing
-        # Something ahead cannot be decoded.
+        # True after a decoding error in a large chunk: decode in small steps.
         self._is_careful = False
         self._decoder: codecs.IncrementalDecoder | None = None
         self._encoder: codecs.IncrementalEncoder | None = None
-        # What was read has to be forgotten before a write, which is more than the native half does.
+        # The native half cannot discard read-ahead data, so it writes only if the file is not open for reading.
         is_plain = style.is_utf8 and newline in (None, "", "\n") and not mode.is_reading
         writes = "text within lines" if line_buffering else "text"
-        # A byte order mark, and all that is not ASCII, is the decoder's.
+        # The native half handles ASCII only. The decoder handles everything else, such as a byte order mark.
         reads = "nothing" if not style.is_utf8 else "text" if newline else "text with any line ends"
         self._attach(handle, self._ahead, writes if is_plain else "nothing", reads)
         if mode.is_writing and handle.opened.is_seekable and handle.tell() != 0:
-            # No byte order mark in the middle of a file.
+            # Do not write a byte order mark in the middle of a file.
             self._reset_encoder(1)
 
     def __repr__(self) -> str:
         return described(self._handle.opened, self._style)
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------
 
     @property
     def buffer(self) -> BinaryFile:
-        """The binary file below; its cursor is behind what this file has read ahead."""
+        """The underlying binary file. Its cursor is after the data that this file has read ahead."""
         if self._binary is None:
             self._binary = BinaryFile(self._handle)
         return self._binary
 
     @property
     def name(self) -> str | bytes | int:
-        """What `open()` was told."""
+        """The `file` argument of `open()`."""
         return self._handle.opened.name
 
     @property
     def mode(self) -> str:
-        """The mode that `open()` was told."""
+        """The `mode` argument of `open()`."""
         return self._handle.opened.mode.given
 
     @property
@@ -130,12 +130,12 @@ class TextFile(_native.FastFile):
 
     @property
     def errors(self) -> str:
-        """What happens to what cannot be decoded or encoded."""
+        """How encoding and decoding errors are handled."""
         return self._style.errors
 
     @property
     def newlines(self) -> str | tuple[str, ...] | None:
-        """The line ends seen so far, where they are looked at."""
+        """The line ends that have been read so far, as in io; None if there are none, or `newline` was given."""
         decoder = self._decoder
         if decoder is None and self._has_seen_line_feed and not self._style.newline:
             return "\n"
@@ -144,32 +144,32 @@ class TextFile(_native.FastFile):
 
     @property
     def line_buffering(self) -> bool:
-        """Whether each line is flushed."""
+        """True if the buffer is flushed after each line."""
         return self._is_by_line
 
     @property
     def closed(self) -> bool:
-        """True once the descriptor is given back."""
+        """True once the file is closed."""
         return self._handle.number < 0
 
     def fileno(self) -> int:
-        """The descriptor's number; see `BinaryFile.fileno`."""
+        """Return the descriptor; see `BinaryFile.fileno`."""
         return self._handle.give_out()
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return True if the file is a terminal."""
         return self.buffer.isatty()
 
     def readable(self) -> bool:
-        """Whether it was opened for reading."""
+        """Return True if the file was opened for reading."""
         return self.buffer.readable()
 
     def writable(self) -> bool:
-        """Whether it was opened for writing."""
+        """Return True if the file was opened for writing."""
         return self.buffer.writable()
 
     def seekable(self) -> bool:
-        """Whether `seek` and `tell` work."""
+        """Return True if the file supports `seek` and `tell`."""
         return self.buffer.seekable()
 
     # -- reading ---------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class TextFile(_native.FastFile):
 
     @bounded
     async def readlines(self, hint: int | None = -1, /, *, timeout: float | None = None) -> list[str]:
-        """The lines that are left; with a `hint`, only so many that they reach that many characters."""
+        """Return the remaining lines; with a positive `hint`, stop after about that many characters."""
         wanted = -1 if hint is None else index(hint)
         files = self._handle.files
         await self._begin_reading()
@@ -247,7 +247,7 @@ class TextFile(_native.FastFile):
 
     @bounded
     async def writelines(self, lines: Iterable[str], /, *, timeout: float | None = None) -> None:
-        """Write one after the other."""
+        """Write the lines one after the other, without adding line ends."""
         self._handle.check_writing("not writable")
         for line in lines:
             await self.write(line)
@@ -256,18 +256,23 @@ class TextFile(_native.FastFile):
         await self.buffer._flush(timeout=timeout)
 
     async def fsync(self, *, timeout: float | None = None) -> None:
-        """Flush, and wait until the disk has the file."""
+        """Flush the buffer and wait until the file is on the disk."""
         await self.buffer.fsync(timeout=timeout)
 
     async def fdatasync(self, *, timeout: float | None = None) -> None:
-        """Like `fsync`, without what nobody needs to read the file (its times)."""
+        """Like `fsync`, but without metadata that is not needed to read the file, such as its times."""
         await self.buffer.fdatasync(timeout=timeout)
 
     # -- the cursor ------------------------------------------------------------------------------
 
     @bounded
     async def tell(self, *, timeout: float | None = None) -> int:
-        """Where the program is: a number for `seek`, with no other meaning."""
+        """Return the current position: a number for `seek`, with no other meaning.
+
+        Raises:
+            io.UnsupportedOperation: the file cannot seek.
+            ValueError: the file is closed.
+        """
         handle = self._handle
         handle.check()
         handle.check_seekable(UNSEEKABLE)
@@ -280,12 +285,12 @@ class TextFile(_native.FastFile):
 
     @bounded
     async def seek(self, cookie: int, whence: int = os.SEEK_SET, /, *, timeout: float | None = None) -> int:
-        """Go to where `tell` was called, to the beginning (0) or to the end (0, os.SEEK_END).
+        """Move to a position that `tell` returned, to the beginning (0) or to the end (0, os.SEEK_END).
 
         Raises:
-            ValueError: the file is closed, there is no such `whence`, or `cookie` is negative.
-            io.UnsupportedOperation: the file has no position, or text has no such distance.
-            OSError: `tell` never gave this number.
+            ValueError: the file is closed, `whence` is invalid, or `cookie` is negative.
+            io.UnsupportedOperation: the file cannot seek, or the offset is relative and not 0.
+            OSError: `cookie` is not a number that `tell` returned.
         """
         handle = self._handle
         handle.check()
@@ -298,10 +303,10 @@ class TextFile(_native.FastFile):
             handle.leave()
 
     async def truncate(self, size: int | None = None, /, *, timeout: float | None = None) -> int:
-        """Cut or extend the file to `size` bytes, or to where the cursor is; returns the size."""
+        """Cut or extend the file to `size` bytes, None: to the current position. Return the new size."""
         return await self.buffer.truncate(size, timeout=timeout)
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------------
 
     @bounded
     async def _close(self, *_exit: object, timeout: float | None = None) -> None:
@@ -314,7 +319,7 @@ class TextFile(_native.FastFile):
         self._handle.check_open()
         return self
 
-    # -- by the holder of the turn ---------------------------------------------------------------
+    # -- called while holding the turn -----------------------------------------------------------
 
     async def _begin_reading(self) -> None:
         self._handle.check_reading("not readable")
@@ -341,12 +346,12 @@ class TextFile(_native.FastFile):
     async def _line(self, limit: int) -> str:
         ahead = self._ahead
         if limit == 0 and not ahead.remaining:
-            # As io's files do, which look first and cut then.
+            # io's files also read a chunk before they check the limit.
             await self._read_chunk(0)
         while (line := ahead.take_line(limit)) is None:
-            # A line that is longer than everything so far asks for as much again.
+            # If the line is longer than all text so far, read as much again.
             if not await self._read_chunk(0 if self._is_exact else ahead.remaining):
-                # The end, which io's files take for a place where nothing was decoded.
+                # The end of the file. io's files discard the decoded chunk here.
                 self._history = None
                 return ahead.take()
             if self._handle.files.is_spent():
@@ -354,22 +359,22 @@ class TextFile(_native.FastFile):
         return line
 
     def _hint(self, missing_chars: int) -> int:
-        """Guess how many bytes so many characters are, as io's files do."""
+        """Estimate the number of bytes of `missing_chars` characters, as io's files do."""
         last = self._history.chunks[-1] if self._history is not None and self._history.chunks else None
         ratio = last.read_bytes / last.chars if last is not None and last.chars else 0.0
         return int(max(ratio, 1.0) * missing_chars)
 
     async def _read_chunk(self, missing: int) -> bool:
-        """Decode a chunk, of that many bytes at least. False at the end of the file."""
+        """Read and decode a chunk for at least `missing` bytes. Return False at the end of the file."""
         decoder = self._decoder or self._make_decoder()
         state = decoder.getstate()
         step = self._step(missing)
-        # What is read ahead must be all that was asked for where a write may follow.
+        # If a write can follow, a chunk must have its full size, as in io's files.
         handle = self._handle
         is_whole = self._is_exact and handle.opened.is_seekable
         data = await (handle.read(step) if is_whole else handle.read_some(step))
         if state == CLEAN and self._is_fed_plain(data):
-            # Decoding gives a character for each byte, the same; but for the newline, which is noted.
+            # The text is the data unchanged. The decoder only has to see the line end, for `newlines`.
             if not self._style.newline and self.newlines is None and b"\n" in data:
                 decoder.decode(b"\n")
             return True
@@ -378,7 +383,7 @@ class TextFile(_native.FastFile):
         except UnicodeDecodeError:
             if len(data) <= CHUNK_BYTES:
                 raise
-            # It is to be raised when the program gets there, and io's files get there in small steps.
+            # The error must be raised only when the program reaches it. io's files read in small steps, so do the same.
             decoder.setstate(state)
             handle.ahead.feed(data + handle.ahead.take())
             self._is_careful = True
@@ -391,18 +396,21 @@ class TextFile(_native.FastFile):
         return bool(data or text)
 
     def _is_fed_plain(self, data: bytes) -> bool:
-        """Read ahead without decoding, where that would change nothing. False if it would."""
+        """Use the data as text without decoding it, if it is ASCII without line ends to translate.
+
+        Return False if it has to be decoded.
+        """
         if not self._style.is_ascii_based:
             return False
         remaining = self._ahead.remaining
-        # Where line ends are looked at and left alone, the decoder has to see them.
+        # If line ends are recorded but not translated, the decoder has to see them.
         if not self._ahead.feed_ascii(data, not self._style.newline):
             return False
         self._note(cookie.Chunk(0, data, len(data), len(data)), remaining)
         return True
 
     def _note(self, chunk: cookie.Chunk, remaining: int) -> None:
-        """Remember what was decoded, when so much text was still ahead."""
+        """Add a decoded chunk to the history. `remaining` is the number of unread characters before it."""
         if self._history is None:
             self._history = cookie.History()
         self._history.add(chunk, remaining)
@@ -413,7 +421,7 @@ class TextFile(_native.FastFile):
             return CHUNK_BYTES
         if CHUNK_BYTES < step < LARGEST_CHUNK_BYTES:
             self._chunk_bytes = step * 2
-        # So much is decoded in a moment; where a write may follow, as much as io's files read.
+        # Limited so that decoding is short; if a write can follow, the same size as in io's files.
         return max(step, missing if self._is_exact else min(missing, LARGEST_STEP_BYTES))
 
     def _make_decoder(self) -> codecs.IncrementalDecoder:
@@ -428,7 +436,7 @@ class TextFile(_native.FastFile):
         try:
             pieces = await pieces_of(handle.files, text, lambda piece: self._encode(ended(piece, self._style)))
         except BaseException:
-            # Nothing was written.
+            # Nothing was written: restore the encoder.
             if self._encoder is not None:
                 self._encoder.setstate(0 if before is None else before)
                 if before is None:
@@ -450,7 +458,7 @@ class TextFile(_native.FastFile):
             await handle.write_out()
 
     async def _write_pieces(self, pieces: list[bytes]) -> None:
-        """All of them, or none: from here on they are the file's."""
+        """Write all pieces. If cancelled, put the rest into the buffer, so that nothing is lost."""
         handle = self._handle
         left = iter(pieces)
         try:
@@ -472,7 +480,7 @@ class TextFile(_native.FastFile):
         return self._encoder.encode(text)
 
     def _reset_encoder(self, position: int) -> None:
-        """A byte order mark stands at the beginning and nowhere else."""
+        """Make the encoder write a byte order mark at the beginning of the file only."""
         if self._style.is_stateless:
             return
         if self._encoder is None:
@@ -512,7 +520,7 @@ class TextFile(_native.FastFile):
             self._decoder is not None
             or place.flags
             or place.skip_chars
-            # A new decoder would look for a byte order mark, here where none can be.
+            # A new decoder would expect a byte order mark here.
             or (target and not self._style.is_stateless and self.buffer.readable())
         ):
             decoder = self._decoder or self._make_decoder()
@@ -533,7 +541,7 @@ class TextFile(_native.FastFile):
         return position
 
     async def _replay(self, place: cookie.Place) -> None:
-        """Decode again what was read from a safe place on, and skip what the program had of it."""
+        """Decode again from a safe position, and skip the characters that the program had already read."""
         decoder = self._decoder or self._make_decoder()
         data = await self._handle.read(place.feed_bytes)
         text = decoder.decode(data, place.is_end)
@@ -550,5 +558,5 @@ class TextFile(_native.FastFile):
 
 
 def described(opened: Opened, style: Style) -> str:
-    """The text file's repr, also when only its handle is left."""
+    """Return a text file's repr. A handle whose file object has been freed also calls it."""
     return f"<oneloop.files.TextFile name={opened.name!r} mode={opened.mode.given!r} encoding={style.encoding!r}>"

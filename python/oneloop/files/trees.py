@@ -1,8 +1,8 @@
-"""Directories and trees of them: reading one, walking, finding by pattern, removing.
+"""Directories and trees: list, walk, find by pattern, remove.
 
-They are read on the pool, many entries per trip. A walk reads ahead, in its own order, until it has a batch of
-entries: so a directory is shown as it was when its batch was read. A removal is one job, through descriptors, so
-that no symbolic link leads out of the tree.
+Directories are read on the thread pool, in batches of many entries. A walk reads ahead, in the order of the walk, until
+it has a batch; it therefore returns a directory as it was when its batch was read. A removal is one job. It uses
+directory descriptors, so a symbolic link that is inserted meanwhile cannot lead it out of the tree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["DirEntry", "ScandirIterator", "batches", "glob", "listdir", "rmtree"
 T = TypeVar("T")
 
 BATCH = 1000
-"""How many entries one trip to the pool brings at most; of a walk, or one directory if that has more."""
+"""The most entries per call on the pool. In a walk, a directory with more entries is read in one call."""
 
 
 @bounded
@@ -44,11 +44,11 @@ async def listdir(path: int | str | os.PathLike[str] | None = None, *, timeout: 
 async def listdir(path: bytes | os.PathLike[bytes], *, timeout: float | None = None) -> list[bytes]: ...
 @bounded
 async def listdir(path: FdOrPath | None = None, *, timeout: float | None = None) -> Any:
-    """`os.listdir`: the names in a directory; bytes for a path in bytes.
+    """Like `os.listdir`: return the names in a directory; bytes if the path is bytes.
 
     Raises:
         OSError: with `filename`.
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     return await current().call(os.listdir, path)
 
@@ -60,17 +60,17 @@ def scandir(
 @overload
 def scandir(path: bytes | os.PathLike[bytes], *, timeout: float | None = None) -> ScandirIterator[bytes]: ...
 def scandir(path: Any = None, *, timeout: float | None = None) -> ScandirIterator[Any]:
-    """`os.scandir` as an async iterator and async context manager of `DirEntry`.
+    """Like `os.scandir`, but return an async iterator and async context manager of `DirEntry`.
 
-    Its errors come when it is first iterated or entered.
+    Errors are raised when it is first iterated or entered, not by this call.
 
     Args:
-        path: str, bytes, PathLike, or a directory's descriptor; None is the current directory.
-        timeout: seconds that a trip for the next entries may take, or None.
+        path: str, bytes, PathLike, or a directory's descriptor. None: the current directory.
+        timeout: in seconds, for each batch of entries, or None.
 
     Raises:
         OSError: with `filename`.
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     return ScandirIterator(path, timeout)
 
@@ -79,8 +79,9 @@ def scandir(path: Any = None, *, timeout: float | None = None) -> ScandirIterato
 class ScandirIterator(Generic[AnyStr]):
     """The entries of one directory, read in batches.
 
-    A directory of less than a thousand entries is closed when the first one arrives. For others use
-    `async with` (or `close()`) if the iteration may end early; else a ResourceWarning tells.
+    A directory of less than a thousand entries is read and closed before the first entry is returned. For
+    larger ones use `async with` or `close()` if the iteration can end early; otherwise a ResourceWarning
+    is raised.
     """
 
     __slots__ = ("_batch", "_is_busy", "_is_ended", "_path", "_source", "_timeout_s")
@@ -89,7 +90,7 @@ class ScandirIterator(Generic[AnyStr]):
         self._path = path
         self._timeout_s = timeout_s
         self._batch: Iterator[os.DirEntry[Any]] = iter(())
-        # Made and read by the pool's thread while `_is_busy`, else ours.
+        # Created and read by a thread of the pool while `_is_busy`; otherwise used by the loop's thread.
         self._source: Any = None
         self._is_busy = False
         self._is_ended = False
@@ -117,13 +118,13 @@ class ScandirIterator(Generic[AnyStr]):
         return DirEntry(entry, self._path if isinstance(self._path, int) else None)
 
     async def close(self) -> None:
-        """End the iteration and close the directory; idempotent."""
+        """End the iteration and close the directory. Further calls do nothing."""
         self._end()
         self._batch = iter(())
 
     async def _fill(self) -> None:
         if self._is_busy:
-            raise RuntimeError("the directory is being read by another task")
+            raise RuntimeError("another task is iterating over this directory: use one scandir() per task")
         self._is_busy = True
         try:
             batch = await _trip(self._read, timeout=self._timeout_s)
@@ -137,13 +138,13 @@ class ScandirIterator(Generic[AnyStr]):
             self._end()
 
     def _read(self, job: Job) -> list[os.DirEntry[Any]]:
-        """The next batch; on the pool."""
+        """Return the next batch. Runs on the pool."""
         job.check()
         if self._source is None:
             self._source = os.scandir(self._path)
         batch = list(islice(self._source, BATCH))
         for entry in batch:
-            # Where the directory does not tell the type, asks for it here, and not on the loop.
+            # If the directory does not contain the type, this calls lstat(2) here, not in the loop's thread.
             entry.is_symlink()
         return batch
 
@@ -162,19 +163,21 @@ async def glob(
     include_hidden: bool = False,
     timeout: float | None = None,
 ) -> AsyncIterator[AnyStr]:
-    """`glob.iglob` as an async iterator: the paths that match a pattern.
+    """Like `glob.iglob`, but an async iterator: the paths that match a pattern.
+
+    As in glob, directories that cannot be read are skipped.
 
     Args:
         pathname: a pattern with `*`, `?`, `[…]`, and with `recursive` also `**`.
-        root_dir: where relative patterns start; the paths are relative to it then.
+        root_dir: the directory where relative patterns start; the results are relative to it.
         dir_fd: a descriptor of the directory where relative patterns start.
-        recursive: `**` matches any number of folders.
-        include_hidden: wildcards match names that begin with a dot.
-        timeout: seconds that a trip for the next paths may take, or None. Cancelling ends the
-            waiting at once; the pool's thread finishes its batch.
+        recursive: `**` matches any number of directories.
+        include_hidden: wildcards also match names that begin with a dot.
+        timeout: in seconds, for each batch of paths, or None. A cancelled wait ends immediately; the
+            thread of the pool still finishes its batch.
 
     Raises:
-        TimeoutError: the time is up. What cannot be read is left out, as in glob.
+        TimeoutError: the timeout has expired.
     """
     found = patterns.iglob(
         pathname, root_dir=root_dir, dir_fd=dir_fd, recursive=recursive, include_hidden=include_hidden
@@ -184,7 +187,7 @@ async def glob(
 
 
 async def batches(paths: Iterator[T], timeout_s: float | None) -> AsyncIterator[T]:
-    """What an iterator that asks the kernel gives, taken from it on the pool."""
+    """Iterate over the items of a blocking iterator, which is advanced on the pool."""
     while True:
         batch = await _taken(paths, timeout=timeout_s)
         for path in batch:
@@ -212,19 +215,19 @@ async def rmtree(
     dir_fd: int | None = None,
     timeout: float | None = None,
 ) -> None:
-    """`shutil.rmtree`: removes a directory with all that is in it. One trip to the pool.
+    """Like `shutil.rmtree`: remove a directory and everything in it, in one job on the pool.
 
     Args:
         path: str, bytes or PathLike; not a symbolic link.
-        ignore_errors: go on whatever fails.
-        onerror: called with (function, path, exc_info) for what fails, on the pool's thread.
-        onexc: called with (function, path, exception) instead, on every Python version.
+        ignore_errors: True: ignore errors and continue.
+        onerror: called on the pool's thread with (function, path, exc_info) for each error.
+        onexc: called with (function, path, exception) instead; available on every Python version.
         dir_fd: the directory that a relative path starts from.
-        timeout: seconds, or None; what was removed by then is gone.
+        timeout: in seconds, or None. If it expires, a part of the tree has been removed.
 
     Raises:
-        OSError: with `filename`, at the first failure.
-        TimeoutError: the time is up.
+        OSError: the first error, with `filename`.
+        TimeoutError: the timeout has expired.
     """
     await run_job(remove_tree, path, dir_fd, reporter(ignore_errors, onerror, onexc))
 
@@ -234,11 +237,10 @@ async def rmtree(
 
 @final
 class DirEntry(Generic[AnyStr]):
-    """A name in a directory, with what reading the directory has told of it.
+    """An entry of a directory, with the information from reading the directory.
 
-    As `os.DirEntry`, whose questions it answers from the same reading: `is_symlink` and `inode` never
-    ask the kernel. `is_dir`, `is_file` and `stat` are coroutines: the first two wait for symbolic
-    links only, and what was asked once is remembered.
+    Like `os.DirEntry`. `is_symlink` and `inode` make no system call. `is_dir`, `is_file` and `stat` are
+    coroutines. The first two wait only for symbolic links. Results of `stat` are cached.
     """
 
     __slots__ = ("_dir_fd", "_entry", "_lstat", "_stat", "name", "path")
@@ -258,25 +260,25 @@ class DirEntry(Generic[AnyStr]):
         return f"<DirEntry {self.name!r}>"
 
     def inode(self) -> int:
-        """The inode number that the directory gives."""
+        """Return the inode number from the directory."""
         return self._entry.inode()
 
     def is_symlink(self) -> bool:
-        """True for a symbolic link, also a broken one."""
+        """Return True for a symbolic link, also a broken one."""
         return self._entry.is_symlink()
 
     def is_junction(self) -> bool:
-        """False: Linux has none."""
+        """Return False: Linux has no junctions."""
         return False
 
     async def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """True for a directory, or (followed) for a symbolic link to one."""
+        """Return True for a directory, and if `follow_symlinks` for a symbolic link to one."""
         if not self._entry.is_symlink():
             return self._entry.is_dir(follow_symlinks=False)
         return follow_symlinks and await self._leads_to(modes.S_IFDIR)
 
     async def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """True for a regular file, or (followed) for a symbolic link to one."""
+        """Return True for a regular file, and if `follow_symlinks` for a symbolic link to one."""
         if not self._entry.is_symlink():
             return self._entry.is_file(follow_symlinks=False)
         return follow_symlinks and await self._leads_to(modes.S_IFREG)
@@ -288,10 +290,10 @@ class DirEntry(Generic[AnyStr]):
             return False
 
     async def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """The status of the file, or (not followed) of the symbolic link itself.
+        """Return the status of the file; if not `follow_symlinks`, of the symbolic link itself.
 
         Raises:
-            OSError: with `filename`; ENOENT if the file has gone meanwhile.
+            OSError: with `filename`; ENOENT if the file no longer exists.
         """
         if follow_symlinks and self._entry.is_symlink():
             if self._stat is None:
@@ -306,14 +308,14 @@ class DirEntry(Generic[AnyStr]):
 
 
 class _Scan(NamedTuple):
-    """One directory: its folders, its other names, and which of the folders are symbolic links."""
+    """The content of one directory: subdirectories, other names, and which subdirectories are symbolic links."""
 
     folders: list[Any]
     others: list[Any]
     links: set[Any]
 
     def below(self, path: Any, followlinks: bool) -> list[Any]:
-        """The paths of the folders to walk into, the last one first."""
+        """Return the paths of the subdirectories to walk into, the last one first."""
         return [os.path.join(path, name) for name in reversed(self.folders) if followlinks or name not in self.links]
 
 
@@ -325,21 +327,21 @@ async def walk(
     *,
     timeout: float | None = None,
 ) -> AsyncIterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
-    """`os.walk` as an async iterator of (folder, names of folders in it, other names in it).
+    """Like `os.walk`, but an async iterator of (directory, names of subdirectories, other names).
 
-    With `topdown` the first list may be changed in place, which prunes and orders the walk. Unlike
-    os.walk, the walk reads up to a thousand entries ahead, and shows later changes of those folders
-    only when they are among what was added to the list.
+    With `topdown`, the program can change the list of subdirectories in place to prune or order the walk.
+    Difference from os.walk: the walk reads up to a thousand entries ahead. Changes that are made later in
+    these directories are not seen, except in names that the program adds to the list.
 
     Args:
         top: str, bytes or PathLike.
-        topdown: folders before what is in them.
-        onerror: called with the OSError of a folder that cannot be read, which is then left out.
-        followlinks: walk into symbolic links to directories too.
-        timeout: seconds that a trip for the next folders may take, or None.
+        topdown: True: a directory comes before its subdirectories.
+        onerror: called with the OSError if a directory cannot be read; the directory is skipped.
+        followlinks: True: also walk into symbolic links to directories.
+        timeout: in seconds, for each batch, or None.
 
     Raises:
-        TimeoutError: the time is up.
+        TimeoutError: the timeout has expired.
     """
     top = os.fspath(top)
     steps = (_walk_down if topdown else _walk_up)(top, followlinks, False, timeout)
@@ -350,7 +352,7 @@ async def walk(
 def walk_path(
     top: str, topdown: bool, onerror: Callable[[OSError], object] | None, followlinks: bool, timeout_s: float | None
 ) -> AsyncIterator[tuple[str, list[str], list[str]]]:
-    """`walk` as `pathlib.Path.walk` means it: links to directories that are not followed are no folders."""
+    """Like `walk`, but as in `pathlib.Path.walk`: links to directories that are not followed count as files."""
     steps = (_walk_down if topdown else _walk_up)(top, followlinks, not followlinks, timeout_s)
     return _told(steps, onerror)
 
@@ -383,7 +385,7 @@ async def _walk_down(top: Any, followlinks: bool, links_are_files: bool, timeout
 
 
 def _scan_ahead(job: Job, pending: list[Any], followlinks: bool, links_are_files: bool) -> dict[Any, _Scan | OSError]:
-    """What the next directories hold, from the end of `pending` on; on the pool."""
+    """Read the next directories, from the end of `pending` on. Runs on the pool."""
     found: dict[Any, _Scan | OSError] = {}
     count = 0
     while pending and count < BATCH:
@@ -407,7 +409,7 @@ def _scan(path: Any, links_are_files: bool) -> _Scan:
             try:
                 is_folder = entry.is_dir(follow_symlinks=not links_are_files)
             except OSError:
-                # As in os.walk: what cannot be asked is no folder.
+                # As in os.walk: on an error it counts as a file.
                 is_folder = False
             if not is_folder:
                 scan.others.append(entry.name)
@@ -428,7 +430,7 @@ async def _walk_up(top: Any, followlinks: bool, links_are_files: bool, timeout_s
 
 
 def _next_steps(job: Job, walking: Iterator[Any]) -> tuple[list[Any], bool]:
-    """The next steps, and whether these were all; on the pool."""
+    """Return the next steps of the walk, and True if these were the last. Runs on the pool."""
     steps: list[Any] = []
     count = 0
     for step in walking:
@@ -441,7 +443,7 @@ def _next_steps(job: Job, walking: Iterator[Any]) -> tuple[list[Any], bool]:
 
 
 def _bottom_up(top: Any, followlinks: bool, links_are_files: bool) -> Iterator[Any]:
-    """Nothing that the program does to the lists changes this order, so it can go ahead."""
+    """Walk bottom-up. Changes of the lists do not affect this order, so it can be read ahead."""
     pending: list[Any] = [top]
     while pending:
         item = pending.pop()
@@ -459,7 +461,7 @@ def _bottom_up(top: Any, followlinks: bool, links_are_files: bool) -> Iterator[A
 
 # -- removal ---------------------------------------------------------------------------------------
 
-# A FIFO that somebody put in a directory's place must not block the opening.
+# O_NONBLOCK: if a directory was replaced by a FIFO meanwhile, open(2) must not block.
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -468,7 +470,7 @@ def reporter(
     onerror: Callable[[Callable[..., Any], str, Any], object] | None,
     onexc: Callable[[Callable[..., Any], str, BaseException], object] | None,
 ) -> Report:
-    """What is to be done about an error, from `shutil.rmtree`'s three arguments."""
+    """Return the function that handles an error, from the three arguments of `shutil.rmtree`."""
 
     def report(function: Callable[..., Any], path: str, error: OSError) -> object:
         if ignore_errors:
@@ -483,17 +485,17 @@ def reporter(
 
 
 def remove_tree(job: Job, path: AnyPath, dir_fd: int | None, report: Report) -> None:
-    """Remove a directory and all below it; on the pool.
+    """Remove a directory and everything in it. Runs on the pool.
 
     Raises:
-        AbandonedError: what was removed by then is gone.
-        OSError: what `report` raises.
+        AbandonedError: the job was abandoned; a part of the tree has been removed.
+        OSError: raised by `report`.
     """
     top = os.fsdecode(path)
     fd = _open(top, top, dir_fd, report)
     if fd is None:
         return
-    # From the top down to where the work is: an open directory, its path, and its folders still to do.
+    # The open directories from the top to the current one: descriptor, path, and subdirectories still to remove.
     levels: list[tuple[int, str, list[str]]] = [(fd, top, [])]
     try:
         levels[0] = (fd, top, _remove_files(job, fd, top, report))
@@ -543,7 +545,7 @@ def _is_link(name: str, dir_fd: int | None) -> bool:
 
 
 def _remove_files(job: Job, fd: int, path: str, report: Report) -> list[str]:
-    """Remove what is no directory; returns the names of the directories."""
+    """Remove everything except directories. Return the names of the directories."""
     try:
         with os.scandir(fd) as reading:
             entries = list(reading)
@@ -565,7 +567,7 @@ def _remove(function: Callable[..., None], name: str, path: str, dir_fd: int | N
     try:
         function(name, dir_fd=dir_fd)
     except FileNotFoundError as error:
-        # Somebody else has removed it; shutil says so of the top only.
+        # Another process has removed it. As in shutil, this is an error only for the top directory.
         if dir_fd is None or name == path:
             error.filename = path
             report(function, path, error)

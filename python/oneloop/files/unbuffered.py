@@ -1,4 +1,4 @@
-"""`UnbufferedFile`: what `open(…, "b", buffering=0)` gives; every call is one transfer."""
+"""`UnbufferedFile`: the result of `open(…, "b", buffering=0)`. Every call is one transfer."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ WRITING = "File not open for writing"
 class UnbufferedFile(File):
     """A binary file without a buffer: the methods of `io.FileIO`, as coroutines.
 
-    `read`, `readinto` and `write` are one call of the kernel each, and may do less than asked. Concurrent calls are
-    served one after the other. A cancelled read has read nothing; a cancelled write may have happened, in whole or in
-    part, and the cursor is where it ended. `data` must not change while it is written.
+    `read`, `readinto` and `write` are one system call each, and may transfer less than requested. Concurrent calls are
+    executed one after the other. A cancelled read has read nothing. A cancelled write may have written all of its data
+    or a part; the cursor is after the last byte written. `data` must not change while it is written.
     """
 
     __slots__ = ()
@@ -48,22 +48,22 @@ class UnbufferedFile(File):
         try:
             if size < 0:
                 return await handle.read_all()
-            # Something is read ahead only after a cancelled read of a pipe.
+            # There is read-ahead data only after a cancelled read of a pipe.
             return handle.ahead.take(size) if handle.ahead.remaining else await handle.fetch(size)
         finally:
             handle.leave()
 
     async def readall(self, *, timeout: float | None = None) -> bytes:
-        """All that is left."""
+        """Return all remaining bytes."""
         return await self.read(timeout=timeout)
 
     @bounded
     async def readinto(self, buffer: WriteableBuffer, /, *, timeout: float | None = None) -> int:
-        """Read into a writable buffer; returns the number of bytes, 0 at the end."""
+        """Read into a writable buffer. Return the number of bytes, 0 at the end of the file."""
         handle = self.handle
         view = writable(buffer)
         if handle.offset < 0:
-            # At the kernel's position, where a cancelled read must not lose what it brings.
+            # At the kernel's position, a cancelled read must not lose its data.
             data = await self.read(len(view))
             view[: len(data)] = data
             return len(data)
@@ -86,7 +86,7 @@ class UnbufferedFile(File):
 
     @bounded
     async def readlines(self, hint: int | None = -1, /, *, timeout: float | None = None) -> list[bytes]:
-        """The lines that are left; with a `hint`, only so many that they reach that many bytes."""
+        """Return the remaining lines; with a positive `hint`, stop after about that many bytes."""
         wanted = -1 if hint is None else index(hint)
         await self._begin_reading()
         try:
@@ -126,7 +126,12 @@ class UnbufferedFile(File):
 
     @bounded
     async def seek(self, offset: int, whence: int = os.SEEK_SET, /, *, timeout: float | None = None) -> int:
-        """Move the cursor; returns where it is. OSError if there is no such place, or the file has no position."""
+        """Move the cursor. Return its new position in bytes.
+
+        Raises:
+            ValueError: the file is closed.
+            OSError: the position is invalid, or the file cannot seek.
+        """
         handle = self.handle
         target = index(offset)
         handle.check_open()
@@ -138,7 +143,7 @@ class UnbufferedFile(File):
         finally:
             handle.leave()
 
-    # -- by the holder of the turn ---------------------------------------------------------------
+    # -- called while holding the turn -----------------------------------------------------------
 
     async def _begin_reading(self) -> None:
         self.handle.check_reading(READING)
@@ -148,7 +153,7 @@ class UnbufferedFile(File):
     async def _line(self, limit: int) -> bytes:
         handle = self.handle
         if handle.offset < 0:
-            # One byte at a time: what is behind the line belongs to others.
+            # Read one byte at a time: other readers of the descriptor get what follows the line.
             return await self._line_of_bytes(limit)
         pieces: list[bytes] = []
         start = handle.offset
@@ -160,7 +165,7 @@ class UnbufferedFile(File):
                 if limit > 0:
                     piece = piece[:limit]
                     limit -= len(piece)
-                # The cursor was moved behind the block, and the line ends before.
+                # fetch() moved the cursor to the end of the block: move it back to the end of the line.
                 handle.offset -= len(data) - len(piece)
                 pieces.append(piece)
                 if end or not data:

@@ -1,4 +1,4 @@
-"""Buffers as bytes: what programs hand to files to be written from, or read into."""
+"""Memoryviews of the buffers that programs pass to files to write from or read into."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["advance", "first", "readable", "told", "writable"]
 
 
 def readable(buffer: ReadableBuffer) -> memoryview:
-    """See a bytes-like object as bytes.
+    """Return a memoryview of the bytes of a bytes-like object.
 
     Raises:
-        TypeError: it is none.
-        BufferError: its bytes do not lie one after the other.
+        TypeError: it is not bytes-like.
+        BufferError: its memory is not contiguous.
     """
     try:
         view = memoryview(buffer)
@@ -25,7 +25,7 @@ def readable(buffer: ReadableBuffer) -> memoryview:
 
 
 def writable(buffer: WriteableBuffer) -> memoryview:
-    """See a writable buffer as bytes; otherwise like `readable`."""
+    """Like `readable`, for a writable buffer; TypeError if it is read-only."""
     try:
         view = memoryview(buffer)
     except TypeError:
@@ -36,7 +36,7 @@ def writable(buffer: WriteableBuffer) -> memoryview:
 
 
 def told(wrong: object) -> str:
-    """How io's errors call an argument: by its class, or None."""
+    """Return the name of an argument in io's error messages: its class, or "None"."""
     return "None" if wrong is None else type(wrong).__name__
 
 
@@ -47,7 +47,7 @@ def _as_bytes(view: memoryview) -> memoryview:
 
 
 def advance(views: list[memoryview], count: int) -> None:
-    """Drop the first `count` bytes."""
+    """Remove the first `count` bytes from the views, in place."""
     while views and count >= len(views[0]):
         count -= len(views.pop(0))
     if count:
@@ -55,7 +55,7 @@ def advance(views: list[memoryview], count: int) -> None:
 
 
 def first(views: list[memoryview], count: int) -> list[memoryview]:
-    """The first `count` bytes."""
+    """Return views of the first `count` bytes."""
     found = []
     for view in views:
         if count <= 0:

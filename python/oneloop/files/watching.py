@@ -1,15 +1,16 @@
-"""`watch`: what changes at a path, as an async iterator.
+"""`watch`: the changes at a path, as an async iterator.
 
-inotify tells of names in a directory, not of what is below. With `recursive` every directory has a
-watch of its own. One that appears is watched first and read afterwards, so that what was made in it
-before the watch is reported from the reading, and what came later by the kernel; nothing twice.
+inotify reports the entries of one directory, not of its subdirectories. With `recursive`, every directory
+therefore has its own watch. A new directory is first watched and then read: entries created before the
+watch are found by reading, later ones are reported by the kernel.
 
-The pool surveys: it watches a directory, then reads it, then those in it. The loop applies what a
-survey has found, so that one that was cut short changes nothing and may be repeated.
+A survey runs on the pool: it adds a watch for a directory, reads it, and repeats this for the directories
+in it. The loop applies the result of a complete survey. A survey that is cancelled changes nothing and
+can be repeated.
 
-What is made in a directory between its watch and its reading is found by the survey and queued by
-the kernel too. The survey's report counts; the queued one is dropped when it comes. Once the queue
-has been empty, none can come any more.
+An entry that is created between the watch and the reading is found by the survey and also queued by the
+kernel. It is reported from the survey, and the kernel's event is dropped. Once the queue has been empty,
+no such event can follow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, AnyStr, Generic, NamedTuple, final
 
 from oneloop import _native
-from oneloop.files.engine import encoded, run_job
+from oneloop.files.engine import current, encoded, run_job
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,27 +67,27 @@ IN_EVERYTHING = (
     | IN_MOVE_SELF
 )
 
-# The other half of a rename is queued by the same system call: it can only be this late.
+# How long to wait for the second event of a rename. The same system call queues both.
 HALF_RENAME_S = 0.01
 
 
 class Change(enum.Enum):
-    """What happened."""
+    """The kind of an event."""
 
     CREATED = "created"
-    """A name appeared: made, linked, or moved here from outside."""
+    """A new entry: created, linked, or moved here from outside."""
     MODIFIED = "modified"
-    """The content was written or cut."""
+    """The content was written or truncated."""
     CLOSED = "closed"
-    """Somebody who had the file open for writing has closed it."""
+    """A process that had the file open for writing has closed it."""
     ATTRIBUTES = "attributes"
-    """Permissions, owner, times, extended attributes or the number of links changed."""
+    """Permissions, owner, times, extended attributes or the number of links have changed."""
     MOVED = "moved"
-    """Renamed within what is watched, from `source` to `path`."""
+    """Renamed within the watched tree, from `source` to `path`."""
     DELETED = "deleted"
-    """A name is gone: removed, or moved outside. For the watched path itself, the last event."""
+    """An entry was removed, or moved outside. For the watched path itself, this is the last event."""
     OVERFLOW = "overflow"
-    """The kernel's queue was full and events are lost: look at everything again."""
+    """The kernel's queue was full and events are lost: read everything again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,10 @@ class Event(Generic[AnyStr]):
     """One change.
 
     Attributes:
-        change: what happened.
-        path: the watched path joined with the names below it; bytes if it was given as bytes.
-        is_directory: whether it happened to a directory.
-        source: where it was before, if it was moved.
+        change: the kind of the event.
+        path: the watched path joined with the names below it; bytes if the watched path is bytes.
+        is_directory: True if `path` is or was a directory.
+        source: the old path if it was moved, else None.
     """
 
     change: Change
@@ -107,27 +108,30 @@ class Event(Generic[AnyStr]):
 
 
 def watch(path: AnyStr | os.PathLike[AnyStr], *, recursive: bool = False) -> Watch[AnyStr]:
-    """Report what changes at a file, in a directory, or with `recursive` in a tree.
+    """Report the changes of a file, in a directory, or with `recursive` in a tree (inotify(7)).
 
-    An async context manager and async iterator of `Event`. The watch stands when `async with` is
-    entered, or the first event is asked for. It ends when the path itself is removed, renamed or
-    unmounted, with a DELETED event for it.
+    The watch begins when `async with` is entered, or when the first event is requested. It ends when the
+    path itself is removed, renamed or unmounted; the last event is then DELETED for this path.
 
     Args:
         path: str, bytes or PathLike. Symbolic links below it are not followed.
-        recursive: watch the directories below too, also those that appear later. Directories are
-            read, and new ones watched, while the next event is waited for.
+        recursive: also watch the directories below, including new ones. New directories are read and
+            watched while the program waits for the next event.
 
-    Raises (when it is entered or iterated):
-        OSError: with `filename`. ENOSPC: more directories than `fs.inotify.max_user_watches`;
-            EMFILE: more watches than `fs.inotify.max_user_instances`.
+    Returns:
+        An async context manager and async iterator of `Event`. Only one task may iterate at a time.
+
+    Raises:
+        TypeError, ValueError: `path` is not a valid path.
+        OSError: when the watch is entered or iterated, with `filename`. ENOSPC: more directories than
+            `fs.inotify.max_user_watches`. EMFILE: more watches than `fs.inotify.max_user_instances`.
     """
     return Watch(path, recursive)
 
 
 @final
 class Watch(Generic[AnyStr]):
-    """The changes at a path; made by `watch`."""
+    """An iterator over the changes at a path; the result of `watch`."""
 
     __slots__ = (
         "__weakref__",
@@ -143,7 +147,7 @@ class Watch(Generic[AnyStr]):
     )
 
     def __init__(self, path: AnyStr | os.PathLike[AnyStr], recursive: bool) -> None:
-        # First, for a path that is none leaves an object behind whose __del__ looks at it.
+        # Assigned first: if the path is invalid, __del__ still reads it.
         self._queue: Queue | None = None
         self._path: AnyStr = os.fspath(path)
         self._is_bytes = isinstance(self._path, bytes)
@@ -153,8 +157,8 @@ class Watch(Generic[AnyStr]):
         self._is_busy = False
         self._tree: WatchedTree | None = None
         self._events: deque[Event[AnyStr]] = deque()
-        # What the kernel has said and is not yet in `_events`: each is taken off when it is, so that
-        # nothing is lost when waiting for the next event is cancelled.
+        # Events of the kernel that are not yet in `_events`. Each is removed only after it has been processed, so
+        # that none is lost if the program's wait for the next event is cancelled.
         self._raw: deque[RawEvent] = deque()
 
     async def __aenter__(self) -> Self:
@@ -183,19 +187,19 @@ class Watch(Generic[AnyStr]):
             self._queue.close()
 
     async def close(self) -> None:
-        """End the watch, and the iteration of it; idempotent."""
+        """End the watch and its iteration. Further calls do nothing."""
         self._is_ended = True
         if self._queue is not None:
-            # The pool may be using the descriptor: then who waits for it closes it.
+            # If the pool may be using the descriptor, the task that waits for the pool closes it.
             if self._is_busy:
                 self._queue.wake()
             else:
                 self._queue.close()
 
     async def _once(self, step: Callable[[], Awaitable[None]]) -> None:
-        """One step at a time; the queue is closed behind it if it fails or the watch has ended."""
+        """Run one step. Close the queue afterwards if the first step failed or the watch has ended."""
         if self._is_busy:
-            raise RuntimeError("the watch is being iterated by another task")
+            raise RuntimeError("another task is iterating over this watch: use one watch per task")
         self._is_busy = True
         try:
             await step()
@@ -210,13 +214,14 @@ class Watch(Generic[AnyStr]):
     async def _start(self) -> None:
         if self._tree is not None or self._is_ended:
             return
+        current()  # raises if no oneloop loop is running
         self._queue = Queue(asyncio.get_running_loop())
         tree = WatchedTree(self._queue, os.fsencode(self._path), self._is_recursive)
         tree.begin(await run_job(tree.survey, tree.root))
         self._tree = tree
 
     async def _fill(self) -> None:
-        """Make events of what the kernel has queued, or wait until it has."""
+        """Process the events that the kernel has queued, or wait until there are some."""
         assert self._queue is not None
         assert self._tree is not None
         if not self._raw:
@@ -230,11 +235,11 @@ class Watch(Generic[AnyStr]):
             self._raw.popleft()
 
     async def _take(self, raw: RawEvent, tree: WatchedTree, queue: Queue) -> None:
-        """Make events of one of the kernel's; changes nothing before the last wait."""
+        """Process one event of the kernel. Changes nothing before its last await, so it can be repeated."""
         mask = raw.mask
         if mask & IN_OVERFLOW:
             if self._is_recursive:
-                # Directories may have appeared unseen.
+                # The events of new directories may be among the lost ones.
                 tree.adopt(await run_job(tree.survey, tree.root))
             self._tell(Change.OVERFLOW, tree.root)
             return
@@ -261,7 +266,7 @@ class Watch(Generic[AnyStr]):
             self._tell_written(mask, path, is_directory)
 
     def _take_own(self, raw: RawEvent, path: bytes, tree: WatchedTree) -> None:
-        """What happened to a watched directory itself: its parent's watch tells, but for the root."""
+        """Process an event about a watched directory itself. For all but the root, the parent's watch reports it."""
         if raw.watch != tree.root_watch:
             return
         is_directory = bool(raw.mask & IN_ISDIR)
@@ -302,7 +307,7 @@ class Watch(Generic[AnyStr]):
         self._raw.remove(second)
         tree.is_announced(raw.watch, raw.name)
         if tree.is_announced(second.watch, second.name):
-            # The target has been reported as created, when its directory was read.
+            # The target was reported as created when its directory was read.
             self._tell(Change.DELETED, path, is_directory)
         else:
             self._tell(Change.MOVED, target, is_directory, source=path)
@@ -312,7 +317,7 @@ class Watch(Generic[AnyStr]):
             self._tell(Change.CREATED, found, is_folder)
 
     async def _second_half(self, first: RawEvent, queue: Queue) -> RawEvent | None:
-        """The other end of a rename, None if it led outside; it stays in `_raw`."""
+        """Return the second event of a rename, or None if the target is outside. The event stays in `_raw`."""
         try:
             async with asyncio.timeout(HALF_RENAME_S):
                 while True:
@@ -349,7 +354,7 @@ _BELOW = IN_EVERYTHING | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK
 
 
 class _Folder(NamedTuple):
-    """A directory that is watched now: its number, and what was in it (name, whether a directory)."""
+    """A watched directory: the watch's number, and its entries (name, whether it is a directory)."""
 
     watch: int
     path: bytes
@@ -357,11 +362,11 @@ class _Folder(NamedTuple):
 
 
 Survey = list[_Folder]
-"""Directories that a survey has watched and read, each before those in it."""
+"""The directories that a survey has watched and read, each before its subdirectories."""
 
 
 class WatchedTree:
-    """The watched directories of one queue, by number."""
+    """The watched directories of one queue, by the watch's number."""
 
     __slots__ = ("_announced", "_is_recursive", "_paths", "_queue", "root", "root_watch")
 
@@ -369,18 +374,18 @@ class WatchedTree:
         self._queue = queue
         self._is_recursive = is_recursive
         self._paths: dict[int, bytes] = {}
-        # Names whose creation a survey has reported, by the number of their directory.
+        # Entries whose creation was reported from a survey: (directory's watch, name).
         self._announced: set[tuple[int, bytes]] = set()
         self.root = root
         self.root_watch = -1
 
     def survey(self, job: Job, top: bytes) -> Survey:
-        """Watch a directory and, in a recursive tree, all below; on the pool.
+        """Watch a directory and, in a recursive tree, all directories below. Runs on the pool.
 
-        Directories that are gone already, or may not be read, are left out; but not the root.
+        Directories that no longer exist or cannot be read are skipped, except the root.
 
         Raises:
-            OSError: with `filename`; ENOSPC when there are no more watches to be had.
+            OSError: with `filename`; ENOSPC if the limit of watches is reached.
         """
         found: Survey = []
         pending = [top]
@@ -420,16 +425,16 @@ class WatchedTree:
         self.adopt(survey)
 
     def adopt(self, survey: Survey) -> None:
-        """Apply a survey without a report of what it has found."""
+        """Apply a survey without reporting its entries."""
         for folder in survey:
             self._paths[folder.watch] = folder.path
 
     def announce(self, survey: Survey, *, only_new: bool) -> list[tuple[bytes, bool]]:
-        """Apply a survey; returns what is to be reported as created: path, and whether a directory.
+        """Apply a survey. Return the entries to report as created: (path, whether it is a directory).
 
         Args:
-            survey: of a directory that appeared.
-            only_new: what is in directories that were watched already was reported before.
+            survey: of a new directory.
+            only_new: skip the entries of directories that were watched before; they were reported already.
         """
         created = []
         for folder in survey:
@@ -444,42 +449,42 @@ class WatchedTree:
         return created
 
     def is_announced(self, watch: int, name: bytes) -> bool:
-        """True, once, for a name that a survey has reported before the kernel did."""
+        """Return True, once, for an entry that was reported from a survey before the kernel's event."""
         if (watch, name) in self._announced:
             self._announced.discard((watch, name))
             return True
         return False
 
     def forget_announced_below(self, path: bytes) -> None:
-        """A directory is gone. If one of the same name stands there already, what it holds is still to be reported."""
+        """Call this when a directory was deleted. If it exists again, its entries must be reported again."""
         below = set(self._below(path))
         self._announced = {(watch, name) for watch, name in self._announced if watch not in below}
 
     def forget_announced(self) -> None:
-        """The kernel's queue is empty: what it says from now on is new."""
+        """Call this when the kernel's queue is empty: later events cannot repeat a survey's entries."""
         self._announced.clear()
 
     def path_of(self, watch: int) -> bytes | None:
-        """The directory (or the root) with this number; None for one that is watched no more."""
+        """Return the path of a watch, or None if it no longer exists."""
         return self._paths.get(watch)
 
     def forget(self, watch: int) -> None:
-        """The kernel has ended this watch."""
+        """Remove a watch that the kernel has ended."""
         self._paths.pop(watch, None)
 
     def rename(self, old: bytes, new: bytes) -> None:
-        """A directory and all below it have another path now."""
+        """Update the paths of a renamed directory and of all directories below it."""
         for watch in self._below(old):
             self._paths[watch] = new + self._paths[watch][len(old) :]
 
     def remove(self, path: bytes) -> None:
-        """End the watches of a directory that was moved away, and of all below it."""
+        """End the watches of a directory that was moved outside, and of all directories below it."""
         for watch in self._below(path):
             del self._paths[watch]
             try:
                 self._queue.remove(watch)
             except OSError as error:
-                # Gone meanwhile: the kernel has ended it itself, and IGNORED is on its way.
+                # The kernel has ended this watch already; its IN_IGNORED event follows.
                 if error.errno != errno.EINVAL:
                     raise
 
@@ -496,7 +501,7 @@ _HEAD = struct.Struct("iIII")
 
 
 class RawEvent(NamedTuple):
-    """One `struct inotify_event`; `cookie` joins the two halves of a rename."""
+    """One `struct inotify_event`. The two events of a rename have the same `cookie`."""
 
     watch: int
     mask: int
@@ -505,7 +510,7 @@ class RawEvent(NamedTuple):
 
 
 class Queue:
-    """A descriptor of inotify, which this object owns."""
+    """An inotify descriptor. This object owns it."""
 
     __slots__ = ("_fd", "_loop", "_waiting")
 
@@ -520,7 +525,7 @@ class Queue:
         return self._fd < 0
 
     def add(self, path: bytes, mask: int) -> int:
-        """Watch a path; the number that its events carry. May block: for the pool."""
+        """Watch a path. Return the watch's number, which its events contain. May block: call it on the pool."""
         return _native.inotify_add_watch(self._fd, path, mask)
 
     def remove(self, watch: int) -> None:
@@ -528,7 +533,7 @@ class Queue:
         _native.inotify_rm_watch(self._fd, watch)
 
     def read_nowait(self) -> list[RawEvent]:
-        """What is queued, at most one read of it."""
+        """Return the queued events of at most one read(2); an empty list if there are none."""
         try:
             data = os.read(self._fd, READ_BYTES)
         except BlockingIOError:
@@ -545,7 +550,7 @@ class Queue:
     async def wait_readable(self) -> None:
         """Wait until something is queued, or the queue is closed."""
         if self._waiting is not None:
-            raise RuntimeError("the watch is being iterated by another task")
+            raise RuntimeError("another task is iterating over this watch: use one watch per task")
         waiting = self._waiting = self._loop.create_future()
         self._loop.add_reader(self._fd, self.wake)
         try:
@@ -555,12 +560,12 @@ class Queue:
             self._loop.remove_reader(self._fd)
 
     def wake(self) -> None:
-        """End a wait."""
+        """End `wait_readable`."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
     def close(self) -> None:
-        """Close the descriptor, for which nobody waits; idempotent."""
+        """Close the descriptor. No task may be waiting for it. Further calls do nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

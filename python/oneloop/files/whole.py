@@ -1,14 +1,14 @@
-"""Whole files: reading and writing one in a single call.
+"""Reading and writing a whole file in one call.
 
-A small file that the kernel has cached is read before `read_file` first waits. Everything else goes through the
-engine, at explicit offsets.
+A small file that the kernel has cached is read without waiting. Everything else goes through the engine, at explicit
+offsets.
 
-Replacing a file atomically is one job on the pool, which undoes what it began when it fails. The new content goes into
-an unnamed file (O_TMPFILE), which the kernel frees whatever happens, also to this process; where the filesystem has
-none, into a named one beside the target. It gets the target's owner, rights and attributes, reaches the disk, gets a
-name, and takes the target's place in one rename. What of these cannot be kept may only narrow who has access, never
-widen it. Lost are: hard links, the file's number and its times; capabilities, and for all but the superuser the
-set-user-ID and set-group-ID bits, as after any write (write(2)).
+Replacing a file atomically is one job on the pool. If it fails, it removes what it has created. The new content is
+written to an unnamed file (O_TMPFILE), which the kernel frees in any case, even if this process dies; if the filesystem
+does not support that, to a named file in the same directory. It gets the target's owner, permissions and attributes, is
+flushed to the disk, gets a name, and replaces the target with one rename. If one of these cannot be preserved, access
+becomes narrower, never wider. Not preserved are: hard links, the inode number and the times; capabilities; and, except
+for the superuser, the set-user-ID and set-group-ID bits, as after any write (write(2)).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["read_file", "read_text", "write_file", "write_text"]
 
-# Whole files that are open at a time, on one loop: enough to keep a disk busy.
+# How many whole files one loop has open at a time: enough to keep a disk busy.
 OPEN_AT_ONCE = 32
 _PLACES: weakref.WeakKeyDictionary[Files, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
-# What one read asks for at most, when the file's size says nothing.
+# Size of one read if the file's size is not known.
 PIECE_BYTES = 256 * 1024
-# The kernel takes no more in one call (read(2)).
+# The most bytes of one system call (read(2)).
 LARGEST_BYTES = 0x7FFF_F000
 # writev(2): IOV_MAX.
 MOST_BUFFERS = 1024
@@ -51,21 +51,21 @@ WRITING = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 async def read_file(path: AnyPath, *, timeout: float | None = None) -> bytes:
-    """The content of a file.
+    """Return the content of a file as bytes.
 
-    Reads until the end of what is there: of /proc and /sys, of pipes, of a file that grows or
-    shrinks meanwhile. Any number at once: what cannot be read out of the kernel's cache is done for some files at a
-    time, so that they never use up the process's descriptors.
+    Reads up to the end, also for files in /proc and /sys, for pipes, and for a file that grows or shrinks meanwhile.
+    Any number of calls can run concurrently: at most 32 files that are not cached are open at a time, so the process
+    does not run out of descriptors.
 
     Args:
         path: str, bytes or PathLike.
-        timeout: seconds, or None.
+        timeout: in seconds, or None.
 
     Raises:
-        OSError: what `open(path, "rb").read()` raises, with `filename`.
-        TimeoutError: the time is up.
-        TypeError: `timeout` is no number.
-        ValueError: a NUL in the path.
+        OSError: as `open(path, "rb").read()`, with `filename`.
+        TimeoutError: the timeout has expired.
+        TypeError: `timeout` is not a number.
+        ValueError: the path contains a NUL.
     """
     if timeout is not None:
         check_timeout(timeout)
@@ -85,14 +85,14 @@ async def read_file(path: AnyPath, *, timeout: float | None = None) -> bytes:
 
 
 async def _read(files: Files, name: bytes) -> bytes:
-    """What is not had at once."""
+    """Read a file that is not cached."""
     mode = await files.call(_look_up, name)
     if not stat.S_ISREG(mode):
-        # It may wait for ever, and holds up nobody else.
+        # A pipe or device can block forever, so do not let it occupy one of the places.
         return await _read_opened(files, name)
     places = _places(files)
     async with places:
-        # The kernel knows the path now, and perhaps the content too.
+        # The path is cached now, and perhaps the content too: try again without waiting.
         content = files.read_file(name)
         if isinstance(content, asyncio.Future):
             content = await content
@@ -100,7 +100,7 @@ async def _read(files: Files, name: bytes) -> bytes:
 
 
 def _look_up(name: bytes) -> int:
-    """What the path leads to, on a thread: the mode. Afterwards the kernel has it in its cache."""
+    """Return the file's mode. Runs on a thread, and leaves the path in the kernel's cache."""
     fd = os.open(name, os.O_PATH | os.O_CLOEXEC)
     try:
         learn_filesystem(fd)
@@ -110,7 +110,7 @@ def _look_up(name: bytes) -> int:
 
 
 def _places(files: Files) -> asyncio.Semaphore:
-    """For so many whole files at once may a loop hold descriptors."""
+    """Return the semaphore that limits how many whole files the loop has open."""
     places = _PLACES.get(files)
     if places is None:
         places = _PLACES[files] = asyncio.Semaphore(OPEN_AT_ONCE)
@@ -131,12 +131,12 @@ async def _read_opened(files: Files, name: bytes) -> bytes:
 async def _read_all(files: Files, fd: int) -> bytes:
     looked = files.look(fd)
     mode, size, _, _ = looked if isinstance(looked, tuple) else await looked
-    # The content has positions: not in pipes, terminals, sockets.
+    # Pipes, terminals and sockets have no offsets.
     has_offsets = stat.S_ISREG(mode) or stat.S_ISBLK(mode)
     pieces: list[bytes] = []
     done = 0
     while True:
-        # One byte more than there should be: a short read then is the end, with no further call.
+        # Ask for one byte more than the size: a short read then is the end, without another call.
         wanted = min(size - done + 1, LARGEST_BYTES) if done <= size and size else PIECE_BYTES
         piece = files.read(fd, wanted, done if has_offsets else -1, False)
         if not isinstance(piece, bytes):
@@ -159,22 +159,22 @@ async def read_text(
     *,
     timeout: float | None = None,
 ) -> str:
-    r"""The content of a text file, decoded as `open(path, encoding=…, errors=…, newline=…)` does.
+    r"""Return the content of a text file, decoded as `open(path, encoding=…, errors=…, newline=…)` does.
 
     Args:
         path: str, bytes or PathLike.
-        encoding: `None` is the locale's, as for `open`.
-        errors: how to treat what cannot be decoded.
-        newline: as for `open`; `None` makes every line end in `\n`.
-        timeout: seconds, or None.
+        encoding: None: the locale's encoding, as for `open`.
+        errors: how decoding errors are handled, as for `open`.
+        newline: as for `open`; None: every line end becomes `\n`.
+        timeout: in seconds, or None.
 
     Raises:
-        OSError: as `read_file`.
-        UnicodeDecodeError: the content is not in that encoding.
+        OSError, TimeoutError: as `read_file`.
+        UnicodeDecodeError: the content is not valid in this encoding.
         LookupError: there is no such encoding.
-        ValueError: of `newline`.
+        ValueError: `newline` is invalid.
     """
-    # Before the file is read: what open() refuses, this refuses.
+    # Check the arguments before the file is read, as open() does.
     style = style_of(io.text_encoding(encoding, 3), errors, newline)
     return await decoded(current(), await read_file(path), decoder_of(style), style)
 
@@ -188,24 +188,24 @@ async def write_file(
     atomic: bool = False,
     timeout: float | None = None,
 ) -> int:
-    """Make `data` the content of a file; returns its length in bytes.
+    """Write `data` to a file, replacing its content. Return the number of bytes.
 
     Args:
         path: str, bytes or PathLike.
-        data: bytes-like; it may not change until the call returns.
+        data: bytes-like; must not change until the call returns.
         mode: permissions of a new file, before the umask.
-        atomic: write beside the target, flush to the disk, then rename. Readers and a crash find the
-            old content or the new, never a mixture. Owner, group, permissions, access control lists and
-            extended attributes stay; what may not be kept narrows who has access. Lost are hard links,
-            times, capabilities, set-ID bits (save for the superuser). A symbolic link stays, its target is
-            replaced; hard links keep the old content. On any failure the old file is as it was and nothing else
-            is left. A
-            cancellation that arrives while the rename runs may find the new content in place.
-        timeout: seconds, or None.
+        atomic: write a new file, flush it to the disk, and rename it to `path`. Readers, also after a crash, see
+            either the old or the new content. Owner, group, permissions, access control lists and extended
+            attributes are preserved; where this is not possible, access becomes narrower. Not preserved are hard
+            links (they keep the old content), times, capabilities, and set-ID bits (except for the superuser). If
+            `path` is a symbolic link, its target is replaced. After a failure the old file is unchanged and no
+            other file is left. If the call is cancelled during the rename, the new content may be in place.
+        timeout: in seconds, or None.
 
     Raises:
-        OSError: with `filename`; what `open(path, "wb")` and `write` raise. With `atomic`, EINVAL for
-            a target that is no regular file.
+        OSError: as `open(path, "wb")` and `write`, with `filename`. With `atomic`, EINVAL if the target is not a
+            regular file.
+        TimeoutError: the timeout has expired.
         TypeError: `data` is not bytes-like.
     """
     view = memoryview(data).cast("B")
@@ -222,7 +222,10 @@ async def write_file(
 
 
 async def _write(views: list[memoryview], files: Files, name: bytes, mode: int) -> int:
-    """Step by step: into what may wait for ever, such as a FIFO; and what is in pieces."""
+    """Write with separate open, write and close operations: for files that can block (a FIFO), and for several pieces.
+
+    Returns the number of bytes.
+    """
     fd = await opened(files, name, WRITING, mode)
     written = 0
     try:
@@ -253,22 +256,24 @@ async def write_text(
     atomic: bool = False,
     timeout: float | None = None,
 ) -> int:
-    """Make `text` the content of a file, encoded as `open(path, "w", …)` does; returns its characters.
+    """Write `text` to a file, encoded as `open(path, "w", …)` does. Return the number of characters.
 
     Args:
         path: str, bytes or PathLike.
-        text: the content.
-        encoding: `None` is the locale's, as for `open`.
-        errors: how to treat what cannot be encoded.
+        text: the new content.
+        encoding: None: the locale's encoding, as for `open`.
+        errors: how encoding errors are handled, as for `open`.
         newline: as for `open`.
         mode: as for `write_file`.
         atomic: as for `write_file`.
-        timeout: seconds, or None.
+        timeout: in seconds, or None.
 
     Raises:
-        OSError: as `write_file`.
-        UnicodeEncodeError: that encoding has no place for a character; nothing was written.
-        TypeError: `text` is no str.
+        OSError, TimeoutError: as `write_file`.
+        UnicodeEncodeError: a character is not in this encoding; nothing was written.
+        LookupError: there is no such encoding.
+        ValueError: `newline` is invalid.
+        TypeError: `text` is not a str.
     """
     if not isinstance(text, str):
         raise TypeError(f"data must be str, not {type(text).__name__}")
@@ -289,14 +294,14 @@ async def write_text(
 
 
 async def _close(files: Files, fd: int, path: AnyPath, *, clean: bool) -> None:
-    """Close; a flush that fails late is the caller's error. A cancellation does not stop it."""
+    """Close a descriptor and raise a late write error. Cancelling the caller does not stop the close."""
     try:
         closing = files.close(fd, clean)
         if closing is not None:
             try:
                 await undisturbed(closing)
             except asyncio.CancelledError:
-                # It goes on; what it says then, nobody waits for.
+                # The close continues; ignore its error, because no caller is left.
                 closing.add_done_callback(_forget)
                 raise
             closing.result()
@@ -311,31 +316,31 @@ def _forget(closing: asyncio.Future[None]) -> None:
 
 
 async def _close_failed(files: Files, fd: int, path: AnyPath, error: BaseException) -> None:
-    """Close after `error`, which is the one to tell of; another one is noted on it."""
+    """Close a descriptor after `error`, which the caller raises. An error of the close is added to it as a note."""
     if isinstance(error, OSError):
         named(error, path)
     try:
         await _close(files, fd, path, clean=False)
     except OSError as late:
-        error.add_note(f"and closing failed: {late}")
+        error.add_note(f"Closing the file failed as well: {late}")
 
 
 # -- atomic replacement ----------------------------------------------------------------------------
 
-# Between two pieces a job looks whether it was abandoned.
+# A job checks after each piece whether it was abandoned.
 _JOB_PIECE_BYTES = 4 * 1024 * 1024
-# How filesystems and old kernels say that they have no unnamed files (open(2)).
+# The errors of filesystems and old kernels without O_TMPFILE (open(2)).
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 def replace_content(job: Job, path: AnyPath, data: memoryview, mode: int) -> int:
-    """Make `data` the content of `path`, entirely or not at all; returns its length in bytes.
+    """Replace the content of `path` with `data`, completely or not at all. Return the number of bytes.
 
     Runs on a thread of the pool.
 
     Raises:
-        OSError: with `filename`; EINVAL if the target is no regular file.
-        AbandonedError: before the rename; nothing has changed.
+        OSError: with `filename`; EINVAL if the target is not a regular file.
+        AbandonedError: the job was abandoned before the rename; nothing has changed.
     """
     try:
         if not os.fspath(path):
@@ -354,7 +359,7 @@ def replace_content(job: Job, path: AnyPath, data: memoryview, mode: int) -> int
 
 def _replace(job: Job, folder: bytes, folder_fd: int, name: bytes, data: memoryview, mode: int) -> None:
     old = _replaced(folder_fd, name)
-    # Nobody may read the new content whom the old file would keep out.
+    # Until it has the old file's permissions, only the owner may read the new content.
     fd, temporary = _new_file(folder_fd, mode if old is None else 0o600)
     try:
         try:
@@ -378,7 +383,7 @@ def _replace(job: Job, folder: bytes, folder_fd: int, name: bytes, data: memoryv
 
 
 def _replaced(folder_fd: int, name: bytes) -> os.stat_result | None:
-    """The target's status, or None if there is none yet."""
+    """Return the target's status, or None if it does not exist."""
     if not name:
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     try:
@@ -388,14 +393,14 @@ def _replaced(folder_fd: int, name: bytes) -> os.stat_result | None:
     if stat.S_ISDIR(status.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "only regular files can be replaced atomically")
+        raise OSError(errno.EINVAL, "atomic=True can only replace a regular file, and this is another kind of file")
     return status
 
 
 def _new_file(folder_fd: int, mode: int) -> tuple[int, bytes | None]:
-    """An empty file in the folder: its descriptor, and its name if it has to have one."""
+    """Create an empty file in the directory. Return its descriptor, and its name or None if it is unnamed."""
     flags = os.O_WRONLY | os.O_CLOEXEC
-    # Without /proc an unnamed file could not get its name later.
+    # An unnamed file gets its name through /proc.
     if os.path.exists("/proc/self/fd"):
         try:
             return os.open(".", flags | os.O_TMPFILE, mode, dir_fd=folder_fd), None
@@ -420,7 +425,7 @@ def _write_pieces(job: Job, fd: int, data: memoryview) -> None:
 
 
 def _give_name(folder_fd: int, fd: int) -> bytes:
-    """Link an unnamed file into its folder under a name of its own (open(2), O_TMPFILE)."""
+    """Link an unnamed file into its directory under a new name, and return the name (open(2), O_TMPFILE)."""
     while True:
         name = _fresh_name()
         with contextlib.suppress(FileExistsError):
@@ -428,33 +433,34 @@ def _give_name(folder_fd: int, fd: int) -> bytes:
             return name
 
 
-# -- owner, rights and attributes of the replaced file ---------------------------------------------
+# -- owner, permissions and attributes of the replaced file ----------------------------------------
 
 ACL = "system.posix_acl_access"
-# Written into files that gain privileges by it; a new content has none (capabilities(7)).
+# Gives privileges to a program; new content must not inherit them (capabilities(7)).
 CAPABILITY = "security.capability"
-# A file system without such attributes, or without this one.
+# The filesystem has no extended attributes, or the file does not have this one.
 _NONE = (errno.ENOTSUP, errno.ENODATA)
 _GROUP_SHIFT = 3
 
-# An access control list as an attribute (acl(5), linux/posix_acl_xattr.h): a version, then tag, rights and id of each.
+# The format of an access control list as an attribute (acl(5), linux/posix_acl_xattr.h): a version, then entries of
+# tag, permissions and id.
 _ACL_VERSION = struct.Struct("<I")
 _ACL_ENTRY = struct.Struct("<HHI")
 _GROUP_OBJ, _OTHER = 0x04, 0x20
 
 
 def resemble(fd: int, path: bytes, old: os.stat_result) -> None:
-    """Make the new, empty or written file `fd` look like the one at `path`, whose status is `old`.
+    """Give the file `fd` the owner, permissions and attributes of the file at `path`, whose status is `old`.
 
     Raises:
-        OSError: an access control list cannot be kept; what it forbids would be allowed.
+        OSError: the access control list cannot be set; without it, access would be wider.
     """
     new = os.fstat(fd)
     keeps_owner = new.st_uid == old.st_uid or _gave(fd, old.st_uid, -1)
     keeps_group = new.st_gid == old.st_gid or _gave(fd, -1, old.st_gid)
     acl = _attribute(path, ACL)
     if acl is None:
-        # One that the folder gives to its new files may let somebody in whom the old file kept out.
+        # A default list of the directory could give access to users whom the old file excluded.
         _remove_attribute(fd, ACL)
     os.fchmod(fd, _narrowed(stat.S_IMODE(old.st_mode), keeps_owner, keeps_group))
     if acl is not None:
@@ -463,7 +469,10 @@ def resemble(fd: int, path: bytes, old: os.stat_result) -> None:
 
 
 def _gave(fd: int, owner: int, group: int) -> bool:
-    """Each by itself: a program may give files to its other groups, though not to another owner."""
+    """Change owner or group. Return False if not permitted.
+
+    They are changed separately: a process can give files to its other groups, but not to another owner.
+    """
     try:
         os.fchown(fd, owner, group)
     except PermissionError:
@@ -477,18 +486,18 @@ def _narrowed(mode: int, keeps_owner: bool, keeps_group: bool) -> int:
     if os.geteuid() != 0:
         special &= ~(stat.S_ISUID | stat.S_ISGID)
     if not keeps_owner:
-        # The old owner is one of the group or of the others now.
+        # The old owner now belongs to the group or to the others.
         special &= ~stat.S_ISUID
         group, other = group & user, other & user
     if not keeps_group:
-        # The old group's members are among the others now, and the new group was never let in.
+        # The members of the old group now belong to the others, and the new group never had access.
         special &= ~stat.S_ISGID
         group, other = 0, other & group
     return special | user << 6 | group << _GROUP_SHIFT | other
 
 
 def _without_group(acl: bytes) -> bytes:
-    """The same list, in which the file's own group, another one now, has no rights."""
+    """Return the list without permissions for the file's group, because that is now another group."""
     version, entries = acl[: _ACL_VERSION.size], list(_ACL_ENTRY.iter_unpack(acl[_ACL_VERSION.size :]))
     group = next((rights for tag, rights, _ in entries if tag == _GROUP_OBJ), 0)
     narrowed = {_GROUP_OBJ: 0, _OTHER: group}
@@ -515,7 +524,7 @@ def _remove_attribute(fd: int, name: str) -> None:
 
 
 def _copy_attributes(fd: int, path: bytes) -> None:
-    """All that this process may set."""
+    """Copy all extended attributes that this process is permitted to set."""
     try:
         names = os.listxattr(path)
     except OSError as error:
@@ -525,7 +534,7 @@ def _copy_attributes(fd: int, path: bytes) -> None:
     for name in names:
         if name in (ACL, CAPABILITY):
             continue
-        # Of the system's own, or of a security module's: not this program's to give.
+        # Attributes of the system or of a security module cannot be set by this process.
         with contextlib.suppress(PermissionError):
             value = _attribute(path, name)
             if value is not None:

@@ -1,7 +1,7 @@
 """An HTTP/1.1 and WebSocket server for ASGI and WSGI applications.
 
-`await serve(app, port=8000)` on a running loop, or `run(app, workers=4)` for a program that does nothing else; the
-command is `oneloop serve package.module:app`. The options are the same everywhere: `Options` lists them.
+Call `await serve(app, port=8000)` in a coroutine, or `run(app, workers=4)` in a program that does nothing else. The
+command is `oneloop serve package.module:app`. All three have the same options; see `Options`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DisconnectedError", "LifespanError", "ListenError", "LoadError", "OptionError", "Options", "run", "serve"]
 
-# Name: the module that defines it. A parent process does not load what its workers need.
+# Public name -> its module. Loaded lazily, because a parent process does not need the workers' modules.
 _MODULES = {
     "DisconnectedError": "errors",
     "LifespanError": "lifespan",
@@ -32,7 +32,7 @@ _MODULES = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker must not take any name for granted
+if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
 
     def __getattr__(name):
         module = _MODULES.get(name)

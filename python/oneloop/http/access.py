@@ -1,8 +1,8 @@
-"""`AccessLog`: one line for each response, as text (uvicorn's form) or as JSON.
+"""`AccessLog`: one line for each response, as text (uvicorn's format) or as JSON.
 
-It runs for every request: lines are gathered and leave in one write for each turn of the loop, without records of
-`logging`, unless a logging configuration asks for them. What comes from clients is escaped, so that no request can add
-a line or a field of its own.
+It runs for every request, so lines are collected and written with one write per iteration of the loop. They bypass
+`logging`, unless a logging configuration is given. All text from clients is escaped, so that a request cannot forge a
+line or a field.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _statuses: dict[int, str] = {}
 
 
 class AccessLog:
-    """Called at the end of each response; `flush` writes what is left.
+    """The access log. Called at the end of each response; `flush` writes the remaining lines.
 
     Args:
-        loop: the loop whose turns end with a write.
+        loop: the loop that runs the server.
         form: "text" or "json" lines.
-        fd: where lines go; the caller keeps it open.
-        use_colors: of text lines; None: if `fd` is a terminal.
-        through_logging: make a record of the logger `oneloop.access` for each line instead.
+        fd: the descriptor to write to; the caller keeps it open.
+        use_colors: use colors in text lines; None: only if `fd` is a terminal.
+        through_logging: log each line with the logger `oneloop.access` instead of writing to `fd`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class AccessLog:
         self._write(client, method, target, http_version, status, body_bytes, duration_s, request_headers)
 
     def flush(self) -> None:
-        """Write the gathered lines."""
+        """Write the collected lines."""
         if not self._lines:
             return
         data = "".join(self._lines).encode("ascii", "backslashreplace")
@@ -88,7 +88,7 @@ class AccessLog:
             while data:
                 data = data[os.write(self._fd, data) :]
         except OSError as error:
-            # Requests are served all the same; one line says that nobody reads the log.
+            # The server continues without an access log. Log the error once.
             if not self._is_broken:
                 self._is_broken = True
                 logging.getLogger("oneloop.error").warning("The access log cannot be written: %s", error)
@@ -139,7 +139,7 @@ class AccessLog:
         if now_s != self._second:
             self._second = now_s
             self._time = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s))
-        # Numbers have no other form in JSON; every text is quoted by json's own function.
+        # Numbers need no quoting in JSON; every text is quoted by json's own function.
         return (
             f'{{"time": "{self._time}", "client": {_quote(_address(client))}, "method": {_quote(method)}, '
             f'"target": {_quote(target.decode("latin-1"))}, "http_version": {_quote(version)}, "status": {status}, '
@@ -158,13 +158,13 @@ def _address(client: Client) -> str:
         text = host if port is None else f"{host}:{port}"
     else:
         text = client if isinstance(client, str) else ""
-    # A proxy's word, or the path of a socket.
+    # The text comes from a proxy's header, or is the path of a socket.
     is_plain = text.isprintable() and text.isascii() and '"' not in text
     return text if is_plain else _escaped(text)
 
 
 def _shown(target: bytes) -> str:
-    """A request's target; whatever could end the line or the quotes is escaped."""
+    """Return a request's target with all characters escaped that could end the line or the quotes."""
     text = target.decode("latin-1")
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return text

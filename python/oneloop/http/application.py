@@ -1,7 +1,7 @@
-"""`Application`: what is served, and whether it is ASGI or WSGI.
+"""`Application`: the served application, and whether it is ASGI or WSGI.
 
-An application is loaded by its name (`package.module:app`) and asked for nothing: its kind is read from its class,
-from being a coroutine function, or from its signature.
+An application is loaded by its name (`package.module:app`). It is not called to detect its interface: that is derived
+from its class, from being a coroutine function, or from its signature.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import logging
 import sys
 import traceback
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Application", "LoadError", "interface_of", "load"]
 
+log = logging.getLogger("oneloop.error")
+
 Kind: TypeAlias = Literal["asgi3", "asgi2", "wsgi"]
 
-# Classes whose instances say nothing by their signatures, by module and name; looked for in the order of the MRO.
+# Classes whose signature does not show the interface, by module and name. Searched in the order of the MRO.
 _KNOWN: dict[tuple[str, str], Kind] = {
     ("django.core.handlers.asgi", "ASGIHandler"): "asgi3",
     ("django.core.handlers.wsgi", "WSGIHandler"): "wsgi",
@@ -44,7 +47,7 @@ _BY_COUNT: dict[int, Kind] = {1: "asgi2", 2: "wsgi", 3: "asgi3"}
 
 
 class LoadError(Exception):
-    """The application cannot be loaded, or its interface cannot be found out; `details` is a traceback, if any."""
+    """The application cannot be loaded, or its interface cannot be detected; `details` is a traceback, or empty."""
 
     def __init__(self, text: str, details: str = "") -> None:
         super().__init__(text)
@@ -53,13 +56,13 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What is served: `call` is an ASGI 3 or a WSGI application.
+    """A loaded application.
 
     Attributes:
-        call: the application; one of ASGI 2 is wrapped.
-        interface: what `oneloop._native.HttpServer` is told: "asgi" or "wsgi".
-        kind: what it was found to be.
-        is_from_factory: the name was that of a factory, without being declared as one.
+        call: an ASGI 3 or WSGI application; an ASGI 2 application is wrapped.
+        interface: the argument for `oneloop._native.HttpServer`: "asgi" or "wsgi".
+        kind: the detected or given interface.
+        is_from_factory: True if a factory was detected and called without the option `factory`.
     """
 
     call: Callable[..., Any]
@@ -78,13 +81,13 @@ def load(
     """Load an application.
 
     Args:
-        app: the application, a factory of it, or its name, `package.module:attribute`.
-        interface: what it is; "auto" finds it out.
-        factory: call it without arguments to get the application.
-        app_dir: the folder from which the name is imported first; None leaves `sys.path` as it is.
+        app: the application, a factory of it, or the name of one of these, `package.module:attribute`.
+        interface: the application's interface; "auto" detects it.
+        factory: call `app` without arguments to get the application.
+        app_dir: a directory to put first in `sys.path`; "" is the current one. None: do not change `sys.path`.
 
     Raises:
-        LoadError: it cannot be loaded, or is nothing that can be served.
+        LoadError: it cannot be loaded, or is not an ASGI or WSGI application.
     """
     found = app
     if isinstance(app, str):
@@ -97,14 +100,19 @@ def load(
     is_found_out = not factory and interface == "auto" and _is_factory(found)
     if factory or is_found_out:
         if not callable(found):
-            raise LoadError(f"{name} is not callable, and cannot be a factory: leave out --factory")
+            raise LoadError(f"{name} is not callable, so it is not a factory: leave out --factory")
         try:
             found = found()
         except Exception as error:
             raise LoadError(f"the factory {name} failed: {error}", traceback.format_exc()) from error
     if not callable(found):
-        raise LoadError(f"{name} is {_article(found)}, not an application: an application is callable")
+        raise LoadError(
+            f"{name} is {_article(found)}, not an application: pass an ASGI or WSGI application, which is callable, or"
+            " its name, such as 'package.module:app'"
+        )
     kind = interface_of(found, name) if interface == "auto" else interface
+    if interface != "auto":
+        _warn_of_another(found, name, interface)
     if kind == "wsgi":
         return Application(found, "wsgi", kind, is_found_out)
     return Application(_as_asgi3(found) if kind == "asgi2" else found, "asgi", kind, is_found_out)
@@ -113,16 +121,19 @@ def load(
 def _import(name: str) -> object:
     module_name, _, path = name.partition(":")
     if not module_name or not path:
-        raise LoadError(f"{name!r} names no application: write package.module:app")
+        raise LoadError(f"{name!r} is not the name of an application: write package.module:app")
     if module_name.endswith(".py") or "/" in module_name:
         raise LoadError(f"{module_name!r} is a file: write the name of the module, such as package.module:{path}")
     try:
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # A module that exists, and imports one that does not, shows its traceback.
+        # If the module exists and one of its imports fails, show the traceback.
         parts = module_name.split(".")
         if error.name and error.name in [".".join(parts[: n + 1]) for n in range(len(parts))]:
-            raise LoadError(f"there is no module {error.name!r}: is --app-dir the folder that it is in?") from error
+            raise LoadError(
+                f"there is no module {error.name!r}: run the command in the directory that contains it, or name that"
+                " directory with --app-dir"
+            ) from error
         raise LoadError(f"importing {module_name!r} failed: {error}", traceback.format_exc()) from error
     except (Exception, SystemExit) as error:
         raise LoadError(f"importing {module_name!r} failed: {error!r}", traceback.format_exc()) from error
@@ -130,15 +141,15 @@ def _import(name: str) -> object:
         try:
             found = getattr(found, attribute)
         except AttributeError as error:
-            raise LoadError(f"the module {module_name!r} has no {path!r}") from error
+            raise LoadError(f"the module {module_name!r} has no attribute {path!r}") from error
     return found
 
 
 def interface_of(app: object, name: str = "the application") -> Kind:
-    """Find out what an application is.
+    """Detect the interface of an application.
 
     Raises:
-        LoadError: it cannot be found out.
+        LoadError: it cannot be detected.
     """
     while isinstance(app, functools.partial) and not app.args and not app.keywords:
         app = app.func
@@ -154,7 +165,7 @@ def interface_of(app: object, name: str = "the application") -> Kind:
 
 
 def _interface_of_class(app: type[Any], name: str) -> Kind:
-    """A class is called for each request: what it makes is awaited, called or iterated."""
+    """Detect the interface of a class that is called per request: its instances are awaited, called or iterated."""
     if hasattr(app, "__await__"):
         return "asgi3"
     call = inspect.getattr_static(app, "__call__", None)
@@ -177,13 +188,29 @@ def _by_signature(app: object, name: str) -> Kind:
         if len(required) in _BY_COUNT:
             return _BY_COUNT[len(required)]
     raise LoadError(
-        f"{name} is {_article(app)} that is neither seen to be ASGI nor WSGI: say which with --interface "
-        "asgi3 or --interface wsgi"
+        f"{name} is {_article(app)}, and it cannot be detected whether it is ASGI or WSGI: use --interface asgi3 or "
+        "--interface wsgi (interface='asgi3' in Python)"
     )
 
 
+def _warn_of_another(app: object, name: str, given: Kind) -> None:
+    """Log a warning if an application looks like another interface than the given one."""
+    try:
+        seen = interface_of(app, name)
+    except LoadError:
+        return
+    if seen != given:
+        log.warning(
+            "--interface %s was given, but %s looks like %s. If requests fail with status 500, use --interface %s.",
+            given,
+            name,
+            seen,
+            seen,
+        )
+
+
 def _is_factory(app: object) -> bool:
-    """Whether it can only be called without arguments: no application can."""
+    """Return True for a function without parameters: it cannot be an application."""
     if not inspect.isroutine(app):
         return False
     parameters = _positional(app)
@@ -191,7 +218,7 @@ def _is_factory(app: object) -> bool:
 
 
 def _positional(app: object) -> list[inspect.Parameter] | None:
-    """The positional parameters of a callable; None if they are any number, or unknown."""
+    """Return the positional parameters of a callable; None if it has `*args`, or its signature is unknown."""
     if not callable(app):
         return None
     try:
@@ -208,7 +235,7 @@ def _is_coroutine_function(app: object) -> bool:
         app = app.func
     if inspect.iscoroutinefunction(app):
         return True
-    # The method itself, which a decorator may have wrapped.
+    # A decorator may have wrapped the method.
     call = inspect.getattr_static(type(app), "__call__", None)
     return inspect.isfunction(call) and inspect.iscoroutinefunction(inspect.unwrap(call))
 
@@ -221,7 +248,8 @@ def _as_asgi3(app: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _name_of(app: object) -> str:
-    return getattr(app, "__qualname__", type(app).__qualname__)
+    shown = getattr(app, "__qualname__", None)
+    return shown if isinstance(shown, str) else f"{app!r:.80}"
 
 
 def _article(app: object) -> str:

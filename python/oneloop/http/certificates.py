@@ -1,4 +1,4 @@
-"""`Certificates`: the TLS context that the options ask for, on rustls where it can be, and new certificates for it."""
+"""`Certificates`: the server's TLS context (rustls if the options allow it, else OpenSSL), and its reloading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Certificates"]
 
 log = logging.getLogger("oneloop.error")
 
-# The values of --ssl-version that leave the choice to the library: rustls' choice is as good.
+# The values of --ssl-version that leave the choice of the version to the library, so rustls can be used.
 _ANY_VERSION = (int(ssl.PROTOCOL_TLS), int(ssl.PROTOCOL_TLS_SERVER))
 
 
@@ -22,12 +22,12 @@ class Certificates:
     """A context for `create_server(ssl=)`, and its files.
 
     Args:
-        options: `ssl_certfile` is given.
+        options: options with `ssl_certfile`.
 
     Raises:
         OSError: a file cannot be read.
-        ssl.SSLError: a file does not have what it should.
-        ValueError: an option is wrong.
+        ssl.SSLError: a file does not contain a valid certificate or key.
+        ValueError: an option is missing or wrong.
     """
 
     def __init__(self, options: Options) -> None:
@@ -36,20 +36,20 @@ class Certificates:
         self.context: TlsContext | ssl.SSLContext = _openssl(options) if _needs_openssl(options) else _rustls(options)
 
     def reload(self) -> None:
-        """Read the files again; if they are wrong, that is logged and the old certificates stay."""
+        """Read the files again. On an error, log it and keep the old certificates."""
         try:
             if isinstance(self.context, ssl.SSLContext):
                 _load(self.context, self._options)
             else:
                 self.context.reload()
         except (OSError, ssl.SSLError, ValueError) as error:
-            log.error("The certificates cannot be read again, the old ones stay: %s", error)
+            log.error("Cannot reload the certificates, so the old ones are still used: %s", error)
         else:
-            log.info("The certificates were read again.")
+            log.info("The certificates were reloaded.")
 
 
 def _needs_openssl(options: Options) -> bool:
-    """Whether an option asks for what rustls does not have: a choice of ciphers, old versions, encrypted keys."""
+    """Return True if an option is not supported by rustls: ciphers, other TLS versions, encrypted keys."""
     return (
         options.ssl_ciphers is not None
         or options.ssl_keyfile_password is not None
@@ -70,10 +70,12 @@ def _rustls(options: Options) -> TlsContext:
             client_certificate="optional" if options.ssl_cert_reqs == int(ssl.CERT_OPTIONAL) else "required",
         )
     except ssl.SSLError as error:
+        if error.reason == "NO_PRIVATE_KEY" and options.ssl_keyfile is None:
+            raise ValueError(f"{options.ssl_certfile} has no private key: name its file with --ssl-keyfile") from error
         if error.reason != "ENCRYPTED_KEY":
             raise
         key = options.ssl_keyfile or options.ssl_certfile
-        raise ValueError(f"the private key in {key} is encrypted: give --ssl-keyfile-password") from error
+        raise ValueError(f"the private key in {key} is encrypted: add --ssl-keyfile-password") from error
 
 
 def _openssl(options: Options) -> ssl.SSLContext:
@@ -84,21 +86,24 @@ def _openssl(options: Options) -> ssl.SSLContext:
         try:
             context.set_ciphers(options.ssl_ciphers)
         except ssl.SSLError as error:
-            raise ValueError(f"--ssl-ciphers {options.ssl_ciphers}: OpenSSL has no such ciphers") from error
+            raise ValueError(f"--ssl-ciphers {options.ssl_ciphers}: OpenSSL has none of these ciphers") from error
     _load(context, options)
     return context
 
 
 def _load(context: ssl.SSLContext, options: Options) -> None:
     assert options.ssl_certfile is not None
-    # Without a password, OpenSSL would ask the terminal for one, and the server would wait there.
+    # Always pass a password: otherwise OpenSSL asks for one on the terminal, and the server would hang.
     try:
         context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile, options.ssl_keyfile_password or "")
     except ssl.SSLError as error:
         if error.reason:
             raise
-        # OpenSSL says "PEM lib" for what is no PEM and for a wrong password alike.
-        key = options.ssl_keyfile or options.ssl_certfile
-        raise ValueError(f"{options.ssl_certfile}, {key}: no PEM, or not --ssl-keyfile-password ({error})") from error
+        # OpenSSL reports "PEM lib" for a file that is not PEM, a missing key and a wrong password.
+        if options.ssl_keyfile is None:
+            reason = "is not PEM, has no private key (then name its file with --ssl-keyfile)"
+        else:
+            reason = f"or {options.ssl_keyfile} is not PEM"
+        raise ValueError(f"{options.ssl_certfile} {reason}, or --ssl-keyfile-password is wrong ({error})") from error
     if options.ssl_ca_certs is not None:
         context.load_verify_locations(options.ssl_ca_certs)

@@ -1,7 +1,7 @@
-"""Environment files: `KEY=VALUE` lines, as python-dotenv and shells read them, without expansion.
+"""Environment files: `KEY=VALUE` lines in the format of python-dotenv and shells, without expansion of variables.
 
-A value in single quotes is taken as it is. In double quotes, backslashes escape. Without quotes it ends before a `#`
-that follows a space. A quoted value may go over several lines. Variables that are set already stay as they are.
+A value in single quotes is used literally. In double quotes, a backslash is an escape character. An unquoted value ends
+before a `#` that follows a space. A quoted value can have several lines. Variables that are set already do not change.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class EnvironmentFileError(ValueError):
 
 
 def load(path: str | os.PathLike[str], again: Collection[str] = ()) -> list[str]:
-    """Set the variables of a file that are not set yet; returns their names.
+    """Set the variables of a file that are not set yet. Return their names.
 
     Args:
         path: the file.
-        again: names that an earlier call has set; they get their new values, or go.
+        again: names that an earlier call has set; they are updated, or removed if the file no longer has them.
 
     Raises:
         OSError: the file cannot be read.
-        EnvironmentFileError: a line is wrong; nothing is set.
+        EnvironmentFileError: a line is wrong; no variable was set.
     """
     values = parse(Path(path).read_text(encoding="utf-8-sig"))
     for key in again:
@@ -52,7 +52,7 @@ def load(path: str | os.PathLike[str], again: Collection[str] = ()) -> list[str]
 
 
 def parse(text: str) -> dict[str, str]:
-    """Read the text of an environment file.
+    """Parse the text of an environment file.
 
     Raises:
         EnvironmentFileError: a line is wrong.
@@ -73,12 +73,12 @@ def parse(text: str) -> dict[str, str]:
             raise EnvironmentFileError(f"line {line} is not KEY=VALUE")
         values[key.group(1)], position = _value(text, key.end() + 1)
         if "\0" in values[key.group(1)]:
-            raise EnvironmentFileError(f"the value of {key.group(1)} has a zero byte")
+            raise EnvironmentFileError(f"the value of {key.group(1)} contains a NUL character")
     return values
 
 
 def _value(text: str, position: int) -> tuple[str, int]:
-    """The value that begins there, and where the next line begins."""
+    """Return the value that begins at `position`, and the position of the next line."""
     while text[position] in " \t":
         position += 1
     quote = text[position]
@@ -87,7 +87,7 @@ def _value(text: str, position: int) -> tuple[str, int]:
         rest = found and _REST.match(text, found.end())
         if not found or not rest:
             line = text.count("\n", 0, position) + 1
-            raise EnvironmentFileError(f"line {line} has a quote that does not end, or text behind it")
+            raise EnvironmentFileError(f"line {line} has no closing quote, or text after the closing quote")
         value = found.group(1)
         if quote == '"':
             value = _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[0]), value)

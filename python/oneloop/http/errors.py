@@ -1,4 +1,4 @@
-"""What applications are told by an exception."""
+"""Exceptions that the server raises in applications."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ __all__ = ["DisconnectedError"]
 
 
 class DisconnectedError(ConnectionResetError):
-    """The client has gone: what is sent does not arrive, and what was to be read of its request does not come.
+    """The client has disconnected: data cannot be sent, and the rest of the request's body cannot be read.
 
-    Raised by `send` of an ASGI application (HTTP specification 2.4: an OSError), by `wsgi.input` and `write` of a WSGI
-    application. An application that lets it through is not reported.
+    Raised by `send` in an ASGI application (the ASGI HTTP specification 2.4 requires an OSError), and by `wsgi.input`
+    and `write` in a WSGI application. If the application does not catch it, no error is logged.
     """

@@ -1,7 +1,7 @@
-"""`Child`: a forked process that does one piece of work, and the channel between it and its parent.
+"""`Child`: a forked process with one task, and the channel between it and its parent.
 
-The channel is a pair of sockets. Either side sees the other's end by its closing, so that a parent that dies takes its
-children along.
+The channel is a socket pair. Each side detects the end of the other process when the channel is closed, so the children
+end if the parent dies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Child", "fork", "reason_of"]
 
-# What the parent handles; a terminal sends some of them to its children, too.
+# The signals that the parent handles. A terminal sends some of them to the children as well.
 SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -33,47 +33,47 @@ SIGNALS = (
     signal.SIGTTOU,
     signal.SIGCHLD,
 )
-# What the parent tells its children by the channel.
+# Signals that the children ignore: the parent tells them through the channel what to do.
 _LEFT_TO_PARENT = (signal.SIGINT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 @dataclass(slots=True)
 class Child:
-    """A child as its parent sees it."""
+    """The parent's handle of a child process."""
 
     pid: int
     channel: socket.socket
 
     def tell(self, word: bytes) -> None:
-        """Send it a word; one that has ended need not hear it."""
+        """Send a message through the channel. Does nothing if the child has ended."""
         with contextlib.suppress(OSError):
             self.channel.send(word)
 
     def kill(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal. Does nothing if the child has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
     def poll(self) -> int | None:
-        """Its wait status, once it has ended; asked for until then."""
+        """Return the child's wait status if it has ended, else None. Do not call it again afterwards."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return status if pid else None
 
 
 def fork(work: Callable[[socket.socket], int], close: Iterable[socket.socket]) -> Child:
-    """Start a child, which ends with the status that `work` returns.
+    """Fork a child process. Its exit status is the return value of `work`.
 
     Args:
-        work: gets the child's end of the channel. It finds the usual handlers of signals, save those that are the
-            parent's business and mean nothing to it.
-        close: what is the parent's alone.
+        work: called in the child with its end of the channel. Signals have their default actions, except those that
+            only the parent handles; these are ignored.
+        close: the parent's sockets, which the child closes.
     """
     ours, theirs = socket.socketpair()
     for one in (sys.stdout, sys.stderr):
-        # What is buffered is not to be written twice.
+        # Flush, so that buffered output is not written by both processes.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             one.flush()
-    # A signal that came to the child before it has its own handlers would be taken for one of the parent's.
+    # Block signals until the child has reset its handlers: before, a signal would reach the parent's wakeup socket.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         pid = os.fork()
@@ -87,14 +87,14 @@ def fork(work: Callable[[socket.socket], int], close: Iterable[socket.socket]) -
 
 
 def _be_child(work: Callable[[socket.socket], int], channel: socket.socket, close: Iterable[socket.socket]) -> None:
-    """Do the work and end; never returns."""
+    """Do the work and exit. Never returns."""
     status = 1
     try:
-        # What was to be done at the parent's end is the parent's; what the work adds is done below.
+        # The parent's exit functions must not run in the child; those that `work` registers run in `_end`.
         atexit._clear()
         signal.set_wakeup_fd(-1)
         for number in SIGNALS:
-            # A function, since programs that a child starts would inherit that a signal is ignored.
+            # A function instead of SIG_IGN, because programs that the child executes would inherit SIG_IGN.
             signal.signal(number, _leave_it if number in _LEFT_TO_PARENT else signal.SIG_DFL)
         for one in close:
             one.close()
@@ -102,7 +102,7 @@ def _be_child(work: Callable[[socket.socket], int], channel: socket.socket, clos
         status = work(channel)
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-    except BaseException:  # noqa: BLE001 - there is nobody above
+    except BaseException:  # noqa: BLE001 - this is the outermost frame of the child
         traceback.print_exc()
     finally:
         _end(status)
@@ -123,11 +123,11 @@ def _end(status: int) -> None:
 
 
 def _leave_it(number: int, frame: FrameType | None) -> None:
-    """The parent does what is to be done."""
+    """Do nothing: only the parent reacts to this signal."""
 
 
 def reason_of(wait_status: int) -> str:
-    """How a process has ended, in words."""
+    """Describe how a process has ended."""
     code = os.waitstatus_to_exitcode(wait_status)
     if code >= 0:
         return f"ended with status {code}"

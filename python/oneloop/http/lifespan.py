@@ -1,4 +1,4 @@
-"""`Lifespan`: tells an ASGI application that serving begins and ends (the lifespan protocol, spec 2.0)."""
+"""`Lifespan`: sends an ASGI application the startup and shutdown events (ASGI lifespan protocol, spec version 2.0)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ log = logging.getLogger("oneloop.error")
 
 
 class LifespanError(Exception):
-    """The application's startup failed."""
+    """The application's startup failed. The message contains the application's reason."""
 
 
 class _State(enum.Enum):
-    """Where the application is; it only goes on to later ones.
+    """The state of the application. Transitions go only forward.
 
-    NEW → STARTING → SERVING → STOPPING → ENDED, and from each to ENDED.
+    NEW → STARTING → SERVING → STOPPING → ENDED, and from each state to ENDED.
     """
 
     NEW = 0
@@ -40,8 +40,8 @@ class Lifespan:
 
     Args:
         app: the ASGI application.
-        mode: "auto" takes an application that raises as one without the protocol; "on" takes that as a failure; "off"
-            does not tell it.
+        mode: with "auto", an exception at startup means that the application does not support the protocol; with "on"
+            it is an error; with "off" the protocol is not used.
     """
 
     def __init__(self, app: Callable[..., Any], mode: Literal["auto", "on", "off"] = "auto") -> None:
@@ -59,7 +59,7 @@ class Lifespan:
         """Wait until the application is ready.
 
         Raises:
-            LifespanError: it is not going to be.
+            LifespanError: the application's startup failed.
         """
         if self._mode == "off":
             return
@@ -74,18 +74,18 @@ class Lifespan:
             raise
         if self._failure is not None:
             log.error("%s", self._failure)
-            raise LifespanError("Application startup failed.")
+            raise LifespanError(f"Application startup failed: {self._failure}")
         if self._error is not None:
             if self._mode == "on":
                 log.error("Exception in 'lifespan' protocol", exc_info=self._error)
-                raise LifespanError("Application startup failed.")
+                raise LifespanError(f"Application startup failed: {self._error!r}") from self._error
             log.info("ASGI 'lifespan' protocol appears unsupported.")
-            log.debug("What the application raised", exc_info=self._error)
+            log.debug("The application raised this exception at startup", exc_info=self._error)
             return
         log.info("Application startup complete.")
 
     async def stop(self) -> None:
-        """Wait until the application has ended; what goes wrong is logged."""
+        """Wait until the application has ended. Errors are logged, not raised."""
         if self._task is None:
             return
         if self._place is _State.ENDED:
@@ -103,14 +103,14 @@ class Lifespan:
         await self._collect()
 
     def abandon(self) -> None:
-        """End the application's task without telling it."""
+        """Cancel the application's task without sending the shutdown event."""
         if self._task is not None:
             self._place = _State.ENDED
             self._task.cancel()
 
     async def _collect(self) -> None:
         assert self._task is not None
-        # An application that goes on after its last message has the loop's next turns to end, and is cancelled then.
+        # After its last message, the application has the loop's next iterations to end; then it is cancelled.
         for _ in range(3):
             if not self._task.done():
                 await asyncio.sleep(0)
@@ -125,7 +125,7 @@ class Lifespan:
             self._error = error
             raise
         except BaseException as error:
-            # An application that has told of its failure may raise it as well.
+            # An application that has sent "startup.failed" can also raise the exception: report it only once.
             if self._failure is None:
                 self._error = error
                 if self._place is _State.SERVING:
@@ -146,5 +146,8 @@ class Lifespan:
         elif (kind, self._place) in _FAILURES:
             self._failure = message.get("message") or "The application gave no reason."
         elif kind != "lifespan.shutdown.complete" or self._place is not _State.STOPPING:
-            raise RuntimeError(f"the application sent {kind!r} while its lifespan was {self._place.name.lower()}")
+            raise RuntimeError(
+                f"the application sent {kind!r} while its lifespan state was {self._place.name.lower()!r}: see the ASGI"
+                " lifespan specification for the allowed order"
+            )
         self._answered.set()

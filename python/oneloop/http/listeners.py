@@ -1,4 +1,4 @@
-"""`Listener`: a socket that a server accepts from: of a host and a port, a path, a descriptor, or from systemd."""
+"""`Listener`: a listening socket, for a host and port, the path of a unix socket, a descriptor, or from systemd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ListenError", "Listener", "open_listeners"]
 
 
 class ListenError(Exception):
-    """There is no socket to listen on; the text says why."""
+    """The socket cannot be opened; the message has the reason."""
 
 
 @dataclass(slots=True)
@@ -30,9 +30,9 @@ class Listener:
     """A listening socket.
 
     Attributes:
-        socket: it listens already.
-        shown: its address as the log shows it.
-        path: the file of a unix socket that was made here.
+        socket: the socket, already listening.
+        shown: the address for the log.
+        path: the file of a unix socket that this process created, else None.
     """
 
     socket: socket.socket
@@ -42,7 +42,7 @@ class Listener:
     _owner_pid: int = field(default_factory=os.getpid)
 
     def close(self) -> None:
-        """Close the socket; the process that made a unix socket removes its file, unless another one has its place."""
+        """Close the socket. The process that created a unix socket removes its file, unless the file was replaced."""
         self.socket.close()
         if self.path is None or self._owner_pid != os.getpid():
             return
@@ -53,17 +53,17 @@ class Listener:
 
 
 def open_listeners(options: Options, groups: int = 1) -> list[list[Listener]]:
-    """Open the sockets that the options name.
+    """Open the sockets that the options specify.
 
     Args:
         options: what to listen on.
-        groups: with `reuse_port`, how many sockets each address gets; one for each worker.
+        groups: with `reuse_port`, the number of sockets per address: one for each worker.
 
     Returns:
-        For each group its listeners; without `reuse_port` there is one group, which workers share.
+        The listeners of each group. Without `reuse_port` there is one group, which all workers share.
 
     Raises:
-        ListenError: an address is taken, not allowed or not there.
+        ListenError: an address is in use, not permitted or not available.
     """
     scheme = "https" if options.ssl_certfile is not None else "http"
     try:
@@ -88,14 +88,14 @@ def _of_address(options: Options, groups: int, scheme: str) -> list[list[Listene
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ListenError(f"the host {host!r} has no address: {reason}") from error
+        raise ListenError(f"cannot resolve the host {host!r}: {reason}") from error
     try:
         with contextlib.ExitStack() as guards:
             for family, address in dict.fromkeys((one[0], one[4]) for one in found):
-                # With port 0, the system chooses for the first address; the others get the same.
+                # With port 0, the system chooses a port for the first address; the others get the same port.
                 place = (address[0], port, *address[2:])
                 if options.reuse_port:
-                    # While no other server may have the port, as SO_REUSEPORT alone would let it.
+                    # First bind a socket without SO_REUSEPORT. It fails if another server already uses the port.
                     guard = guards.enter_context(contextlib.closing(_bound(family, place)))
                     guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                     place = (address[0], guard.getsockname()[1], *address[2:])
@@ -108,7 +108,8 @@ def _of_address(options: Options, groups: int, scheme: str) -> list[list[Listene
     except OSError as error:
         for listener in (one for group in made for one in group):
             listener.close()
-        reason = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
+        is_used = error.errno == errno.EADDRINUSE
+        reason = "another program already listens there; choose another --port" if is_used else error.strerror
         raise ListenError(f"cannot listen on {host or '*'} port {port}: {reason}") from error
     return made
 
@@ -121,7 +122,7 @@ def _bound(family: int, address: tuple[object, ...], *, reuse_port: bool = False
         if reuse_port:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            # The IPv4 addresses of the same host have sockets of their own.
+            # IPv4 addresses of the same host get separate sockets.
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
     except OSError:
@@ -150,10 +151,10 @@ def _of_path(path: str, mode: int | None, backlog: int) -> Listener:
 
 
 def _clear(path: str) -> int:
-    """Remove a socket that nobody listens on any more; its permissions, for its successor."""
+    """Remove a stale socket file. Return its permissions, which the new socket gets."""
     found = Path(path).lstat()
     if not stat.S_ISSOCK(found.st_mode):
-        raise ListenError(f"{path} is there and is no socket: remove it, or choose another path for --uds")
+        raise ListenError(f"{path} exists and is not a socket: remove it, or choose another path for --uds")
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
         probe.setblocking(False)
         try:
@@ -162,9 +163,9 @@ def _clear(path: str) -> int:
             Path(path).unlink()
             return stat.S_IMODE(found.st_mode)
         except BlockingIOError:
-            # Its queue is full: somebody owns it.
+            # The backlog is full, so a process is listening.
             pass
-    raise ListenError(f"cannot listen on the unix socket {path}: another program listens there")
+    raise ListenError(f"cannot listen on the unix socket {path}: another program already listens there")
 
 
 def _of_descriptor(fd: int, backlog: int, scheme: str) -> Listener:
@@ -178,7 +179,7 @@ def _of_descriptor(fd: int, backlog: int, scheme: str) -> Listener:
         raise ListenError(f"--fd {fd} is not an open socket: {error.strerror}") from error
     if made.type != socket.SOCK_STREAM:
         made.close()
-        raise ListenError(f"--fd {fd} is not a stream socket")
+        raise ListenError(f"--fd {fd} is not a stream socket (TCP or unix)")
     made.setblocking(False)
     made.listen(backlog)
     return Listener(made, _shown(made, scheme))
@@ -194,6 +195,6 @@ def _shown(made: socket.socket, scheme: str) -> str:
 
 
 def all_of(groups: list[list[Listener]]) -> Iterator[Listener]:
-    """Every listener of every group."""
+    """Iterate over the listeners of all groups."""
     for group in groups:
         yield from group

@@ -1,7 +1,7 @@
-"""The loggers `oneloop.error` and `oneloop.access`: their usual configuration, and that of `--log-config`.
+"""The loggers `oneloop.error` and `oneloop.access`: their default configuration, and `--log-config`.
 
-The formatters have the names and the fields of uvicorn's, so that a configuration made for it needs new names only;
-one that names `uvicorn`'s loggers and none of ours counts for ours, too.
+The formatters have the names and fields of uvicorn's, so a configuration for uvicorn needs only other module names. A
+configuration that has uvicorn's loggers and none of ours is also used for ours.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class LogConfigError(ValueError):
 
 
 def configure(options: Options) -> bool:
-    """Configure logging as the options ask for.
+    """Configure logging according to the options.
 
     Returns:
-        Whether access lines have to go through logging, since a configuration asks for them.
+        True if access lines have to go through logging, because a configuration is given.
 
     Raises:
         LogConfigError: the configuration file is wrong.
@@ -64,7 +64,7 @@ def configure(options: Options) -> bool:
 
 
 def _configure_usual(options: Options) -> None:
-    """Errors and what happens go to stderr, unless the program has given these loggers a handler."""
+    """Log to stderr, unless the program has added a handler to the logger `oneloop`."""
     logger = logging.getLogger("oneloop")
     if not logger.handlers:
         handler = logging.StreamHandler(sys.stderr)
@@ -86,10 +86,10 @@ def _configure_from(given: str | os.PathLike[str] | dict[str, object]) -> None:
         try:
             import yaml  # type: ignore[import-untyped,unused-ignore]
         except ImportError as error:
-            raise LogConfigError("--log-config: a YAML file needs the package PyYAML") from error
+            raise LogConfigError(f"{path}: a YAML file needs the package PyYAML") from error
         _configure_dict(yaml.safe_load(path.read_text(encoding="utf-8")))
     else:
-        # Loggers that exist stay: the application's may have been made before.
+        # Do not disable existing loggers: the application's may have been created before.
         logging.config.fileConfig(path, disable_existing_loggers=False)
         _adopt_uvicorns(set(logging.root.manager.loggerDict))
 
@@ -100,7 +100,7 @@ def _configure_dict(config: dict[str, Any]) -> None:
 
 
 def _adopt_uvicorns(named: set[str]) -> None:
-    """Give our loggers what the configuration gives to uvicorn's, if it does not name ours."""
+    """Copy the configuration of uvicorn's loggers to ours, if it does not contain ours."""
     if named & set(_LOGGERS):
         return
     for ours in _LOGGERS:
@@ -113,17 +113,17 @@ def _adopt_uvicorns(named: set[str]) -> None:
 
 
 def is_colored(use_colors: bool | None, fd: int) -> bool:
-    """Whether lines to this descriptor have colors."""
+    """Return True if lines to this descriptor have colors."""
     return os.isatty(fd) if use_colors is None else use_colors
 
 
 def painted(text: str, color: int) -> str:
-    """Put the text in a terminal's color."""
+    """Wrap the text in the escape sequences of a terminal color."""
     return f"\x1b[{color}m{text}\x1b[0m"
 
 
 class DefaultFormatter(logging.Formatter):
-    """Adds `levelprefix` to records: the level's name, padded and, on a terminal, in color."""
+    """Adds the field `levelprefix`: the level's name, padded, and in color on a terminal."""
 
     def __init__(self, fmt: str | None = None, datefmt: str | None = None, *, use_colors: bool | None = None) -> None:
         super().__init__(fmt=fmt, datefmt=datefmt)
@@ -141,7 +141,7 @@ class DefaultFormatter(logging.Formatter):
 
 
 class AccessFormatter(DefaultFormatter):
-    """Adds `client_addr`, `request_line` and `status_code` to the records of `oneloop.access`."""
+    """Adds the fields `client_addr`, `request_line` and `status_code` to records of `oneloop.access`."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Format the line of a record."""
@@ -156,7 +156,7 @@ class AccessFormatter(DefaultFormatter):
 
 
 def status_text(status: int) -> str:
-    """A status with its phrase, if it has one."""
+    """Return a status code with its phrase, if it has one."""
     try:
         return f"{status} {http.HTTPStatus(status).phrase}"
     except ValueError:

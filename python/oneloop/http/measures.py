@@ -1,8 +1,8 @@
-"""`Measures`: what `--metrics` shows, counted per process in memory that all workers share.
+"""`Measures`: the counters of `--metrics`, in memory that all workers share.
 
-Whichever worker is asked answers for all: each has a row of numbers in one anonymous mapping, which the parent makes
-before it forks. A row has one writer, so that no lock is needed; a reader may see a number of a moment ago.
-The format is Prometheus' text format 0.0.4.
+Any worker can answer for all of them. Each worker has a row of numbers in one anonymous mapping, which the parent
+creates before it forks. Only one process writes to a row, so no lock is needed; a reader can see slightly older values.
+The output has Prometheus' text format 0.0.4.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 __all__ = ["Board", "Measures", "read_memory_bytes"]
 
-# Upper bounds of the latency histogram, in seconds; one more for what took longer.
+# Upper bounds of the latency histogram, in seconds. One more bucket is for longer requests.
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-# Places in a row.
+# Indexes in a row.
 PID = 0
 IN_FLIGHT = 1
 CONNECTIONS = 2
 BODY_BYTES = 3
 DURATION_S = 4
-# By the first digit of the status; 0 stays empty.
+# Six cells, indexed by the first digit of the status; 0 is unused.
 STATUS = 5
 BUCKET = STATUS + 6
 LOOP = BUCKET + len(BOUNDS_S) + 1
 
 _LOOP_FIELDS = [field.name for field in fields(Statistics) if field.type in ("int", "float")]
-# A field of that kind is what it is now; the others only grow.
+# These fields are gauges; all others are counters.
 _LOOP_GAUGES = ("timers_pending", "open_transports", "longest_callback_s", "longest_tick_s", "loop_lag_s")
 WIDTH = LOOP + len(_LOOP_FIELDS)
 
 ROWS = 2048
-"""Workers at one time, those included that end while their successors serve already."""
+"""The most workers at a time, including workers that are ending while their successors already serve."""
 
 _PAGE_BYTES = mmap.PAGESIZE
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Board:
-    """The rows of all workers; made before they are."""
+    """The rows of all workers. Created before the workers are forked."""
 
     def __init__(self, rows: int = ROWS) -> None:
         self._memory = mmap.mmap(-1, rows * WIDTH * 8)
@@ -56,26 +56,26 @@ class Board:
         self.rows = rows
 
     def clear(self, row: int) -> None:
-        """Free a row, whose process has ended, or make it new."""
+        """Set a row to zeros: after its process has ended, or before a new one uses it."""
         for place in range(row * WIDTH, (row + 1) * WIDTH):
             self.values[place] = 0.0
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.values.release()
         self._memory.close()
 
 
 class Measures:
-    """What one process counts; `add` is called at the end of each response.
+    """The counters of one process. `add` is called at the end of each response.
 
     Args:
         board: the rows of all workers.
-        row: this one's; the name of the worker, too.
+        row: this process's row; also its `worker` label in the output.
     """
 
     INTERVAL_S = 1.0
-    """How often `publish` is to be called."""
+    """The interval at which `publish` has to be called, in seconds."""
 
     def __init__(self, board: Board, row: int = 0) -> None:
         self._board = board
@@ -102,7 +102,7 @@ class Measures:
         row[BUCKET + bisect_left(BOUNDS_S, duration_s)] += 1.0
 
     def publish(self, loop: asyncio.AbstractEventLoop, in_flight: int, connections: int) -> None:
-        """Write what is not counted but looked at."""
+        """Update the values that are read from the server and the loop."""
         row = self._row
         row[IN_FLIGHT] = in_flight
         row[CONNECTIONS] = connections
@@ -113,7 +113,7 @@ class Measures:
                 row[place] = getattr(now, name)
 
     def text(self) -> str:
-        """The metrics of all workers, in Prometheus' text format."""
+        """Return the metrics of all workers in Prometheus' text format."""
         values = self._board.values
         rows: dict[int, memoryview[float]] = {}
         for row in range(self._board.rows):
@@ -141,7 +141,7 @@ def _add_counts(lines: list[str], rows: dict[int, memoryview[float]]) -> None:
         )
     for name, kind, place, text in (
         ("oneloop_http_response_body_bytes_total", "counter", BODY_BYTES, "Bytes of the bodies of responses."),
-        ("oneloop_http_requests_in_flight", "gauge", IN_FLIGHT, "Requests under way."),
+        ("oneloop_http_requests_in_flight", "gauge", IN_FLIGHT, "Requests in progress."),
         ("oneloop_http_connections", "gauge", CONNECTIONS, "Open connections."),
     ):
         _head(lines, name, kind, text)
@@ -150,7 +150,7 @@ def _add_counts(lines: list[str], rows: dict[int, memoryview[float]]) -> None:
 
 def _add_histogram(lines: list[str], rows: dict[int, memoryview[float]]) -> None:
     name = "oneloop_http_request_duration_seconds"
-    _head(lines, name, "histogram", "From the head of a request to the end of its response.")
+    _head(lines, name, "histogram", "Time from the head of a request to the end of its response.")
     for row, cells in rows.items():
         total = 0.0
         for index, bound in enumerate((*BOUNDS_S, None)):
@@ -168,7 +168,7 @@ def _add_processes(lines: list[str], rows: dict[int, memoryview[float]]) -> None
         try:
             found[row] = (read_cpu_s(pid), read_memory_bytes(pid))
         except (OSError, ValueError):
-            # It has just ended.
+            # The process has just ended.
             continue
     _head(lines, "process_cpu_seconds_total", "counter", "CPU time of the process, in user and system mode.")
     lines.extend(f'process_cpu_seconds_total{{worker="{row}"}} {_number(cpu_s)}' for row, (cpu_s, _) in found.items())
@@ -186,12 +186,12 @@ def _number(value: float) -> str:
 
 
 def read_memory_bytes(pid: int | str = "self") -> int:
-    """The resident memory of a process: proc_pid_statm(5)."""
+    """Return the resident memory of a process, see proc_pid_statm(5)."""
     return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
 
 
 def read_cpu_s(pid: int) -> float:
-    """The CPU time of a process: proc_pid_stat(5)."""
-    # The name of the program, in brackets, may hold spaces.
+    """Return the CPU time of a process, see proc_pid_stat(5)."""
+    # The program's name, in parentheses, can contain spaces.
     numbers = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     return (int(numbers[11]) + int(numbers[12])) / _TICKS_PER_S

@@ -1,6 +1,6 @@
-"""`Options`: everything that `serve`, `run` and the command `oneloop serve` can be told, checked.
+"""`Options`: the checked options of `serve`, `run` and the command `oneloop serve`.
 
-Names and meanings are uvicorn's where uvicorn has the option. `Given` are the same names as keyword arguments.
+Names and meanings are uvicorn's where uvicorn has the option. `Given` has the same names as keyword arguments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Section 5.5: control characters, other than a tab, are not valid in values.
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# What says where a response ends is the connection's.
+# The server itself sets the headers that determine where a response ends.
 _FRAMING = ("connection", "content-length", "keep-alive", "trailer", "transfer-encoding", "upgrade")
 _AT_LEAST = {
     "backlog": 1,
@@ -84,11 +84,11 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool, int), "True or False"),
     "str | os.PathLike[str]": ((str, os.PathLike), "a path"),
 }
-"""What a field's type takes, and how that is said."""
+"""For each field type: the accepted classes, and their description for error messages."""
 
 
 class OptionError(ValueError):
-    """An option is wrong, or does not go with another one; the text says what to do."""
+    """An option is wrong, or cannot be combined with another one; the message says what to do."""
 
 
 class Given(TypedDict, total=False):
@@ -156,7 +156,7 @@ class Given(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of a server; sizes are in bytes, times in seconds. The reference says what each one means."""
+    """The options of a server. Sizes are in bytes, times in seconds. The reference describes each option."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -212,7 +212,7 @@ class Options:
     ssl_certfile: str | os.PathLike[str] | None = None
     ssl_keyfile: str | os.PathLike[str] | None = None
     ssl_keyfile_password: str | None = None
-    # ssl.PROTOCOL_TLS_SERVER and ssl.CERT_NONE: a parent process needs no OpenSSL.
+    # ssl.PROTOCOL_TLS_SERVER and ssl.CERT_NONE as numbers, so that a parent process does not import ssl.
     ssl_version: int = 17
     ssl_cert_reqs: int = 0
     ssl_ca_certs: str | os.PathLike[str] | None = None
@@ -222,7 +222,7 @@ class Options:
         """Check every option.
 
         Raises:
-            OptionError: an option is wrong, or two do not go together.
+            OptionError: an option is wrong, or two options cannot be combined.
         """
         self._check_kinds()
         self._check_numbers()
@@ -230,7 +230,7 @@ class Options:
         self._check_texts()
         self._check_files()
         self._check_processes()
-        # It raises what is wrong with the addresses.
+        # Called to check the addresses.
         self.trust()
 
     def _check_kinds(self) -> None:
@@ -238,58 +238,62 @@ class Options:
             value = getattr(self, one.name)
             kinds, said = _KINDS.get(str(one.type).removesuffix(" | None"), ((object,), ""))
             is_none = value is None and str(one.type).endswith("None")
-            # A truth value is a number to Python, and hardly what was meant.
+            # In Python a bool is an int, but as a number it is probably a mistake.
             if not (is_none or isinstance(value, kinds)) or (isinstance(value, bool) and bool not in (*kinds, object)):
-                raise OptionError(f"{flag(one.name)} is {said}, not {value!r}")
+                raise OptionError(f"{flag(one.name)} must be {said}, not {value!r}")
         for name, shape in (("headers", "(name, value)"), ("static", "(URL, folder)")):
             for pair in getattr(self, name):
                 if not isinstance(pair, tuple | list) or len(pair) != 2:
-                    raise OptionError(f"{name} are pairs of {shape}, not {pair!r}")
+                    raise OptionError(f"{name} must be pairs of {shape}, not {pair!r}")
 
     def _check_numbers(self) -> None:
         for name, least in _AT_LEAST.items():
             value = getattr(self, name)
             if value is not None and not value >= least:
-                raise OptionError(f"{flag(name)} is at least {least}, not {value}")
+                raise OptionError(f"{flag(name)} must be at least {least}, not {value}")
         for name, most in _AT_MOST.items():
             value = getattr(self, name)
             if value is not None and value > most:
-                raise OptionError(f"{flag(name)} is at most {most}, not {value}")
+                raise OptionError(f"{flag(name)} must be at most {most}, not {value}")
         if not 0 <= self.port <= 65535:
-            raise OptionError(f"--port is a number from 0 to 65535, not {self.port}")
+            raise OptionError(f"--port must be a number from 0 to 65535, not {self.port}")
         for name, known in CHOICES.items():
             value = getattr(self, name)
             if value is not None and value not in known:
-                raise OptionError(f"{flag(name)} is one of {', '.join(known)}; not {value!r}")
+                raise OptionError(f"{flag(name)} must be one of {', '.join(known)}, not {value!r}")
         if self.ssl_cert_reqs not in (0, 1, 2):
-            raise OptionError("--ssl-cert-reqs is 0 (none), 1 (optional) or 2 (required)")
+            raise OptionError(
+                f"--ssl-cert-reqs must be 0 (none), 1 (optional) or 2 (required), not {self.ssl_cert_reqs}"
+            )
 
     def _check_listening(self) -> None:
         if self.uds == "":
-            raise OptionError("--uds is the path of a unix socket; it is empty")
+            raise OptionError("--uds must be the path of a unix socket, and is empty")
         if self.uds is not None and self.fd is not None:
-            raise OptionError("--uds and --fd both name a socket: give one of them")
+            raise OptionError("--uds and --fd both select the socket: use only one of them")
         if self.reuse_port and (self.uds is not None or self.fd is not None):
-            raise OptionError("--reuse-port is for a host and a port: leave it out with --uds and --fd")
+            raise OptionError("--reuse-port needs --host and --port: it cannot be combined with --uds or --fd")
         if self.fd is not None and self.fd < 0:
-            raise OptionError(f"--fd is the number of an open descriptor, not {self.fd}")
+            raise OptionError(f"--fd must be the number of an open descriptor, not {self.fd}")
 
     def _check_texts(self) -> None:
         for name, value in self.headers:
             if not _NAME.fullmatch(name) or _FORBIDDEN.search(value) or not _is_latin(value):
                 given = f"{name}:{value}"
-                raise OptionError(f"--header is Name:Value, with a name of letters and digits; not {given!r}")
+                raise OptionError(
+                    f"--header must be Name:Value, with a name of letters, digits and hyphens, not {given!r}"
+                )
             if name.lower() in _FRAMING:
-                raise OptionError(f"--header {name}: the server says itself where a response ends; leave it out")
+                raise OptionError(f"--header {name}: the server sets this header itself, so leave it out")
         if self.root_path and not self.root_path.startswith("/"):
-            raise OptionError(f"--root-path begins with a slash; not {self.root_path!r}")
+            raise OptionError(f"--root-path must begin with a slash, not {self.root_path!r}")
         if self.metrics is not None and not self.metrics.startswith("/"):
-            raise OptionError(f"--metrics is a path that begins with a slash; not {self.metrics!r}")
+            raise OptionError(f"--metrics must be a path that begins with a slash, not {self.metrics!r}")
         for url, folder in self.static:
             if not url.startswith("/"):
-                raise OptionError(f"--static is URL=DIR, where URL begins with a slash; not {url!r}")
+                raise OptionError(f"--static must be URL=DIR, where URL begins with a slash, not {url!r}")
             if not Path(folder).is_dir():
-                raise OptionError(f"--static {url}={folder}: there is no such folder")
+                raise OptionError(f"--static {url}={folder}: there is no such directory")
 
     def _check_files(self) -> None:
         for name in ("ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "env_file", "log_config"):
@@ -299,9 +303,11 @@ class Options:
         if self.ssl_certfile is None:
             for name in ("ssl_keyfile", "ssl_keyfile_password", "ssl_ca_certs", "ssl_ciphers"):
                 if getattr(self, name) is not None:
-                    raise OptionError(f"{flag(name)} needs --ssl-certfile")
+                    raise OptionError(f"{flag(name)} needs --ssl-certfile, the file with the server's certificate")
         if self.ssl_cert_reqs and self.ssl_ca_certs is None:
-            raise OptionError("--ssl-cert-reqs needs --ssl-ca-certs: the authorities of the clients' certificates")
+            raise OptionError(
+                "--ssl-cert-reqs needs --ssl-ca-certs, the file with the authorities of the clients' certificates"
+            )
 
     def _check_processes(self) -> None:
         if self.limit_max_requests_jitter and self.limit_max_requests is None:
@@ -310,7 +316,7 @@ class Options:
             raise OptionError("--reload-dir, --reload-include and --reload-exclude need --reload")
         for folder in self.reload_dirs:
             if not Path(folder).is_dir():
-                raise OptionError(f"--reload-dir {folder}: there is no such folder")
+                raise OptionError(f"--reload-dir {folder}: there is no such directory")
         if self.workers is None and not self.reload:
             self._worker_count()
 
@@ -319,22 +325,25 @@ class Options:
             return self.workers
         text = os.environ.get("WEB_CONCURRENCY", "1")
         if not text.isdecimal() or not 1 <= int(text) <= _AT_MOST["workers"]:
-            raise OptionError(f"the environment variable WEB_CONCURRENCY is a number of workers, not {text!r}")
+            raise OptionError(
+                "the environment variable WEB_CONCURRENCY must be a number of workers from 1 to"
+                f" {_AT_MOST['workers']}, not {text!r}"
+            )
         return int(text)
 
     @property
     def worker_count(self) -> int:
-        """How many processes serve: `workers`, else the environment variable WEB_CONCURRENCY, else one."""
+        """The number of serving processes: `workers`, else the environment variable WEB_CONCURRENCY, else 1."""
         return 1 if self.reload else self._worker_count()
 
     @property
     def has_parent(self) -> bool:
-        """Whether a parent process owns the sockets: for several workers, and where a worker may be replaced."""
+        """True if a parent process owns the sockets: with several workers, or if workers can be replaced."""
         recycles = self.limit_max_requests is not None or self.limit_memory is not None
         return self.reload or self.worker_count > 1 or recycles
 
     def trust(self) -> Trust | None:
-        """Which peers are proxies; None if proxy headers mean nothing."""
+        """Return the trusted proxies, or None if proxy headers are ignored."""
         if not self.proxy_headers:
             return None
         allowed = self.forwarded_allow_ips
@@ -347,7 +356,7 @@ class Options:
 
     @classmethod
     def from_given(cls, given: Mapping[str, object]) -> Options:
-        """Make options from keyword arguments.
+        """Create options from keyword arguments.
 
         Raises:
             TypeError: there is no such option.
@@ -356,13 +365,13 @@ class Options:
         known = {field.name for field in fields(cls)}
         for name in given:
             if name not in known:
-                raise TypeError(f"there is no option {name!r}")
+                raise TypeError(f"there is no option {name!r}: see the fields of oneloop.http.Options")
         return cls(**given)  # type: ignore[arg-type] # Given has checked the types
 
 
 def flag(name: str) -> str:
-    """The command line's word for an option."""
-    # What may be repeated has one at a time there.
+    """Return the name of an option on the command line."""
+    # Options that can be repeated have the singular there.
     is_repeated = name in ("headers", "reload_dirs", "reload_includes", "reload_excludes")
     return "--" + (name[:-1] if is_repeated else name).replace("_", "-")
 

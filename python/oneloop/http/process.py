@@ -1,7 +1,7 @@
-"""`Process`: what a process that serves does, alone or as a parent's worker: loads, serves, and heeds signals.
+"""`Process`: a serving process, alone or as a parent's worker. It loads the application, serves, and handles signals.
 
-Words between a worker and its parent: `ready`, `replace` with a reason, and `over` once the loop is about to end;
-`F`, `L` and `N` ask for an `Ending`, and `P` for the answer `alive`.
+Messages from a worker to its parent: `ready`; `replace` with a reason; `over` when its loop is about to end; `alive` as
+the answer to `P`. Messages from the parent: `F`, `L` and `N` for an `Ending`, and `P` (ping).
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ __all__ = ["STARTUP_FAILURE", "Process"]
 log = logging.getLogger("oneloop.error")
 
 STARTUP_FAILURE = 3
-"""The exit status of a process that could not begin: uvicorn's."""
+"""The exit status of a process that could not start; the same as uvicorn's."""
 
-# After requests were cut off at the end, threads that still work for them have so long.
+# How long the process waits at exit for threads that still work for cancelled requests.
 LATE_S = 2.0
 
 _ENDINGS = {b"F": Ending.FINISH, b"L": Ending.LAST, b"N": Ending.NOW}
 
 
 class Process:
-    """One process that serves.
+    """One serving process.
 
     Args:
         target: the application, or its name.
-        options: how.
-        listeners: where; they are closed at the end.
-        logs_records: access lines go through `logging`.
-        measures: where it counts.
-        channel: to the parent, if there is one.
-        notifier: to the service manager, if there is no parent.
-        from_file: the environment variables that came from `env_file` in the parent.
+        options: the options.
+        listeners: the listening sockets; they are closed at the end.
+        logs_records: send access lines through `logging`.
+        measures: the process's counters, for `--metrics`.
+        channel: the channel to the parent, if there is one.
+        notifier: notifies the service manager, if there is no parent.
+        from_file: names of the environment variables that the parent has set from `env_file`.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class Process:
         self._signals = 0
 
     def run(self) -> int:
-        """Serve; returns the exit status. SIGINT and SIGTERM are ignored from the end of serving on."""
+        """Serve, and return the exit status. After serving has ended, SIGINT and SIGTERM are ignored."""
         options = self._options
         if self._channel is not None and not faulthandler.is_enabled():
-            # For the stack of a worker that is stuck; without a stderr there is none.
+            # Prints the stack of a stuck worker. Fails if there is no stderr.
             with contextlib.suppress(OSError, ValueError, RuntimeError):
                 faulthandler.enable()
         try:
             if self._channel is not None and options.env_file is not None:
-                # It may have changed since the parent began.
+                # The file may have changed since the parent was started.
                 environment.load(options.env_file, again=self._from_file)
             if options.green:
                 from oneloop.green import monkey
@@ -96,12 +96,12 @@ class Process:
                 monkey.patch_all()
             app = load(self._target, interface=options.interface, factory=options.factory, app_dir=options.app_dir)
         except (LoadError, OSError, ImportError, environment.EnvironmentFileError) as error:
-            log.error("The application cannot be loaded: %s", error)
+            log.error("Cannot load the application: %s", error)
             if isinstance(error, LoadError) and error.details:
                 log.error("%s", error.details.rstrip())
             return STARTUP_FAILURE
         if app.is_from_factory:
-            log.warning("The application is made by a factory function: add --factory to say so.")
+            log.warning("%s is a factory function and was called to get the application: add --factory.", self._target)
         with asyncio.Runner(loop_factory=Loop) as runner:
             return runner.run(self._serve(app))
 
@@ -122,7 +122,7 @@ class Process:
                 signal.SIGHUP: lambda: self._reload(server),
             }
         else:
-            # The parent counts signals; asked by somebody else, this worker ends, and the parent replaces it.
+            # The parent handles SIGINT and counts signals. SIGTERM to this worker ends it, and the parent replaces it.
             handlers = {signal.SIGTERM: lambda: server.end(Ending.FINISH)}
             self._channel.setblocking(False)
             loop.add_reader(self._channel.fileno(), self._hear, server)
@@ -131,14 +131,15 @@ class Process:
         log.info("Started server process [%d]", os.getpid())
         try:
             await server.run(self._tell_ready)
-        except LifespanError as error:
-            log.error("%s Exiting.", error)
+        except LifespanError:
+            # The reason was logged before.
+            log.error("Application startup failed. Exiting.")
             return STARTUP_FAILURE
         except (OSError, ssl.SSLError, ValueError) as error:
-            log.error("The server cannot start: %s", error)
+            log.error("Cannot start the server: %s", error)
             return STARTUP_FAILURE
         finally:
-            # Signals that come again are not to cut short what is left, nor do they at any moment in between.
+            # Further signals must not interrupt the rest of the shutdown, also not while the handlers are changed.
             signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
             for number in handlers:
                 loop.remove_signal_handler(number)
@@ -175,7 +176,7 @@ class Process:
 
     def _say(self, words: str) -> None:
         assert self._channel is not None
-        # A parent that has gone is noticed elsewhere.
+        # If the parent has died, `_hear` detects it.
         with contextlib.suppress(OSError):
             self._channel.send(f"{words}\n".encode())
 
@@ -188,7 +189,7 @@ class Process:
         except OSError:
             words = b""
         if not words:
-            log.error("The parent process has gone: worker [%d] ends.", os.getpid())
+            log.error("The parent process has died: worker [%d] is stopping.", os.getpid())
             asyncio.get_running_loop().remove_reader(self._channel.fileno())
             server.end(Ending.LAST)
         for place in range(len(words)):
@@ -215,7 +216,7 @@ class Process:
 
 
 def _end_late(status: int) -> None:
-    """Let what was cut off end, for a while: then the process ends all the same."""
-    # A handler of Python's runs also while the main thread waits for another thread's end.
+    """Give threads of cancelled requests a limited time to end, then exit the process."""
+    # A Python signal handler also runs while the main thread joins another thread.
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(status))
     signal.setitimer(signal.ITIMER_REAL, LATE_S)

@@ -1,7 +1,7 @@
-"""`Trust`: which peers are proxies; and `client_of`: who is behind them, by X-Forwarded-For and X-Forwarded-Proto.
+"""`Trust`: which peers are trusted proxies. `client_of`: the client's address from X-Forwarded-For and -Proto.
 
-uvicorn's meaning: each proxy appends the address of its peer, so that the rightmost address that is not a trusted
-proxy's is the client. What stands to the left of it was written by the client.
+The rule is uvicorn's. Each proxy appends the address of its peer, so the client is the rightmost address that does not
+belong to a trusted proxy. Addresses to the left of it were written by the client and are ignored.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ __all__ = ["Client", "Trust", "client_of"]
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 SCHEMES = ("http", "https", "ws", "wss")
-# A name in the DNS is not longer; what is longer is not kept.
+# The longest name in DNS. Results for longer names are not cached.
 LONGEST_HOST = 253
-# Answers that are kept, for peers come again.
+# The number of cached results.
 KEPT = 4096
 
 
 @final
 class Trust:
-    """Whether an address is that of a trusted proxy; called for the peer of each connection, and for what proxies say.
+    """Whether an address belongs to a trusted proxy. Called for each connection's peer and for forwarded addresses.
 
     Args:
-        allowed: addresses, networks and literals (the path of a unix socket; the word `unix` for every peer without an
-            address), as a list or separated by commas. `*` trusts everybody.
+        allowed: addresses, networks, paths of unix sockets, and `unix` (every peer without an address), as a list or
+            separated by commas. `*` trusts every peer.
 
     Raises:
-        ValueError: a network is wrong.
+        ValueError: an item is none of these. Host names are not resolved.
     """
 
     __slots__ = ("_addresses", "_answers", "_literals", "_networks", "is_everybody")
@@ -58,11 +58,16 @@ class Trust:
             return
         try:
             self._addresses.add(ipaddress.ip_address(name))
-        except ValueError:
+        except ValueError as error:
+            if name not in ("*", "unix") and not name.startswith("/"):
+                raise ValueError(
+                    f"{name!r} is not an IP address, a network, the path of a unix socket, 'unix' or '*'"
+                    " (host names are not resolved: give the proxy's address)"
+                ) from error
             self._literals.add(name)
 
     def __call__(self, host: str) -> bool:
-        """Say whether this host is trusted; `""` and `unix` are peers without an address (unix sockets)."""
+        """Return True if this host is trusted. `""` and `unix` are peers without an address (unix sockets)."""
         if self.is_everybody:
             return True
         answer = self._answers.get(host)
@@ -86,7 +91,7 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks, and how: `host` and `port` are None, and so is `scheme`, where the headers say nothing of it."""
+    """The client's address and scheme according to the headers; None for each value that they do not contain."""
 
     host: str | None
     port: int | None
@@ -99,16 +104,16 @@ def client_of(
     forwarded_proto: Iterable[bytes],
     trust: Callable[[str], bool],
 ) -> Client:
-    """Find the client that proxies speak for.
+    """Find the client behind trusted proxies.
 
     Args:
-        peer: the address of the connection's other end.
+        peer: the address of the connection's peer.
         forwarded_for: the values of all X-Forwarded-For headers, in order.
-        forwarded_proto: the values of all X-Forwarded-Proto headers; the last one counts.
-        trust: whether an address is that of a trusted proxy.
+        forwarded_proto: the values of all X-Forwarded-Proto headers; the last one is used.
+        trust: returns True if an address belongs to a trusted proxy.
 
     Returns:
-        The client, with nothing in it if the peer is no trusted proxy.
+        The client; all fields are None if the peer is not a trusted proxy.
     """
     if not trust(peer):
         return Client(None, None, None)
@@ -123,13 +128,13 @@ def client_of(
     if getattr(trust, "is_everybody", False):
         chosen = hosts[0]
     else:
-        # Where all are proxies, the first of them asks for itself.
+        # If all addresses belong to proxies, the first of them is the client.
         chosen = next((one for one in reversed(hosts) if not trust(one[0])), hosts[0])
     return Client(chosen[0], chosen[1], scheme) if chosen[0] else Client(None, None, scheme)
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
-    """Split `host`, `host:port`, `[v6]` or `[v6]:port`; whatever else there is counts as a host without a port."""
+    """Split `host`, `host:port`, `[v6]` or `[v6]:port`. Any other text is returned as a host without a port (0)."""
     if text.startswith("["):
         host, closing, rest = text[1:].partition("]")
         if not closing or (rest and not rest.startswith(":")):
@@ -144,7 +149,7 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 
 def _port(digits: str) -> int:
-    # More digits than a port has are not a number to make.
+    # Check the length first: converting a very long number is slow.
     if digits.isascii() and digits.isdecimal() and len(digits) <= 5 and int(digits) <= 65535:
         return int(digits)
     return 0

@@ -1,6 +1,6 @@
-"""`Watching`: tells the parent of a server with `--reload` which files have changed; in a process of its own.
+"""`Watching`: the process that reports changed files to the parent, for `--reload`.
 
-By inotify (`oneloop.files.watch`); where the kernel has no more watches, by looking at the times of files.
+It uses inotify (`oneloop.files.watch`). If the kernel's limit of watches is reached, it polls the files' times instead.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ POLL_INTERVAL_S = 1.0
 
 
 class Watching:
-    """What is watched, and which names count.
+    """The watched directories, and the patterns of relevant file names.
 
     Args:
-        options: the folders, and the patterns of names.
+        options: has the directories and the patterns.
     """
 
     def __init__(self, options: Options) -> None:
@@ -43,7 +43,7 @@ class Watching:
         folders += [Path(one).resolve() for one in includes if Path(one).is_dir()]
         if not folders:
             folders = [Path.cwd(), Path(options.app_dir).resolve()]
-        # One that lies in another is watched with it.
+        # A directory inside another one is watched together with it.
         self.folders = [one for one in dict.fromkeys(folders) if not any(other in one.parents for other in folders)]
         self._left_out = [Path(one).resolve() for one in excludes if Path(one).is_dir()]
         self._excludes = [*excludes, *(one for one in EXCLUDED if one not in includes)]
@@ -51,7 +51,7 @@ class Watching:
         self._delay_s = options.reload_delay
 
     def run(self, channel: socket.socket) -> int:
-        """Write the paths of what changes to the channel, a line each, until its other end is closed."""
+        """Write the paths of changed files to the channel, one per line, until its other end is closed."""
         channel.setblocking(False)
         for folder in self.folders:
             log.info("Will watch for changes in %s", folder)
@@ -60,7 +60,7 @@ class Watching:
         return 0
 
     def counts(self, path: str) -> bool:
-        """Whether a change of this file is one of the application."""
+        """Return True if a change of this file must reload the application."""
         pure = PurePath(path)
         if any(folder == pure or folder in pure.parents for folder in self._left_out):
             return False
@@ -74,10 +74,10 @@ class Watching:
         tasks = [loop.create_task(self._watch(str(folder), changed)) for folder in self.folders]
         telling = loop.create_task(self._tell(channel, changed))
         try:
-            # The parent sends nothing: this is its end.
+            # The parent never sends data: this returns when the parent closes the channel.
             await loop.sock_recv(channel, 1)
         except OSError as error:
-            log.debug("The parent has gone: %s", error)
+            log.debug("The parent process has ended: %s", error)
         for task in (*tasks, telling):
             task.cancel()
         await asyncio.gather(*tasks, telling, return_exceptions=True)
@@ -86,7 +86,7 @@ class Watching:
         loop = asyncio.get_running_loop()
         while True:
             names = {await changed.get()}
-            # An editor, or a checkout, changes several at once.
+            # An editor or a checkout changes several files at a time.
             await asyncio.sleep(self._delay_s)
             while not changed.empty():
                 names.add(changed.get_nowait())
@@ -103,7 +103,7 @@ class Watching:
                             if self.counts(path):
                                 changed.put_nowait(path)
         except OSError as error:
-            log.warning("%s cannot be watched (%s): its files are looked at every second.", folder, error)
+            log.warning("Cannot watch %s with inotify (%s): polling its files every second instead.", folder, error)
             await self._poll(folder, changed)
 
     async def _poll(self, folder: str, changed: asyncio.Queue[str]) -> None:

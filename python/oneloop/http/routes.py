@@ -1,7 +1,7 @@
-"""What the server answers in front of the application: `--metrics`, for ASGI and for WSGI.
+"""Requests that the server answers instead of the application: `--metrics`, for ASGI and for WSGI.
 
-A route makes an `Answer` from a method and a path; it knows neither interface. Without a route, the application is
-called as it is.
+A route returns an `Answer` for a method and a path, independent of the interface. Without a route, the application is
+called directly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Answer", "Metrics", "with_routes"]
 
 @dataclass(slots=True)
 class Answer:
-    """What is answered."""
+    """A response."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -35,7 +35,7 @@ class Metrics:
         self._text = text
 
     def answer(self, method: str) -> Answer:
-        """The metrics as they are now."""
+        """Return the response with the current metrics."""
         if method not in ("GET", "HEAD"):
             return Answer(405, [("allow", "GET, HEAD"), ("content-length", "0")])
         body = self._text().encode()
@@ -46,7 +46,7 @@ class Metrics:
 def with_routes(
     app: Callable[..., Any], interface: str, options: Options, metrics_text: Callable[[], str]
 ) -> Callable[..., Any]:
-    """Put the routes that the options ask for in front of an application."""
+    """Wrap an application with the routes that the options enable."""
     if options.metrics is None:
         return app
     route = Metrics(options.metrics, metrics_text)

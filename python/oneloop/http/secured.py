@@ -1,6 +1,6 @@
-"""`tls_of`: what an ASGI application is told of a TLS connection (the `tls` extension of ASGI, version 0.2).
+"""`tls_of`: the information about a TLS connection for an ASGI application (ASGI's `tls` extension, version 0.2).
 
-Called once for each connection; what is not known is None, as the extension has it.
+Called once for each connection. Unknown values are None, as the extension specifies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["tls_of"]
 
 VERSIONS = {"TLSv1": 0x0301, "TLSv1.1": 0x0302, "TLSv1.2": 0x0303, "TLSv1.3": 0x0304}
 
-# The names of RFC 4514 section 3, by those that `ssl` uses.
+# The attribute names of RFC 4514 section 3, by the names in `ssl`.
 NAMES = {
     "commonName": "CN",
     "countryName": "C",
@@ -30,21 +30,21 @@ NAMES = {
 
 
 def tls_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
-    """The value of the scope's `extensions["tls"]`.
+    """Return the value of the scope's `extensions["tls"]`.
 
     Args:
-        transport: one of TLS, after its handshake.
+        transport: a TLS transport, after its handshake.
     """
     session = transport.get_extra_info("ssl_object")
     cipher = transport.get_extra_info("cipher")
     version = session.version() if hasattr(session, "version") else None
     certificate = transport.get_extra_info("peercert")
     return {
-        # No library tells which certificate a session was made with.
+        # No TLS library reports which certificate was used for a session.
         "server_cert": None,
         "client_cert_chain": _chain(session),
         "client_cert_name": _name(certificate) if certificate else None,
-        # A certificate that is not valid ends the handshake.
+        # With an invalid client certificate the handshake fails, so there is never an error here.
         "client_cert_error": None,
         "tls_version": VERSIONS.get(version or ""),
         "cipher_suite": _suite(transport, cipher[0]) if cipher else None,
@@ -52,7 +52,7 @@ def tls_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
 
 
 def _chain(session: Any) -> list[str]:
-    """The peer's certificates in PEM, its own first; without Python 3.13 only that one."""
+    """Return the peer's certificate chain in PEM, its own first. Before Python 3.13, ssl has only that one."""
     own = session.getpeercert(binary_form=True) if hasattr(session, "getpeercert") else None
     if not own:
         return []
@@ -66,7 +66,7 @@ def _pem(certificate: bytes) -> str:
 
 
 def _suite(transport: asyncio.BaseTransport, name: str) -> int | None:
-    """IANA's number of a cipher suite: the lower half of OpenSSL's."""
+    """Return IANA's number of a cipher suite: the lower 16 bits of OpenSSL's number."""
     context = transport.get_extra_info("sslcontext")
     if not hasattr(context, "get_ciphers"):
         return None
@@ -74,7 +74,7 @@ def _suite(transport: asyncio.BaseTransport, name: str) -> int | None:
 
 
 def _name(certificate: dict[str, Any]) -> str | None:
-    """The subject's distinguished name as RFC 4514 writes it: the last part first."""
+    """Return the subject's distinguished name in the format of RFC 4514, which has the last part first."""
     parts = [
         "+".join(f"{NAMES.get(key, key)}={_escaped(value)}" for key, value in part)
         for part in reversed(certificate.get("subject", ()))

@@ -1,6 +1,6 @@
-"""`Server`: one process that serves: its application's lifespan, its connections, and how it ends.
+"""`Server`: the server of one process: the application's lifespan, the listening sockets, limits, and the shutdown.
 
-The connections themselves are native (`oneloop._native.HttpServer`). Nothing here runs for a request.
+The connections are native (`oneloop._native.HttpServer`). Nothing here runs per request.
 """
 
 from __future__ import annotations
@@ -32,35 +32,36 @@ __all__ = ["Ending", "Server"]
 
 log = logging.getLogger("oneloop.error")
 
-# How often the memory is looked at.
+# Interval between two checks of the process's memory.
 MEMORY_INTERVAL_S = 1.0
-# Between two looks at connections that are to end.
+# The longest interval between two checks whether connections have ended.
 LONGEST_LOOK_S = 0.1
-# A keep-alive timeout of zero: the shortest time there is.
+# Replaces a keep-alive timeout of zero.
 SHORTEST_S = 0.001
 
 
 class Ending(enum.IntEnum):
-    """How a server ends; a later one outdoes an earlier one."""
+    """How a server ends. A higher value replaces a lower one."""
 
     FINISH = 1
-    """Requests are finished; the listening sockets are left to other processes."""
+    """Finish running requests. Other processes continue to accept from the listening sockets."""
     LAST = 2
-    """Requests are finished, also of connections that still wait to be accepted."""
+    """Finish running requests, and those of connections that are still in the backlog."""
     NOW = 3
-    """Everything is cancelled."""
+    """Cancel everything."""
 
 
 class Server:
     """Serves one application on one loop.
 
     Args:
-        app: what is served.
-        options: how.
-        listeners: where; they are closed when the server ends.
-        logs_records: access lines go through `logging`.
-        measures: where this process counts, for `--metrics`.
-        on_limit: told why this process should be replaced; None: the server ends itself.
+        app: the application.
+        options: the options.
+        listeners: the listening sockets; they are closed when the server ends.
+        logs_records: send access lines through `logging`.
+        measures: this process's counters, for `--metrics`.
+        on_limit: called with the reason when a limit is reached and this process should be replaced. None: the
+            server stops then.
     """
 
     def __init__(
@@ -95,11 +96,11 @@ class Server:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether requests were cut off at the end; threads may still work for them."""
+        """True if requests were cancelled at the end; threads may still work for them."""
         return self._has_unfinished
 
     def end(self, ending: Ending = Ending.LAST) -> None:
-        """Ask for the end; loop's thread only."""
+        """Stop the server. Call it in the loop's thread only."""
         if self._ending is None or ending > self._ending:
             self._ending = ending
         self._asked.set()
@@ -107,15 +108,15 @@ class Server:
             self._forced.set()
 
     def reload_certificates(self) -> None:
-        """Read the certificates again; connections that are open keep theirs."""
+        """Read the certificates again. Open connections are not affected."""
         if self._certificates is not None:
             self._certificates.reload()
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Serve until the end is asked for.
+        """Serve until `end` is called.
 
         Args:
-            on_ready: called when connections are accepted.
+            on_ready: called when the server accepts connections.
 
         Raises:
             LifespanError: the application's startup failed.
@@ -125,14 +126,14 @@ class Server:
             if self._options.ssl_certfile is not None:
                 self._certificates = Certificates(self._options)
             if not await self._unless_forced(self._lifespan.start()):
-                log.warning("Ending at once: the application's startup is cut off.")
+                log.warning("Exiting immediately: the application's startup was cancelled.")
                 return
             try:
                 await self._listen()
                 on_ready()
                 await self._asked.wait()
             except BaseException:
-                # Cancelled by the program that serves: its end is now.
+                # Cancelled by the calling program: end immediately.
                 self.end(Ending.NOW)
                 raise
             finally:
@@ -163,14 +164,14 @@ class Server:
             self._publish()
 
     def _secured(self) -> dict[str, Any]:
-        """What the loop is told of TLS. A proxy's header comes before it: there the connections begin it themselves."""
+        """Return the TLS arguments for the loop. With PROXY protocol there are none: TLS begins after its header."""
         if self._certificates is None or self._options.proxy_protocol:
             return {}
-        # A client that does not come to an end with its handshake is as slow as one with its head.
+        # The handshake has the same time limit as a request's head.
         return {"ssl": self._certificates.context, "ssl_handshake_timeout": self._options.timeout_header or None}
 
     def _settings(self) -> dict[str, Any]:
-        """The options of `HttpServer`; None is a time that never comes."""
+        """Return the options of `HttpServer`; a timeout of None means no limit."""
         options = self._options
         fields = [(name.lower().encode("latin-1"), value.strip().encode("latin-1")) for name, value in options.headers]
         if options.server_header and not any(name == b"server" for name, _ in fields):
@@ -231,11 +232,11 @@ class Server:
         limit = self._options.limit_max_requests
         if limit is None:
             return None
-        # So that workers which were started together do not end together.
+        # Random, so that workers that were started together do not end together.
         limit += random.randint(0, self._options.limit_max_requests_jitter)
 
         def count(total: int) -> None:
-            # At the first that reaches it: a successor takes a while to come.
+            # Call it only once, because it takes a while until the successor has started.
             if total >= limit and not self._is_over_limit:
                 self._is_over_limit = True
                 self._on_limit(f"it has served {total} requests (--limit-max-requests)")
@@ -250,7 +251,7 @@ class Server:
         self._timers["memory"] = self._loop.call_later(MEMORY_INTERVAL_S, self._look_at_memory, limit_bytes)
 
     def _end_at_limit(self, why: str) -> None:
-        log.info("This process ends: %s.", why)
+        log.info("This process is stopping: %s.", why)
         self.end(Ending.LAST)
 
     # -- metrics --------------------------------------------------------------------------------------
@@ -267,7 +268,7 @@ class Server:
         self._measures.publish(self._loop, self._http.requests, self._http.connections)
         return self._measures.text()
 
-    # -- the end --------------------------------------------------------------------------------------
+    # -- stopping -------------------------------------------------------------------------------------
 
     async def _finish(self) -> None:
         for timer in self._timers.values():
@@ -285,7 +286,7 @@ class Server:
                 await asyncio.sleep(0)
                 http.abort()
                 await asyncio.sleep(0)
-            # A view that is stuck keeps its thread; the process ends without it if requests were cut off.
+            # A stuck request keeps its thread. If requests were cancelled, do not wait for the threads.
             threads = http.end_threads()
             if threads and not self._has_unfinished:
                 await self._loop.run_in_executor(None, lambda: [thread.join() for thread in threads])
@@ -299,11 +300,11 @@ class Server:
         if self._ending is Ending.NOW:
             self._lifespan.abandon()
         elif not await self._unless_forced(self._lifespan.stop()):
-            log.warning("Ending at once: the application's shutdown is cut off.")
+            log.warning("Exiting immediately: the application's shutdown was cancelled.")
         await self._lifespan.stop()
 
     async def _unless_forced(self, step: Coroutine[Any, Any, None]) -> bool:
-        """Take a step of the application's lifespan; False if it was cut off, for some applications never get there."""
+        """Await a step of the application's lifespan. Return False if a second signal has cancelled it."""
         doing = self._loop.create_task(step)
         forced = self._loop.create_task(self._forced.wait())
         try:
@@ -318,14 +319,14 @@ class Server:
         return not is_cut_off
 
     async def _accept_waiting(self) -> None:
-        """Take the connections that the kernel has accepted: closing the socket would reset them."""
+        """Accept the connections in the backlog, because closing the listening socket would reset them."""
         http = self._http
         if http is None:
             return
         secured = self._secured()
         taken = []
         for listener in self._listeners:
-            # BlockingIOError: there are no more.
+            # BlockingIOError: the backlog is empty.
             with contextlib.suppress(OSError):
                 while True:
                     made, _ = listener.socket.accept()
@@ -337,17 +338,17 @@ class Server:
                 task.cancel()
             for task in done:
                 if not task.cancelled() and task.exception() is not None:
-                    log.debug("A connection ended before it began", exc_info=task.exception())
+                    log.debug("A connection failed before its first request", exc_info=task.exception())
 
     async def _is_drained(self, http: _native.HttpServer) -> bool:
-        """Wait for connections and requests to end; whether they all have, in time and without force."""
+        """Wait for connections and requests to end. Return True if all ended in time, without a second signal."""
         timeout_s = self._options.timeout_graceful_shutdown
         end_s = None if timeout_s is None else self._loop.time() + timeout_s
         look_s = 0.005
         is_told = False
         while http.connections or http.requests:
             if self._forced.is_set():
-                log.warning("Ending at once: %d request(s) are cut off.", http.requests)
+                log.warning("Exiting immediately: cancelling %d request(s).", http.requests)
                 return False
             if end_s is not None and self._loop.time() >= end_s:
                 log.error("Cancel %d running task(s), timeout graceful shutdown exceeded", http.requests)
@@ -362,6 +363,6 @@ class Server:
 
 
 def _is_patched() -> bool:
-    """Whether threads of this process are green threads, so that requests may be, too."""
+    """Return True if `threading` is patched, so that requests can run in green threads as well."""
     monkey = sys.modules.get("oneloop.green.monkey")
     return monkey is not None and bool(monkey.is_module_patched("threading"))

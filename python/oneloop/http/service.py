@@ -1,4 +1,4 @@
-"""`serve` and `run`: an application served on the caller's loop, or by processes of its own."""
+"""`serve` and `run`: serve an application on the caller's loop, or in processes that this module starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["run", "run_with", "serve"]
 log = logging.getLogger("oneloop.error")
 
 STARTUP_FAILURE = 3
-# With --reload, requests have so long to end where --timeout-graceful-shutdown says nothing: some never do.
+# With --reload and without --timeout-graceful-shutdown, requests have this many seconds to end: some never do.
 RELOAD_GRACE_S = 1.0
 
 
@@ -38,26 +38,27 @@ async def serve(
     on_ready: Callable[[list[str]], None] | None = None,
     **given: Unpack[Given],
 ) -> None:
-    """Serve an application on the running loop, which is a oneloop loop, until it is told to end.
+    """Serve an application on the running oneloop loop, until the server is stopped.
 
-    It ends when `stop` is set, after `limit_max_requests`, and in the main thread also by SIGINT and SIGTERM: requests
-    are finished within `timeout_graceful_shutdown`; a second signal ends them. Cancelled, it ends them at once. The
-    application's lifespan is shut down in any case. Handlers of these signals that the loop had are gone afterwards.
+    The server stops when `stop` is set, after `limit_max_requests`, and in the main thread also on SIGINT or SIGTERM.
+    It then waits for running requests, at most `timeout_graceful_shutdown` seconds; a second signal cancels them. If
+    this coroutine is cancelled, requests are cancelled immediately. The application's lifespan is shut down in any
+    case. Existing handlers of the loop for SIGINT and SIGTERM are replaced and not restored.
 
     Args:
         app: an ASGI or WSGI application, or its name, `package.module:app`.
-        stop: ends the server when it is set.
-        on_ready: called when connections are accepted, with the addresses as the log shows them.
-        **given: options, with the names and meanings of `oneloop serve`. Those that need other processes (`workers`,
-            `reload`, `limit_memory`) or change this one (`green`, `env_file`) are for `run`.
+        stop: the server stops when this event is set.
+        on_ready: called when the server accepts connections, with the list of addresses as in the log.
+        **given: options, with the names and meanings of `oneloop serve`. Options that need other processes (`workers`,
+            `reload`, `limit_memory`) or change this process (`green`, `env_file`) are only for `run`.
 
     Raises:
         OptionError: an option is wrong.
-        LoadError: the application cannot be loaded, or its interface not be found out.
-        ListenError: there is no socket to listen on.
+        LoadError: the application cannot be loaded, or it is not clear whether it is ASGI or WSGI.
+        ListenError: the socket cannot be opened.
         LifespanError: the application's startup failed.
-        OSError, ssl.SSLError: the certificates cannot be used.
-        TypeError: there is no such option, or the loop is not oneloop's.
+        OSError, ssl.SSLError, ValueError: the certificates cannot be used.
+        TypeError: there is no such option, or the running loop is not a oneloop loop.
     """
     from oneloop.http.application import load
     from oneloop.http.measures import Board, Measures
@@ -67,12 +68,18 @@ async def serve(
     options = Options.from_given(given)
     for name in ("reload", "limit_memory", "green", "env_file"):
         if getattr(options, name):
-            raise OptionError(f"{name} is for oneloop.http.run(): serve() has one process, and does not change it")
+            raise OptionError(f"serve() does not support the option {name!r}: use oneloop.http.run() or oneloop serve")
     if options.workers is not None and options.workers > 1:
-        raise OptionError("workers is for oneloop.http.run(): serve() has one process")
+        raise OptionError(
+            f"serve() runs in one process, so workers={options.workers} is not possible: use oneloop.http.run() or"
+            " oneloop serve"
+        )
     loop = asyncio.get_running_loop()
     if not isinstance(loop, Loop):
-        raise TypeError(f"oneloop.http.serve() needs a oneloop loop, not {type(loop).__name__}: use oneloop.run()")
+        raise TypeError(
+            f"oneloop.http.serve() needs a oneloop event loop, not {type(loop).__name__}: start the program with"
+            " oneloop.run(main())"
+        )
     logs_records = logs.configure(options)
     app_dir = options.app_dir if isinstance(app, str) else None
     loaded = load(app, interface=options.interface, factory=options.factory, app_dir=app_dir)
@@ -106,7 +113,7 @@ async def _end_after(stop: asyncio.Event, end: Callable[[], None]) -> None:
 def _take_signals(
     loop: asyncio.AbstractEventLoop, end: Callable[..., None], first: object, second: object
 ) -> list[signal.Signals]:
-    """End the server by signals, where they can be handled: in the main thread."""
+    """In the main thread, add signal handlers that stop the server. Return the handled signals."""
     if threading.current_thread() is not threading.main_thread():
         return []
     counts: list[int] = []
@@ -122,26 +129,25 @@ def _take_signals(
 
 
 def run(app: object, **given: Unpack[Given]) -> None:
-    """Serve an application in this process, or with `workers` and `reload` in processes of its own, until a signal.
+    """Serve an application until SIGINT or SIGTERM. With `workers` or `reload` it runs in child processes.
 
-    SIGINT and SIGTERM end it. With several workers it has to be called in the main thread, and before the program has
-    threads or a loop, for it forks.
+    In these cases the function forks: call it in the main thread, before the program starts threads or a loop.
 
     Args:
-        app: an ASGI or WSGI application, or its name, `package.module:app`. With `reload` it is a name.
+        app: an ASGI or WSGI application, or its name, `package.module:app`. `reload` needs the name.
         **given: options, with the names and meanings of `oneloop serve`.
 
     Raises:
         OptionError: an option is wrong.
         TypeError: there is no such option.
-        SystemExit: with status 3, if the application cannot be loaded or its startup fails, or if there is no socket
-            to listen on. What was wrong is in the log.
+        SystemExit: with status 3 if the application cannot be loaded, its startup fails, or the socket cannot be
+            opened. The reason is in the log.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         status = run_with(app, given)
     finally:
-        # They are the program's again, which may go on.
+        # Restore the program's handlers, because the program may continue.
         if threading.current_thread() is threading.main_thread():
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -150,7 +156,7 @@ def run(app: object, **given: Unpack[Given]) -> None:
 
 
 def run_with(app: object, given: Given) -> int:
-    """Do what `run` does, and return the exit status; SIGINT and SIGTERM may be ignored afterwards.
+    """Like `run`, but return the exit status. Afterwards SIGINT and SIGTERM may be ignored.
 
     Raises:
         OptionError: an option is wrong.
@@ -160,7 +166,7 @@ def run_with(app: object, given: Given) -> int:
     path = given.get("env_file")
     if path is not None:
         try:
-            # First, for variables may be options: WEB_CONCURRENCY, FORWARDED_ALLOW_IPS.
+            # Load it first, because variables can set options: WEB_CONCURRENCY, FORWARDED_ALLOW_IPS.
             from_file = environment.load(path)
         except (OSError, environment.EnvironmentFileError) as error:
             raise OptionError(f"--env-file {path}: {error}") from error
@@ -192,9 +198,12 @@ def _for_reload(options: Options, app: object) -> Options:
     if not options.reload:
         return options
     if not isinstance(app, str):
-        raise OptionError("reload needs the application's name, such as 'package.module:app'")
+        raise OptionError(
+            "reload imports the application again after each change: pass its name, such as 'package.module:app', not"
+            " the object"
+        )
     if (options.workers or 1) > 1:
-        log.warning("--workers is left out: with --reload there is one worker.")
+        log.warning("--workers is ignored: with --reload there is one worker.")
     if options.timeout_graceful_shutdown is None:
         return dataclasses.replace(options, timeout_graceful_shutdown=RELOAD_GRACE_S)
     return options
@@ -228,7 +237,7 @@ def _run_parent(
 
         board = Board()
 
-    # Both import the native core, which the parent does not need.
+    # Import inside these functions, because the parent does not need the native core.
     def work(listeners: Sequence[Listener], channel: socket.socket, row: int) -> int:
         from oneloop.http.measures import Measures
         from oneloop.http.process import Process

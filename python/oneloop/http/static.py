@@ -1,6 +1,6 @@
-"""The folders of `--static` for the native server: their URLs and paths, and the content types of their files.
+"""The settings of `--static` for the native server: URLs, directories and content types.
 
-The answers themselves are native (`crates/native/src/http/static_files.rs`): nothing here runs for a request.
+The native server answers the requests (`crates/native/src/http/static_files.rs`). Nothing here runs per request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["content_types", "settings"]
 
-# What the standard library's table lacks in some of the versions that are supported.
+# Types that the standard library's table does not have in all supported Python versions.
 _FURTHER = {
     ".avif": "image/avif",
     ".js": "text/javascript",
@@ -33,25 +33,25 @@ _TEXTS = ("application/json", "application/xml", "image/svg+xml")
 def settings(
     folders: Sequence[tuple[str, str]], reserved: Sequence[str]
 ) -> tuple[list[tuple[str, str]], Mapping[str, str], list[str]]:
-    """Make the option `static` of the native server.
+    """Return the value of the native server's option `static`.
 
     Args:
-        folders: URLs, and the folders that they stand for.
-        reserved: paths that are no file's, whatever folder they lie in.
+        folders: pairs of a URL prefix and a directory.
+        reserved: URL paths that are never served from a file.
     """
-    # Relative paths are those of now, should the application change its folder.
-    made = [(url, os.path.abspath(folder)) for url, folder in folders]  # noqa: PTH100 - links stay what they are
+    # Resolve relative paths now, because the application can change the current directory.
+    made = [(url, os.path.abspath(folder)) for url, folder in folders]  # noqa: PTH100 - must not resolve links
     return made, content_types(), list(reserved)
 
 
 @functools.cache
 def content_types() -> Mapping[str, str]:
-    """Content types by suffixes in lower case, without the dot: the standard library's own table, not the system's."""
+    """Return content types by lower-case suffix without the dot, from the standard library's table (not /etc's)."""
     table = mimetypes.MimeTypes()
     for suffix, kind in _FURTHER.items():
         table.add_type(kind, suffix)
     types = {suffix.lower(): _with_charset(kind) for suffix, kind in table.types_map[True].items()}
-    # An archive such as x.tar.gz is what it is: no coding of the transfer.
+    # A file such as x.tar.gz is served as a gzip archive, not as a tar file with a content coding.
     for suffix, coding in table.encodings_map.items():
         types[suffix.lower()] = _of_coding(coding)
     for suffix, meant in table.suffix_map.items():

@@ -1,4 +1,4 @@
-"""systemd: the sockets that it passes (sd_listen_fds(3)), and what it is told (sd_notify(3))."""
+"""systemd: the sockets that it passes (sd_listen_fds(3)), and notifications to it (sd_notify(3))."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FIRST_FD = 3
 
 
 def inherited_sockets(environment: MutableMapping[str, str] = os.environ) -> list[tuple[str, socket.socket]]:
-    """Take the listening sockets that were passed to this process, with their names.
+    """Return the listening sockets that systemd has passed to this process, with their names.
 
-    The variables are removed, so that no child takes the sockets for its own.
+    The environment variables are removed, so that child processes do not use the sockets.
 
     Raises:
-        OSError: a descriptor is no socket.
-        ValueError: a variable is wrong, or a socket does not listen for streams.
+        OSError: a descriptor is not a socket.
+        ValueError: a variable is wrong, or a socket is not a listening stream socket.
     """
     pid = environment.pop("LISTEN_PID", "")
     count = environment.pop("LISTEN_FDS", "")
@@ -38,22 +38,25 @@ def inherited_sockets(environment: MutableMapping[str, str] = os.environ) -> lis
         made = socket.socket(fileno=FIRST_FD + index)
         made.set_inheritable(False)
         if made.type != socket.SOCK_STREAM or not made.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            raise ValueError(f"descriptor {FIRST_FD + index} is not a listening stream socket")
+            raise ValueError(
+                f"the descriptor {FIRST_FD + index} from systemd is not a listening stream socket: use ListenStream="
+                " with Accept=no in the socket unit"
+            )
         taken.append((names[index] if index < len(names) else "unknown", made))
     return taken
 
 
 class Notifier:
-    """Tells the service manager how the service is; does nothing where none has asked (NOTIFY_SOCKET)."""
+    """Notifies the service manager of the service's state. Does nothing without the variable NOTIFY_SOCKET."""
 
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
-        # Removed, so that no child speaks for the service.
+        # Removed, so that child processes do not send notifications.
         address = environment.pop("NOTIFY_SOCKET", "")
         pid = environment.pop("WATCHDOG_PID", str(os.getpid()))
         interval = environment.pop("WATCHDOG_USEC", "")
         self._socket: socket.socket | None = None
         self.watchdog_s: float | None = None
-        """How often `alive` has to be called: half of the time after which the service counts as dead."""
+        """The interval at which `alive` has to be called: half of systemd's watchdog timeout. None: no watchdog."""
         if not address.startswith(("/", "@")):
             return
         self._address = "\0" + address[1:] if address.startswith("@") else address
@@ -63,24 +66,24 @@ class Notifier:
             self.watchdog_s = int(interval) / 2e6
 
     def ready(self, status: str) -> None:
-        """Say that the service serves; also after `reloading`."""
+        """Notify that the service is ready; also call it after `reloading`."""
         self._send(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}")
 
     def reloading(self) -> None:
-        """Say that workers or certificates are being replaced."""
+        """Notify that workers or certificates are being replaced."""
         now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._send(f"RELOADING=1\nMONOTONIC_USEC={now_us}")
 
     def stopping(self) -> None:
-        """Say that the service ends."""
+        """Notify that the service is stopping."""
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """Say that the service is not stuck."""
+        """Send a watchdog notification: the service is not stuck."""
         self._send("WATCHDOG=1")
 
     def close(self) -> None:
-        """Close the socket; nothing is sent any more."""
+        """Close the socket. Later notifications are not sent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -91,4 +94,4 @@ class Notifier:
         try:
             self._socket.sendto(text.encode(), self._address)
         except OSError as error:
-            log.warning("The service manager cannot be told: %s", error)
+            log.warning("Cannot notify the service manager: %s", error)

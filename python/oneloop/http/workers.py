@@ -1,7 +1,8 @@
-"""`Parent`: owns the listening sockets, and starts, replaces and ends the workers that serve on them.
+"""`Parent`: owns the listening sockets, and starts, replaces and stops the workers that serve on them.
 
-It imports neither the application nor the native core, has no loop and no thread, so that it stays small and may fork
-at any time. Each worker has a place; its successor begins to serve before it stops to accept.
+It imports neither the application nor the native core and has no loop and no threads. It therefore stays small, and can
+fork at any time. Each worker has a place. When a worker is replaced, its successor starts to serve before the old one
+stops accepting.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ __all__ = ["Parent"]
 log = logging.getLogger("oneloop.error")
 
 STARTUP_FAILURE = 3
-# A worker that has lived so long did not die of its start: its successor begins at once.
+# If a worker that has run for this long dies, its start was not the reason, so its successor starts immediately.
 LONG_LIFE_S = 10.0
 FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 10.0
-# Starts that fail one after the other, while the service has begun well: then all of it ends.
+# After this many consecutive failed starts of a worker, the parent stops everything.
 MOST_FAILURES = 5
-# What a worker has beyond --timeout-graceful-shutdown, for its application's shutdown.
+# Additional time after --timeout-graceful-shutdown, for the application's shutdown.
 GRACE_S = 30.0
-# And what it has when it is to end at once.
+# Time that a worker has to end after a second signal.
 FORCED_GRACE_S = 1.0
 LONGEST_WAIT_S = 3600.0
 
@@ -55,14 +56,14 @@ class Worker:
     is_ending: bool = False
     kill_at_s: float | None = None
     heard: bytes = b""
-    # When to ask whether its loop runs; or, asked, when it counts as stuck. None: it is not to be asked.
+    # When to send the next ping; after a ping, when the worker counts as stuck. None: no pings.
     check_at_s: float | None = None
     is_asked: bool = False
 
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Where one worker serves: `successor` starts while `worker` still serves; those before it end."""
+    """The place of one worker. `successor` starts while `worker` still serves. Former workers are ending."""
 
     group: int
     worker: Worker | None = None
@@ -73,18 +74,18 @@ class Place:
 
 @dataclass(slots=True)
 class Work:
-    """What a worker does: called in the new process with its listeners, its channel and its row."""
+    """The workers' task. `run` is called in the new process with its listeners, its channel and its row."""
 
     run: Callable[[Sequence[Listener], socket.socket, int], int]
     groups: list[list[Listener]]
     board: Board | None = None
     watch: Callable[[socket.socket], int] | None = None
-    """Watches files, for `--reload`; in a process of its own, and writes what has changed to the channel."""
+    """For `--reload`: watches files in a separate process, and writes the changed paths to the channel."""
 
 
 @dataclass(slots=True)
 class _Course:
-    """How far the parent is: it serves until it ends; SIGHUP makes it roll through its places."""
+    """The state of the parent. After SIGHUP it replaces the workers of all places one by one ("rolling")."""
 
     has_been_ready: bool = False
     endings: int = 0
@@ -97,9 +98,9 @@ class Parent:
     """The parent of all workers.
 
     Args:
-        options: how many, and how they end.
-        work: what they do.
-        notifier: to the service manager.
+        options: the options.
+        work: the workers' task.
+        notifier: notifies the service manager.
     """
 
     def __init__(self, options: Options, work: Work, notifier: Notifier) -> None:
@@ -115,7 +116,7 @@ class Parent:
         self._next_alive_s = 0.0
 
     def run(self) -> int:
-        """Serve until a signal ends it; returns the exit status. SIGINT and SIGTERM are ignored from then on."""
+        """Serve until a signal arrives, and return the exit status. Afterwards SIGINT and SIGTERM are ignored."""
         log.info("Started parent process [%d]", os.getpid())
         before = self._take_signals()
         try:
@@ -131,7 +132,7 @@ class Parent:
             self._end_everything()
             signal.set_wakeup_fd(-1)
             for number, handler in before.items():
-                # Those that end it may come again.
+                # The signals that end the parent can arrive again.
                 is_end = number in (signal.SIGINT, signal.SIGTERM)
                 signal.signal(number, signal.SIG_IGN if is_end else handler)
         log.info("Stopping parent process [%d]", os.getpid())
@@ -145,15 +146,15 @@ class Parent:
         return {number: signal.signal(number, forking._leave_it) for number in forking.SIGNALS}
 
     def _own_sockets(self) -> list[socket.socket]:
-        """What a child has to close, beside the selector: otherwise it would not see this process' end."""
+        """Return the sockets that a child must close. Otherwise it could not detect the end of this process."""
         own = [self._wake_in, self._wake_out, *(worker.child.channel for worker in self._workers)]
         return [*own, self._watcher.channel] if self._watcher is not None else own
 
-    # -- one turn -------------------------------------------------------------------------------------
+    # -- one iteration --------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         heard = self._selector.select(self._timeout_s())
-        # Signals first: a signal to the whole group ends workers, too, and they are not to be replaced.
+        # Signals first: a signal to the whole process group also ends workers, which must not be replaced then.
         self._take_arrived_signals()
         for key, _ in heard:
             if isinstance(key.data, Worker):
@@ -175,7 +176,7 @@ class Parent:
         now_s = time.monotonic()
         for worker in self._workers:
             if worker.kill_at_s is not None and now_s >= worker.kill_at_s:
-                log.error("Worker [%d] has not ended in time and is killed.", worker.child.pid)
+                log.error("Worker [%d] did not stop in time: killing it.", worker.child.pid)
                 worker.kill_at_s = None
                 worker.child.kill(signal.SIGKILL)
             if worker.check_at_s is not None and now_s >= worker.check_at_s:
@@ -189,19 +190,19 @@ class Parent:
             self._notifier.alive()
 
     def _check(self, worker: Worker, now_s: float) -> None:
-        """Ask a worker whether its loop runs; end one that has not answered."""
+        """Send a ping to a worker, or abort a worker that has not answered the last one."""
         if not worker.is_asked:
             worker.is_asked = True
             worker.child.tell(b"P")
             worker.check_at_s = now_s + self._options.timeout_worker_healthcheck
             return
         log.error(
-            "Worker [%d] is stuck: its loop has not run for %g s (--timeout-worker-healthcheck). It is ended.",
+            "Worker [%d] is stuck: its loop has not run for %g s (--timeout-worker-healthcheck). Aborting it.",
             worker.child.pid,
             self._options.timeout_worker_healthcheck,
         )
         worker.check_at_s = None
-        # By the signal that faulthandler answers with the stacks of all threads.
+        # On SIGABRT, faulthandler prints the stacks of all threads.
         worker.child.kill(signal.SIGABRT)
         worker.kill_at_s = now_s + FORCED_GRACE_S
 
@@ -211,7 +212,7 @@ class Parent:
         deadlines += [place.start_at_s for place in self._places if place.start_at_s is not None]
         if self._notifier.watchdog_s is not None:
             deadlines.append(self._next_alive_s)
-        # Deadlines may be as far away as the user likes; those of select(2) and its kin may not.
+        # The user can set arbitrarily long timeouts, but select(2), epoll_wait(2) etc. have a limit.
         return min(max(min(deadlines) - time.monotonic(), 0), LONGEST_WAIT_S) if deadlines else None
 
     def _on_signal(self, number: int) -> None:
@@ -249,7 +250,7 @@ class Parent:
         return worker
 
     def _fill(self, place: Place) -> None:
-        """Start what a place lacks: its worker, or its worker's successor."""
+        """Start the worker of an empty place, or the successor of its worker."""
         if self._course.endings or place not in self._places:
             return
         if place.worker is None:
@@ -264,7 +265,7 @@ class Parent:
         self._roll_next()
 
     def _roll_next(self) -> None:
-        """Start the next successor; one at a time."""
+        """Start the next successor, if none is starting."""
         if any(place.successor is not None or not _is_ready(place) for place in self._places):
             return
         while self._course.rolling:
@@ -278,7 +279,7 @@ class Parent:
 
     def _add_place(self) -> None:
         if self._options.reuse_port:
-            log.warning("Received SIGTTIN: with --reuse-port the number of workers stays.")
+            log.warning("Received SIGTTIN: with --reuse-port the number of workers cannot be changed.")
             return
         place = Place(0)
         self._places.append(place)
@@ -287,7 +288,8 @@ class Parent:
 
     def _remove_place(self) -> None:
         if self._options.reuse_port or len(self._places) == 1:
-            why = "with --reuse-port the number of workers stays" if self._options.reuse_port else "there is only one"
+            is_fixed = self._options.reuse_port
+            why = "with --reuse-port the number of workers cannot be changed" if is_fixed else "it is the last worker"
             log.warning("Received SIGTTOU: %s.", why)
             return
         place = self._places.pop()
@@ -296,7 +298,7 @@ class Parent:
             if worker is not None:
                 self._finish(worker, b"F")
 
-    # -- what is heard --------------------------------------------------------------------------------
+    # -- messages of workers --------------------------------------------------------------------------
 
     def _hear(self, worker: Worker) -> None:
         try:
@@ -317,25 +319,24 @@ class Parent:
             elif line == b"alive":
                 self._plan_check(worker)
             elif line == b"over":
-                # What is left to do for it needs no loop.
+                # Its loop has ended, so it cannot answer pings.
                 worker.check_at_s = None
             elif place is not None and worker is place.worker:
                 why = line.decode(errors="replace").removeprefix("replace ")
-                log.info("Worker [%d] is replaced: %s.", worker.child.pid, why)
+                log.info("Replacing worker [%d]: %s.", worker.child.pid, why)
                 self._fill(place)
 
     def _plan_check(self, worker: Worker) -> None:
         worker.is_asked = False
         timeout_s = self._options.timeout_worker_healthcheck
-        # One that is being killed is not asked any more.
-        # Nor is one that is being developed, for a debugger may have stopped it.
+        # No pings to a worker that is being killed, nor with --reload, where a debugger may have stopped it.
         if timeout_s and self._work.watch is None and (worker.check_at_s is not None or not worker.is_ready):
             worker.check_at_s = time.monotonic() + timeout_s / 2
 
     def _on_ready(self, worker: Worker, place: Place | None) -> None:
         worker.is_ready = True
         if place is None or self._course.endings:
-            # Asked to end while it began.
+            # It was told to end while it was starting.
             self._finish(worker, b"F")
             return
         if worker is place.successor:
@@ -355,7 +356,7 @@ class Parent:
         data = self._watcher.channel.recv(65536)
         if not data:
             self._selector.unregister(self._watcher.channel)
-            log.error("The process that watches files has ended: changes are not seen any more.")
+            log.error("The process that watches files has died: changes no longer reload the application. Restart it.")
             return
         if self._course.endings:
             return
@@ -373,14 +374,14 @@ class Parent:
     def _tell_ready(self) -> None:
         self._notifier.ready(f"{len(self._places)} worker(s) serve")
 
-    # -- ends -----------------------------------------------------------------------------------------
+    # -- stopping -------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
         for worker in list(self._workers):
             status = worker.child.poll()
             if status is None:
                 continue
-            # Its last words may have come with its end.
+            # Read messages that arrived together with its end.
             if worker.child.channel in self._selector.get_map():
                 self._hear(worker)
             if worker.child.channel in self._selector.get_map():
@@ -407,7 +408,7 @@ class Parent:
             return
         place.worker, place.successor = place.successor, None
         if place.worker is not None:
-            log.error("Worker [%d] %s; its successor starts already.", pid, reason)
+            log.error("Worker [%d] %s; its successor is already starting.", pid, reason)
             return
         if worker.is_ready:
             is_old = time.monotonic() - worker.started_s >= LONG_LIFE_S
@@ -433,7 +434,7 @@ class Parent:
 
     def _on_failed_successor(self, place: Place, pid: int, reason: str) -> None:
         if self._course.is_rolling:
-            log.error("Worker [%d] failed to start: it %s. The workers that are left stay as they are.", pid, reason)
+            log.error("Worker [%d] failed to start: it %s. The remaining workers are not replaced.", pid, reason)
             self._course.rolling.clear()
             self._roll_next()
             return
@@ -446,7 +447,7 @@ class Parent:
         return float(min(FIRST_DELAY_S * 2.0 ** (place.failures - 1), LONGEST_DELAY_S))
 
     def _end(self, status: int) -> None:
-        """End everything; at once if it is asked for again."""
+        """Stop all workers gracefully; on a second call, immediately."""
         self._course.endings += 1
         is_forced = self._course.endings > 1
         if not is_forced:
@@ -458,11 +459,11 @@ class Parent:
             self._finish(worker, b"N" if is_forced else b"L", FORCED_GRACE_S if is_forced else None)
 
     def _finish(self, worker: Worker, word: bytes, timeout_s: float | None = None) -> None:
-        """Ask a worker for its end; it is killed if it takes longer than it may."""
+        """Tell a worker to end, and set the time after which it is killed."""
         worker.is_ending = True
         worker.child.tell(word)
         if not worker.is_ready:
-            # It may not listen for words yet.
+            # It may not yet read its channel.
             worker.child.kill(signal.SIGTERM)
         if timeout_s is None and self._options.timeout_graceful_shutdown is not None:
             timeout_s = self._options.timeout_graceful_shutdown + GRACE_S
@@ -473,7 +474,7 @@ class Parent:
         for listener in all_of(self._work.groups):
             listener.close()
         for worker in self._workers:
-            # Only after an error of this process: it sees its channel closed.
+            # There are workers left only after an exception in this process. They end when their channel is closed.
             worker.child.channel.close()
         if self._watcher is not None:
             self._watcher.channel.close()

@@ -106,6 +106,7 @@ impl Listener {
                     let text = "socket.accept() out of system resource";
                     details.set_item(intern!(py, "message"), text)?;
                     let value = errors::os_error_on("accept", self.fd(py), error).into_value(py);
+                    value.call_method1(py, intern!(py, "add_note"), (remedy(error),))?;
                     details.set_item(intern!(py, "exception"), value)?;
                     let wrapped =
                         crate::imports::transport_socket(py)?.call1((self.sock.bind(py),))?;
@@ -269,5 +270,20 @@ impl Listener {
         visit.call(&self.context)?;
         let visit_made = |s: &State| s.made.iter().try_for_each(|transport| visit.call(transport));
         self.state.peek(visit_made).unwrap_or(Ok(()))
+    }
+}
+
+/// What to do about a failure to accept for lack of resources; added to the exception as a note.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            "This process has reached its limit of open file descriptors. New connections wait in the socket's \
+             backlog; the server tries again every second. Raise the limit (ulimit -n, or LimitNOFILE= of systemd), \
+             or close descriptors that are no longer needed."
+        }
+        _ => {
+            "The system has no resources left for this socket. New connections wait in the socket's backlog; the \
+             server tries again every second."
+        }
     }
 }
