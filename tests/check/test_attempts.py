@@ -17,7 +17,7 @@ pytest.importorskip("pycares")
 
 from oneloop.check import Options, Result, Target, check, fetch
 from oneloop.check.checking import Run
-from oneloop.check.schedule import Job, Schedule
+from oneloop.check.schedule import Hold, Job, Schedule
 from tests.check.checked import checked
 
 Answer = Callable[[str, str], str]
@@ -197,7 +197,7 @@ async def test_urls_are_numbered_from_1(loop: asyncio.AbstractEventLoop) -> None
 
 
 async def test_pauses_that_others_were_asked_for_are_kept(loop: asyncio.AbstractEventLoop) -> None:
-    run = Run(Options(), Instant(), {"a": 1000.0})  # type: ignore[arg-type]
+    run = Run(Options(), Instant(), {"a": Hold(1000, 0)})  # type: ignore[arg-type]
     assert list(run.holds()) == ["a"]
 
 

@@ -217,6 +217,17 @@ async def test_a_journal_of_another_list(tmp_path: Path) -> None:
         assert done.output == ""
 
 
+async def test_a_damaged_journal_makes_no_whole_page(tmp_path: Path) -> None:
+    urls, journal, page = tmp_path / "urls.txt", tmp_path / "journal", tmp_path / "page.html"
+    urls.write_text("http://127.0.0.1:1/\n" * 3)
+    assert (await run(urls, "--retries", 0, "--journal", journal, "--html", page)).status == 0
+    assert "interrupted" not in page.read_text()
+    lines = journal.read_text().splitlines()
+    journal.write_text("\n".join([*lines[:2], "damaged", *lines[3:], ""]))
+    assert (await run(urls, "--retries", 0, "--journal", journal, "--html", page)).status == 2
+    assert "interrupted" in page.read_text()
+
+
 @pytest.mark.parametrize("option", ["--jsonl", "--csv", "--html", "--journal"])
 async def test_an_output_does_not_take_the_place_of_the_list(option: str, tmp_path: Path) -> None:
     urls, link = tmp_path / "urls.txt", tmp_path / "link"
@@ -249,6 +260,10 @@ async def test_closed_standard_files(tmp_path: Path) -> None:
     """Their numbers go to no file of ours: what is meant for them would be written there."""
     (tmp_path / "urls.txt").write_text("nothing\nhttp://127.0.0.1:1/\n")
     program = "import os, sys; os.close(int(sys.argv[1])); os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
+    program_with_full = (
+        "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), int(sys.argv[1]));"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
+    )
     arguments = (tmp_path / "urls.txt", "--retries", 0, "--journal", tmp_path / "journal")
     done = await run(1, *COMMAND, *arguments, "--jsonl", "-", program=("-c", program))
     assert done.status == 2
@@ -262,6 +277,17 @@ async def test_closed_standard_files(tmp_path: Path) -> None:
     )
     done = await run(*COMMAND, tmp_path / "urls.txt", "--retries", 0, program=("-c", program_with_pipe))
     assert (done.status, done.counts) == (0, {"connect": 1, "bad_line": 1})
+    for program_without in (program, program_with_full):
+        # The interpreter would end with 1, as if --fail-on had said so, and with 120.
+        done = await run(2, *COMMAND, tmp_path / "missing", program=("-c", program_without))
+        assert (done.status, done.output) == (2, "")
+        done = await run(2, *COMMAND, "-", "--rate", 0, program=("-c", program_without))
+        assert (done.status, done.output) == (2, "")
+        done = await run(1, *COMMAND, tmp_path / "urls.txt", "--retries", 0, program=("-c", program_without))
+        assert (done.status, done.errors.count("Exception ignored")) == (2, 0), done.errors
+        bar = (tmp_path / "urls.txt", "--retries", 0, "--progress")
+        done = await run(2, *COMMAND, *bar, program=("-c", program_without))
+        assert (done.status, done.counts) == (0, {"connect": 1, "bad_line": 1})
     done = await run(0, *COMMAND, "-", program=("-c", program))
     assert (done.status, done.output) == (2, "")
     # The header, and one result.
@@ -325,6 +351,7 @@ async def test_processes(tmp_path: Path) -> None:
         (("-", "--dask", "local:0"), "or local:4 for a cluster"),
         (("-", "--html", "nowhere/a.html"), "nowhere/a.html: No such file or directory"),
         (("http://127.0.0.1:1/sitemap.xml", "--no-block-private"), "http://127.0.0.1:1/sitemap.xml: "),
+        (("http://127.0.0.1:1/sitemap.xml",), "not a public address: private addresses are requested with --no-block"),
     ],
 )
 async def test_wrong_use(

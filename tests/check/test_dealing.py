@@ -12,6 +12,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
 from oneloop.check import Options, Result, Target
+from oneloop.check.schedule import Hold, host_of
 from oneloop.check.spread import Answer, check_spread
 
 # By these, one shard of two is told from the other.
@@ -26,7 +27,8 @@ class Desk:
     def __init__(self, shards: int, each: int = 1000) -> None:
         self.shards = shards
         self.each = each
-        self.chunks: list[tuple[int, list[Target], dict[str, float]]] = []
+        self.holds: dict[str, Hold] = {}
+        self.chunks: list[tuple[int, list[Target], dict[str, Hold]]] = []
         self.options: list[Options] = []
         self.under_way: Counter[int] = Counter()
         self.most = 0
@@ -35,7 +37,7 @@ class Desk:
         self.gate.set()
         self.gated_host = ""
 
-    async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, float]) -> Answer:
+    async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
         self.chunks.append((shard, chunk, holds))
         self.options.append(options)
         self.under_way[shard] += 1
@@ -44,10 +46,12 @@ class Desk:
         if f"//{self.gated_host}/" in chunk[0].url:
             await self.gate.wait()
         self.under_way[shard] -= 1
-        done, rest = chunk[: self.each], chunk[self.each :]
+        free = [target for target in chunk if host_of(target.url) not in self.holds]
+        done = free[: self.each]
+        rest = [target for target in chunk if target not in done]
         self.done += len(done)
         results = [Result(target.number, target.url, status=200) for target in done]
-        return Answer(results, rest, {"host": float(len(self.chunks))})
+        return Answer(results, rest, {"host": Hold(len(self.chunks), 0)} | self.holds)
 
 
 async def listed(*hosts: str) -> AsyncIterator[Target]:
@@ -85,7 +89,19 @@ async def test_what_is_given_back_comes_first_and_holds_go_with_it(loop: asyncio
     desk = Desk(1, each=30)
     assert await numbers_of(listed(*["a"] * 120), Options(concurrency=1), desk) == list(range(1, 121))
     assert len(desk.chunks[0][1]) == CHUNK
-    assert [holds for _, _, holds in desk.chunks] == [{}] + [{"host": n} for n in range(1, len(desk.chunks))]
+    assert [holds for _, _, holds in desk.chunks] == [{}] + [{"host": (n, 0)} for n in range(1, len(desk.chunks))]
+
+
+async def test_a_host_that_waits_lets_others_go_first(loop: asyncio.AbstractEventLoop) -> None:
+    """Its URLs come back from every worker, and would fill all chunks until its pause is over."""
+    desk = Desk(1)
+    desk.holds = {"a": Hold(60, 0)}
+    hosts = ["a"] * CHUNK + ["b"]
+    async with asyncio.timeout(20):
+        async for result in check_spread(listed(*hosts), Options(concurrency=1), desk):
+            if result.number == len(hosts):
+                desk.holds = {}
+    assert desk.done == len(hosts)
 
 
 async def test_what_is_given_back_does_not_wait_for_more(loop: asyncio.AbstractEventLoop) -> None:

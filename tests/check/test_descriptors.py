@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import resource
 import subprocess
 import sys
@@ -107,3 +108,10 @@ async def test_what_the_process_lacks_is_no_failure_of_a_host(
         for fd in used:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_process_tells_another_that_it_has_no_descriptor_left() -> None:
+    """One of `--processes` does: an error that cannot be read ends its pool instead, three times."""
+    error = pickle.loads(pickle.dumps(TooManyFilesError()))
+    assert isinstance(error, TooManyFilesError)
+    assert str(error) == str(TooManyFilesError())

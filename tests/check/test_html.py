@@ -261,6 +261,15 @@ def test_a_link_is_followed_and_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
 
 
+def test_a_pipe_without_a_name_gets_the_page() -> None:
+    """As `--html >(gzip)` and `--html /dev/stdout` name it: a link to what is no path."""
+    ours, theirs = os.pipe()
+    Html(f"/dev/fd/{theirs}").close()
+    os.close(theirs)
+    assert os.read(ours, 1 << 16).endswith(b"</html>\n")
+    os.close(ours)
+
+
 def test_a_full_disk_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Html(tmp_path / "a.html")
     before = (tmp_path / "a.html").read_bytes()

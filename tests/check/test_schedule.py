@@ -14,7 +14,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("pycares")
 
 from oneloop.check import Options, Target
-from oneloop.check.schedule import IDLE_WINDOWS, KEPT_HOSTS, Job, Schedule, host_of
+from oneloop.check.schedule import IDLE_WINDOWS, KEPT_HOSTS, Hold, Job, Schedule, host_of
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -209,18 +209,18 @@ def test_a_host_that_wants_a_longer_pause_than_allowed_is_refused() -> None:
         # No request is sent, so neither the delay nor the rate counts.
         assert now_s() - began_s < 31
         assert [round(schedule.refused_s(job.host)) for job in refused] == [31, 31]
-        assert [(host, round(pause_s)) for host, pause_s in schedule.holds().items()] == [("a", 31)]
+        assert [(host, round(held.refused_s)) for host, held in schedule.holds().items()] == [("a", 31)]
         await asyncio.sleep(40)
         assert schedule.refused_s(job.host) == 0
         assert (await taken(schedule)).target.number == 3
-        assert schedule.holds() == pytest.approx({"a": 5}, abs=0.01)
+        assert schedule.holds()["a"] == pytest.approx((5, 0), abs=0.01)
 
     run(work)
 
 
 def test_a_refusal_goes_on_elsewhere() -> None:
     async def work() -> None:
-        schedule = Schedule(Options(retry_after_s=60), {"a": 61.5})
+        schedule = Schedule(Options(retry_after_s=60), {"a": Hold(0, 61.5)})
         await schedule.add(target(1))
         job = await taken(schedule)
         assert 61 < schedule.refused_s(job.host) < 62
@@ -295,12 +295,34 @@ def test_holds_go_on_elsewhere() -> None:
         await asyncio.sleep(20)
         (held,) = schedule.holds().items()
         assert held[0] == "a"
-        assert 29 <= held[1] <= 31
+        assert 29 <= held[1].wait_s <= 31
         other = Schedule(Options(), dict([held]))
         await other.add(target(2))
         began_s = now_s()
         await taken(other)
         assert now_s() - began_s >= 29
+
+    run(work)
+
+
+def test_what_waits_waits_elsewhere_and_what_is_refused_is_refused() -> None:
+    """However long it still is: a host's delay may be longer than `retry_after_s`, the rest of a refusal shorter."""
+
+    async def work() -> None:
+        options = Options(retry_after_s=1, per_host_delay_s=5)
+        schedule = Schedule(options, {})
+        for host in "ab":
+            await schedule.add(target(1, host))
+            job = await taken(schedule)
+        schedule.hold(job.host, 2)
+        await asyncio.sleep(1.5)
+        other = Schedule(options, schedule.holds())
+        for host in "ab":
+            await other.add(target(2, host))
+        job = await taken(other)
+        assert (job.host.name, round(other.refused_s(job.host), 1)) == ("b", 0.5)
+        job = await taken(other)
+        assert (job.host.name, other.refused_s(job.host)) == ("a", 0)
 
     run(work)
 
@@ -434,7 +456,7 @@ def test_stop_leaves_what_was_not_begun() -> None:
 
 def test_what_comes_sooner_is_not_kept_waiting() -> None:
     async def work() -> None:
-        schedule = Schedule(Options(), {"held": 50})
+        schedule = Schedule(Options(), {"held": Hold(50, 0)})
         await schedule.add(target(1, "held"))
         await schedule.add(target(2, "b"))
         job = await taken(schedule)
@@ -462,7 +484,7 @@ def test_pauses_end_in_their_order_after_a_stop() -> None:
     """Hosts that have nothing to do any more leave the order; the others stay in theirs."""
 
     async def work() -> None:
-        schedule = Schedule(Options(), {"x": 1, "y": 2})
+        schedule = Schedule(Options(), {"x": Hold(1, 0), "y": Hold(2, 0)})
         for number, host in enumerate("abcde"):
             await schedule.add(target(number, host))
         a, b, c, d, e = [await taken(schedule) for _ in range(5)]
@@ -510,8 +532,8 @@ def test_a_taker_that_was_just_cancelled_is_not_woken() -> None:
 
 def test_a_hold_that_is_over_is_none() -> None:
     async def work() -> None:
-        schedule = Schedule(Options(), {"a": 5, "b": 20})
+        schedule = Schedule(Options(), {"a": Hold(5, 5), "b": Hold(20, 0)})
         await asyncio.sleep(10)
-        assert schedule.holds() == {"b": 10}
+        assert schedule.holds() == {"b": (10, 0)}
 
     run(work)

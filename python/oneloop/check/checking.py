@@ -10,7 +10,7 @@ from oneloop.check.crew import Crew
 from oneloop.check.fetch import Attempt, Fetcher
 from oneloop.check.options import Options
 from oneloop.check.result import Result, Target
-from oneloop.check.schedule import Job, Schedule
+from oneloop.check.schedule import Hold, Job, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Iterable
@@ -58,10 +58,10 @@ class Run:
     Args:
         options: how to check.
         fetcher: the client.
-        holds: hosts that are to be left alone at first, and for how many seconds.
+        holds: hosts that are to be left alone at first, and for how long.
     """
 
-    def __init__(self, options: Options, fetcher: Fetcher, holds: dict[str, float] | None = None) -> None:
+    def __init__(self, options: Options, fetcher: Fetcher, holds: dict[str, Hold] | None = None) -> None:
         self._options = options
         self._fetcher = fetcher
         self._schedule = Schedule(options, holds or {})
@@ -82,8 +82,8 @@ class Run:
         """URLs that were not begun with."""
         return self._schedule.rest
 
-    def holds(self) -> dict[str, float]:
-        """Hosts that are to be left alone, and for how many seconds."""
+    def holds(self) -> dict[str, Hold]:
+        """Hosts that are to be left alone, and for how long."""
         return self._schedule.holds()
 
     def results(self, urls: Urls) -> AsyncGenerator[Result]:

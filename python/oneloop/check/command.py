@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -31,11 +32,13 @@ from oneloop.check.styles import Style, check_in_style
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+    from types import TracebackType
 
 __all__ = ["Task", "run"]
 
 _BLOCKED_FORMS: tuple[Form, ...] = ("jsonl", "sitemap")
 """Somebody else has written them, more often than not."""
+_HOW_TO_UNBLOCK = "private addresses are requested with --no-block-private"
 _SAID_BAD_LINES = 20
 _FLUSH_S = 1.0
 _OF_ANSWERS = (
@@ -185,16 +188,21 @@ class _Job:
                 known = self._journal.open()
             for kind, path in self.task.outputs:
                 self._outputs.append(opened.enter_context(closing(self._made(kind, path))))
+            opened.push(self._interrupt_page)
             for result in known:
                 self._known += 1
                 self._count(result)
             opened.enter_context(self._progress)
             self._open = opened.pop_all()
 
-    def __exit__(self, *exception: object) -> None:
-        if exception[0] is not None and self._page is not None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def _interrupt_page(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._page is not None:
             self._page.interrupt()
-        self._open.close()
 
     def _made(self, kind: str, path: str) -> JsonLines | Csv | Html:
         if kind == "html":
@@ -210,7 +218,7 @@ class _Job:
         urls = "1 URL" if checked == 1 else f"{checked} URLs"
         lines = [f"{urls} in {time_s:.2f} s" + (f", {self._known} known before" if self._known else "")]
         if counts.as_dict().get("blocked") and self.task.options.block_private:
-            lines.append("blocked: private addresses are requested with --no-block-private")
+            lines.append(f"blocked: {_HOW_TO_UNBLOCK}")
         if counts.bad_lines:
             said = "line of the input was no URL" if counts.bad_lines == 1 else "lines of the input were no URLs"
             lines.append(f"{counts.bad_lines} {said}")
@@ -301,8 +309,11 @@ class _Job:
         """A sitemap's body, under the same rules as all requests."""
         options = replace(self.task.options, method="GET")
         async with Fetcher(options) as fetcher, aclosing(fetcher.body(url)) as pieces:
-            async for piece in pieces:
-                yield piece
+            try:
+                async for piece in pieces:
+                    yield piece
+            except PermissionError as error:
+                raise OSError(errno.EACCES, f"{error.strerror}: {_HOW_TO_UNBLOCK}", url) from error
 
 
 def _raise_cancelled(*_: object) -> None:

@@ -24,6 +24,10 @@ class TooManyFilesError(OSError):
             f"{os.strerror(errno.EMFILE)}: lower the concurrency, or raise the limit of file descriptors (ulimit -n)",
         )
 
+    def __reduce__(self) -> tuple[type[TooManyFilesError], tuple[()]]:
+        # OSError's own passes arguments, which __init__ does not take. Workers send this to the main process.
+        return TooManyFilesError, ()
+
 
 def allowed() -> int | None:
     """How many file descriptors this process may have; None if there is no limit."""

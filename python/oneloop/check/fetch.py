@@ -124,6 +124,7 @@ class Fetcher:
 
         Raises:
             OSError: there is none, or only a part of it.
+            PermissionError: its address is not public.
         """
         try:
             async with asyncio.timeout(self._options.timeout_s) as timer:
@@ -135,7 +136,9 @@ class Fetcher:
                 async for piece in response.content.iter_any():
                     yield piece
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise OSError(errno.EIO, _text_of(error, current.get()), url) from error
+            phases = current.get()
+            number = errno.EIO if phases.blocked is None else errno.EACCES
+            raise OSError(number, _text_of(error, phases), url) from error
 
     async def _ask(self, method: str, url: URL, attempt: Attempt, phases: Phases) -> int:
         options, result = self._options, attempt.result

@@ -327,7 +327,7 @@ class _Sitemaps:
                 if named is None:
                     raise
                 line, where = named
-                yield self._bad(line, location, f"cannot be read: {shown(str(error))}", where)
+                yield self._bad(line, location, f"cannot be read: {shown(error.strerror or str(error))}", where)
             below: list[tuple[str, int, tuple[int, str] | None]] = []
             for line, address in members:
                 try:

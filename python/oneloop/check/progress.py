@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oneloop.check.counts import Counts
 
 __all__ = ["Progress"]
@@ -36,14 +39,15 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self._bar is not None:
-            self._bar.start()
+            self._draw(self._bar.start)
         return self
 
     def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
             self._next_s = 0.0
             self.update()
-            self._bar.stop()
+        if self._bar is not None:
+            self._draw(self._bar.stop)
 
     def update(self) -> None:
         """Draw, if it is time to."""
@@ -54,7 +58,15 @@ class Progress:
             return
         self._next_s = now_s + _STEP_S
         said = "  ".join(f"{name} {count}" for name, count in self._counts.as_dict().items())
-        self._bar.update(self._task, completed=self._counts.total, said=said, refresh=True)
+        draw = partial(self._bar.update, self._task, completed=self._counts.total, said=said, refresh=True)
+        self._draw(draw)
+
+    def _draw(self, step: Callable[[], object]) -> None:
+        """As with lines for people, a stderr that cannot be written does not end the run."""
+        try:
+            step()
+        except OSError:
+            self._bar = None
 
 
 def _bar() -> Any:

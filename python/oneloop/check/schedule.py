@@ -9,13 +9,15 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from oneloop.check.options import Options
     from oneloop.check.result import Target
 
-__all__ = ["Job", "Schedule", "host_of"]
+__all__ = ["Hold", "Job", "Schedule", "host_of"]
 
 KEPT_HOSTS = 1000
 """So many hosts without work are remembered."""
@@ -30,6 +32,13 @@ def host_of(url: str) -> str:
     for end in "/?#":
         rest = rest.partition(end)[0]
     return rest.rpartition("@")[2].lower()
+
+
+class Hold(NamedTuple):
+    """For how many seconds a host gets no requests: its URLs wait for `wait_s`, and are refused for `refused_s`."""
+
+    wait_s: float
+    refused_s: float
 
 
 @dataclass(slots=True)
@@ -61,7 +70,7 @@ class Host:
 class Schedule:
     """Jobs come in by `add`, go out by `take`, and come back by `done` or `again`."""
 
-    def __init__(self, options: Options, holds: dict[str, float]) -> None:
+    def __init__(self, options: Options, holds: Mapping[str, Hold]) -> None:
         self._loop = asyncio.get_running_loop()
         self._options = options
         self._hosts: dict[str, Host] = {}
@@ -80,8 +89,9 @@ class Schedule:
         self._timer: asyncio.TimerHandle | None = None
         self._forget_at = 2 * KEPT_HOSTS
         self._window = max(4 * options.concurrency, 1000)
-        for name, delay_s in holds.items():
-            self.hold(self._hosts.setdefault(name, Host(name)), delay_s)
+        now = self._loop.time()
+        for name, held in holds.items():
+            self._hosts[name] = Host(name, not_before=now + held.wait_s, refused_until=now + held.refused_s)
 
     async def add(self, target: Target) -> None:
         """Add a URL; waits while the window is full, unless workers are idle because of the hosts that are in it."""
@@ -170,11 +180,14 @@ class Schedule:
         """For how many more seconds the host's URLs are not to be requested."""
         return max(0.0, host.refused_until - self._loop.time()) if host.refused_until else 0.0
 
-    def holds(self) -> dict[str, float]:
-        """Hosts that must be left alone, and for how many more seconds."""
+    def holds(self) -> dict[str, Hold]:
+        """Hosts that must be left alone, and for how long."""
         now = self._loop.time()
-        found = {host.name: max(host.not_before, host.refused_until) - now for host in self._hosts.values()}
-        return {name: delay_s for name, delay_s in found.items() if delay_s > 0}
+        return {
+            host.name: Hold(max(0.0, host.not_before - now), self.refused_s(host))
+            for host in self._hosts.values()
+            if max(host.not_before, host.refused_until) > now
+        }
 
     def _left(self, host: Host) -> None:
         host.under_way -= 1

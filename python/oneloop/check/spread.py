@@ -24,7 +24,7 @@ from oneloop.check.checking import Run
 from oneloop.check.crew import Crew
 from oneloop.check.descriptors import raise_limit
 from oneloop.check.fetch import Fetcher
-from oneloop.check.schedule import host_of
+from oneloop.check.schedule import Hold, host_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
@@ -43,11 +43,11 @@ SLICE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker gives back: results, URLs that it has not begun with, hosts to be left alone for some seconds."""
+    """What a worker gives back: results, URLs that it has not begun with, hosts to be left alone for some time."""
 
     results: list[Result]
     rest: list[Target]
-    holds: dict[str, float]
+    holds: dict[str, Hold]
 
 
 class WorkerLostError(RuntimeError):
@@ -59,17 +59,17 @@ class Workers(Protocol):
 
     shards: int
 
-    async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, float]) -> Answer:
+    async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
         """Check a chunk, somewhere."""
 
 
-def check_chunk(chunk: list[Target], options: Options, holds: dict[str, float]) -> Answer:
+def check_chunk(chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
     """Check URLs on a loop of this thread's own; no more are begun with after a while.
 
     Args:
         chunk: the URLs.
         options: how to check them.
-        holds: hosts that are to be left alone at first, and for how many seconds.
+        holds: hosts that are to be left alone at first, and for how long.
     """
     import oneloop
 
@@ -107,7 +107,7 @@ class Processes:
         for pool in self._pools:
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
-    async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, float]) -> Answer:
+    async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
         """Check a chunk in the process of a shard."""
         for _ in range(_MOST_TRIES):
             try:
@@ -154,7 +154,7 @@ class DaskWorkers:
         if self._cluster is not None:
             await self._cluster.close()
 
-    async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, float]) -> Answer:
+    async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
         """Check a chunk on some worker; Dask gives it to another one if that is lost."""
         from distributed import KilledWorker
 
@@ -204,7 +204,7 @@ class _Spread:
         self._workers = workers
         self._crew = crew
         self._waiting: list[deque[Target]] = [deque() for _ in range(shards)]
-        self._holds: list[dict[str, float]] = [{} for _ in range(shards)]
+        self._holds: list[dict[str, Hold]] = [{} for _ in range(shards)]
         self._running: set[int] = set()
         self._chunk = min(_MOST_CHUNK, max(_LEAST_CHUNK, 20 * share))
         self._most_waiting = 2 * shards * self._chunk
@@ -243,8 +243,16 @@ class _Spread:
         answer = await self._workers.run(shard, chunk, self._options, self._holds[shard])
         self._running.discard(shard)
         self._holds[shard] = answer.holds
-        self._waiting[shard].extendleft(reversed(answer.rest))
+        self._take_back(shard, answer)
         self._count -= len(answer.results)
         self._crew.add(answer.results)
         self._room.set()
         self._start(shard, least=1 if self._is_fed or answer.rest else self._chunk)
+
+    def _take_back(self, shard: int, answer: Answer) -> None:
+        """What was not begun with comes first, but for hosts that wait: they would fill the next chunk, in vain."""
+        waiting = {name for name, hold in answer.holds.items() if hold.wait_s}
+        later = [target for target in answer.rest if host_of(target.url) in waiting]
+        first = [target for target in answer.rest if host_of(target.url) not in waiting] if later else answer.rest
+        self._waiting[shard].extendleft(reversed(first))
+        self._waiting[shard].extend(later)

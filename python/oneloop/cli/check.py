@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -80,8 +81,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with status 2."""
-        print(f"oneloop check: {message}", file=sys.stderr)
-        print("Try 'oneloop check --help'.", file=sys.stderr)
+        _tell(f"{message}\nTry 'oneloop check --help'.")
         raise SystemExit(2)
 
 
@@ -175,11 +175,11 @@ def main(arguments: list[str]) -> NoReturn:
         from oneloop.check.journal import JournalError
         from oneloop.check.spread import WorkerLostError
     except ImportError as error:
-        print(f"oneloop check: {error}", file=sys.stderr)
+        _tell(str(error))
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         # All of this takes some tenths of a second.
-        print("oneloop check: interrupted before it began", file=sys.stderr)
+        _tell("interrupted before it began")
         raise SystemExit(130) from None
 
     reader = parser()
@@ -192,8 +192,25 @@ def main(arguments: list[str]) -> NoReturn:
         text = str(error)
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    print(f"oneloop check: {text}", file=sys.stderr)
+        _drop_output()
+    _tell(text)
     raise SystemExit(2)
+
+
+def _tell(text: str) -> None:
+    """Say why it ends. The exit status does not depend on whether stderr can be written."""
+    with contextlib.suppress(OSError):
+        print(f"oneloop check: {text}", file=sys.stderr, flush=True)
+
+
+def _drop_output() -> None:
+    """What standard output does not take: the interpreter would try again at its end, and change the status to 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _with_flags(text: str) -> str:

@@ -78,8 +78,11 @@ class Html:
         self._started_s = time.monotonic()
         self._is_new = True  # since the last page
         self._is_closed = False
-        self._path = None if path == "-" else Path(os.path.realpath(path))
+        self._path = None if path == "-" else Path(path)
         self._is_replaced = self._path is not None and (not self._path.exists() or self._path.is_file())
+        if self._is_replaced:
+            # A link stays. Only then: what /dev/stdout leads to may be a pipe, which has no path.
+            self._path = Path(os.path.realpath(path))
         if self._path is not None and self._path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         self.flush()
