@@ -17,6 +17,7 @@ SECTIONS: dict[str, list[str]] = {
     "Tutorial": ["docs/tutorial/first-program.md", "docs/tutorial/*.md"],
     "How to": ["docs/how-to/*.md", "docs/how-to/**/*.md"],
     "Reference": ["docs/reference/loop.md", "docs/reference/*.md", "docs/glossary.md"],
+    "Explanation": ["docs/explanation/*.md"],
     "Benchmarks": ["docs/benchmarks.md", "docs/benchmarks-method.md", "docs/benchmarks-raw.md"],
     "Design": ["ARCHITECTURE.md", "SAFETY.md", "docs/design/README.md", "docs/design/*.md"],
     "The project": ["CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "docs/**/*.md"],
