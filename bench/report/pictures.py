@@ -122,8 +122,8 @@ def cost_picture(page: str) -> str:
     title = "CPU time of oneloop and other event loops in nine rows of run A"
     description = (
         "Horizontal bars, one for each rival; shorter is better. The time is CPU time per message or operation, for "
-        "files elapsed time. In brackets: multiple of uvloop's or open()'s time. The dashed line is the floor. An arrow "
-        "marks a bar that is cut."
+        "files elapsed time. In brackets: multiple of uvloop's or open()'s time. The dashed line is the floor. An "
+        "arrow marks a bar that is cut."
     )
     return _picture("".join(drawn), y - 14, title, description)
 
@@ -145,9 +145,7 @@ def ratio_picture(page: str) -> str:
     drawn = []
     for value in _TICKS:
         x = across(value)
-        drawn.append(
-            tag("line", x1=x, x2=x, y1=float(_TOP - 10), y2=bottom, class_="even" if value == 1 else "grid")
-        )
+        drawn.append(tag("line", x1=x, x2=x, y1=float(_TOP - 10), y2=bottom, class_="even" if value == 1 else "grid"))
         drawn.append(tag("text", f"{value:g}", x=x, y=float(_TOP - 18), class_="axis"))
     drawn.append(tag("text", "← oneloop needs less", x=across(0.96), y=4.0, class_="label"))
     drawn.append(tag("text", "more →", x=across(1.04), y=4.0))
@@ -156,8 +154,8 @@ def ratio_picture(page: str) -> str:
     title = "oneloop's figure divided by the best rival's, for every row of the benchmark"
     description = (
         "One line for each row of the table All rows, on a logarithmic axis. A mark left of 1 means that oneloop needs "
-        "less CPU time, time or memory than the best rival, a mark right of 1 that it needs more. A bar is a range. Where "
-        "there are two marks, they are the two ratios of the table."
+        "less CPU time, time or memory than the best rival, a mark right of 1 that it needs more. A bar is a range. "
+        "Where there are two marks, they are the two ratios of the table."
     )
     return _picture("".join(drawn), bottom, title, description)
 

@@ -108,6 +108,11 @@ def _api_page(module: str, described: dict[int, str]) -> str:
     if module == "oneloop":
         lines.append(f"   :inherited-members: {', '.join(FOREIGN_BASES)}")
     if repeated:
-        lines += [f"   :exclude-members: {', '.join(name for name, _ in repeated)}", "", "Described on other pages:", ""]
+        lines += [
+            f"   :exclude-members: {', '.join(name for name, _ in repeated)}",
+            "",
+            "Described on other pages:",
+            "",
+        ]
         lines += [f"- ``{name}``: :py:obj:`{full_name}`" for name, full_name in repeated]
     return "\n".join(lines) + "\n"

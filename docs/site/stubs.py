@@ -71,6 +71,18 @@ def type_of(name: str) -> str | None:
     return ast.unparse(annotation) if annotation is not None else None
 
 
+def is_left_out(value: object) -> bool:
+    """Whether a native method or attribute is not in the stub: asyncio requires it, but it only raises."""
+    native = qualified_name(value)
+    return native is not None and "." in native and native not in definitions()
+
+
+def _skip_member(
+    _app: Sphinx, _what: str, _name: str, value: object, _is_skipped: bool, _options: object
+) -> bool | None:
+    return True if is_left_out(value) else None
+
+
 def _process_signature(
     _app: Sphinx, what: str, _name: str, value: object, _options: object, text: str | None, result: str | None
 ) -> tuple[str | None, str | None]:
@@ -82,9 +94,7 @@ def _process_signature(
     return signature(native) or (text, result)
 
 
-def _process_docstring(
-    _app: Sphinx, what: str, _name: str, value: object, _options: object, lines: list[str]
-) -> None:
+def _process_docstring(_app: Sphinx, what: str, _name: str, value: object, _options: object, lines: list[str]) -> None:
     native = qualified_name(value)
     if native is not None and what in ("attribute", "property"):
         found = type_of(native)
@@ -94,6 +104,7 @@ def _process_docstring(
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
+    app.connect("autodoc-skip-member", _skip_member)
     app.connect("autodoc-process-signature", _process_signature)
     app.connect("autodoc-process-docstring", _process_docstring)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
