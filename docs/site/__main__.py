@@ -63,7 +63,7 @@ def build(target: Path, *, is_clean: bool = False) -> int:
         shutil.rmtree(target, ignore_errors=True)
     stage(target / "source")
     options = ["-q", "-W", "--keep-going", "-b", "html", "-c", str(Path(__file__).parent), "-d", str(target / "cache")]
-    return build_main([*options, str(target / "source"), str(target / "html")])
+    return int(build_main([*options, str(target / "source"), str(target / "html")]))
 
 
 def main(args: list[str]) -> int:

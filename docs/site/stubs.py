@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import inspect
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +37,15 @@ def definitions() -> dict[str, ast.FunctionDef | ast.AnnAssign]:
 
 def qualified_name(value: object) -> str | None:
     """The name in the stub of a native class, method, function or attribute; None for all others."""
-    if inspect.isclass(value):
-        return value.__name__ if getattr(_native, value.__name__, None) is value else None
+    name = str(getattr(value, "__name__", ""))
     owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
-    name = getattr(value, "__name__", None)
-    if inspect.isclass(owner) and getattr(_native, owner.__name__, None) is owner:
+    if isinstance(owner, type) and not isinstance(value, type) and _is_native(owner.__name__, owner):
         return f"{owner.__name__}.{name}"
-    return str(name) if isinstance(name, str) and getattr(_native, name, None) is value else None
+    return name if _is_native(name, value) else None
+
+
+def _is_native(name: str, value: object) -> bool:
+    return name in vars(_native) and vars(_native)[name] is value
 
 
 def signature(name: str) -> tuple[str, str | None] | None:
