@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Caption of a section of the navigation, and patterns of its pages.
 SECTIONS: dict[str, list[str]] = {
     "Tutorial": ["docs/tutorial/first-program.md", "docs/tutorial/*.md"],
-    "How to": ["docs/how-to/*.md", "docs/how-to/**/*.md"],
+    "How to": ["docs/how-to/*.md"],
+    "Recipes": ["docs/how-to/recipes/README.md", "docs/how-to/**/*.md"],
     "Reference": ["docs/reference/loop.md", "docs/reference/*.md", "docs/glossary.md"],
     "Explanation": ["docs/explanation/*.md"],
     "Benchmarks": ["docs/benchmarks.md", "docs/benchmarks-method.md", "docs/benchmarks-raw.md"],
@@ -61,14 +62,15 @@ FOREIGN_BASES = ["BaseEventLoop", "BaseDefaultEventLoopPolicy", "DefaultEventLoo
 
 
 def sections() -> dict[str, list[str]]:
-    """The pages of each section as paths from the root, each page once."""
+    """The pages of each section as paths from the root, each page once. Sections without pages are left out."""
     listed: set[Path] = set()
     found: dict[str, list[str]] = {}
     for caption, patterns in SECTIONS.items():
         pages = [page for pattern in patterns for page in sorted(ROOT.glob(pattern))]
         new = [page for page in dict.fromkeys(pages) if page not in listed]
         listed.update(new)
-        found[caption] = [page.relative_to(ROOT).as_posix() for page in new]
+        if new:
+            found[caption] = [page.relative_to(ROOT).as_posix() for page in new]
     return found
 
 
