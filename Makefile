@@ -9,7 +9,7 @@ PYTHON := .venvs/$(PY)/bin/python
 # Skipped tests are listed with the reason, and the slowest tests with their times.
 PYTEST := $(PYTHON) -X faulthandler -m pytest -ra --durations=5
 
-.PHONY: run test rust-test core-test ecosystem-test lint format wheel conformance mutants asan tsan soak bench stubtest setup clean
+.PHONY: run test rust-test core-test ecosystem-test docs lint format wheel conformance mutants asan tsan soak bench stubtest setup clean
 
 # Installs only what it needs: `make bench` installs all rivals.
 run:
@@ -43,7 +43,7 @@ lint: setup-dev
 	cargo clippy --locked --manifest-path bench/native/Cargo.toml --all-targets -- -D warnings
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
-	$(PYTHON) -m mypy python/oneloop tests $(wildcard bench)
+	$(PYTHON) -m mypy python/oneloop tests docs/site $(wildcard bench)
 
 format:
 	cargo fmt --all
@@ -82,6 +82,11 @@ bench: setup-dev
 	@scripts/build.sh $(PY)
 	$(PYTHON) -m bench.install
 	$(PYTHON) -m bench $(ARGS)
+
+# The documentation site, in .build/docs/html. The API reference imports every public module, so it needs their packages.
+docs: setup-core
+	@scripts/venv.sh $(PY) ecosystem docs
+	PYTHONPATH=python $(PYTHON) -m docs.site $(ARGS)
 
 # Compares the stubs with the built module.
 stubtest: setup-core

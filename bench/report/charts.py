@@ -36,7 +36,8 @@ def _attributes(**values: float | str) -> str:
     )
 
 
-def _tag(name: str, content: str = "", **values: float | str) -> str:
+def tag(name: str, content: str = "", **values: float | str) -> str:
+    """An element; `class_` and `a_b` become the attributes `class` and `a-b`."""
     return f"<{name} {_attributes(**values)}>{content}</{name}>"
 
 
@@ -44,6 +45,12 @@ def bars(items: Sequence[Bar], floor: float | None) -> str:
     """Horizontal bars with a line at the floor. Bars that are much longer than the others are cut and marked."""
     if not items:
         return ""
+    body, height = bar_group(items, floor)
+    return tag("svg", body, viewBox=f"0 0 {WIDTH} {height}", class_="bars", role="img")
+
+
+def bar_group(items: Sequence[Bar], floor: float | None) -> tuple[str, int]:
+    """The content of `bars` and its height, to be put into a larger drawing."""
     longest = _cut(sorted(item.value for item in items))
     room = WIDTH - LABEL_WIDTH - VALUE_WIDTH
     scale = room / longest if longest else 0.0
@@ -53,9 +60,8 @@ def bars(items: Sequence[Bar], floor: float | None) -> str:
         drawn.append(_bar(item, float(number * BAR_PITCH + 4), scale, longest))
     if floor is not None:
         x = LABEL_WIDTH + floor * scale
-        drawn.append(_tag("line", x1=x, x2=x, y1=0.0, y2=float(height), class_="floor-line"))
-    body = "".join(drawn)
-    return _tag("svg", body, viewBox=f"0 0 {WIDTH} {height}", class_="bars", role="img")
+        drawn.append(tag("line", x1=x, x2=x, y1=0.0, y2=float(height), class_="floor-line"))
+    return "".join(drawn), height
 
 
 def _cut(values: Sequence[float]) -> float:
@@ -69,19 +75,19 @@ def _bar(item: Bar, y: float, scale: float, longest: float) -> str:
     lower = min(item.lower, longest) * scale
     middle = y + BAR_HEIGHT / 2
     parts = [
-        _tag("text", escape(item.label), x=float(LABEL_WIDTH - 8), y=middle, class_="label"),
-        _tag("rect", x=float(LABEL_WIDTH), y=y, width=width, height=float(BAR_HEIGHT),
+        tag("text", escape(item.label), x=float(LABEL_WIDTH - 8), y=middle, class_="label"),
+        tag("rect", x=float(LABEL_WIDTH), y=y, width=width, height=float(BAR_HEIGHT),
              class_=f"bar {item.kind}"),
     ]  # fmt: skip
     if lower:
-        parts.append(_tag("rect", x=float(LABEL_WIDTH), y=y, width=lower,
+        parts.append(tag("rect", x=float(LABEL_WIDTH), y=y, width=lower,
                           height=float(BAR_HEIGHT), class_="user"))  # fmt: skip
     if item.high > item.low and item.high <= longest:
         x1, x2 = LABEL_WIDTH + item.low * scale, LABEL_WIDTH + item.high * scale
-        parts.append(_tag("line", x1=x1, x2=x2, y1=middle, y2=middle, class_="range"))
+        parts.append(tag("line", x1=x1, x2=x2, y1=middle, y2=middle, class_="range"))
     cut = " ▸" if item.value > longest else ""
     x = max(LABEL_WIDTH + width, LABEL_WIDTH + min(item.high, longest) * scale) + 8
-    parts.append(_tag("text", escape(item.text + cut), x=x, y=middle, class_="value"))
+    parts.append(tag("text", escape(item.text + cut), x=x, y=middle, class_="value"))
     return "".join(parts)
 
 
@@ -125,16 +131,16 @@ def curves(lines: Sequence[Line], text: Callable[[float], str]) -> str:
     for line in sorted(shown, key=lambda line: -line.points[-1][1]):
         points = [at(quantile, ns) for quantile, ns in line.points if quantile <= 0.9999]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        drawn.append(_tag("polyline", points=path, class_=f"curve {line.kind}"))
+        drawn.append(tag("polyline", points=path, class_=f"curve {line.kind}"))
         y = points[-1][1]
         while any(abs(y - other) < 12 for other in used):
             y += 3
         used.append(y)
         x = float(WIDTH - _RIGHT + 6)
-        drawn.append(_tag("text", escape(line.label), x=x, y=y, class_=f"value {line.kind}-text"))
+        drawn.append(tag("text", escape(line.label), x=x, y=y, class_=f"value {line.kind}-text"))
     height_px = max(float(CURVE_HEIGHT), max(used) + 14)
     body = "".join(drawn)
-    return _tag("svg", body, viewBox=f"0 0 {WIDTH} {height_px:.0f}", class_="curves", role="img")
+    return tag("svg", body, viewBox=f"0 0 {WIDTH} {height_px:.0f}", class_="curves", role="img")
 
 
 def _grid(
@@ -146,11 +152,11 @@ def _grid(
     drawn = []
     for exponent in range(math.ceil(bottom), math.floor(top) + 1):
         _, y = at(0.0, 10.0**exponent)
-        drawn.append(_tag("line", x1=float(_LEFT), x2=float(WIDTH - _RIGHT), y1=y, y2=y, class_="grid"))
-        drawn.append(_tag("text", text(10.0**exponent), x=float(_LEFT - 8), y=y, class_="label"))
+        drawn.append(tag("line", x1=float(_LEFT), x2=float(WIDTH - _RIGHT), y1=y, y2=y, class_="grid"))
+        drawn.append(tag("text", text(10.0**exponent), x=float(_LEFT - 8), y=y, class_="label"))
     for quantile, label in _QUANTILES:
         x, _ = at(quantile, 1.0)
         low = float(CURVE_HEIGHT - _BOTTOM)
-        drawn.append(_tag("line", x1=x, x2=x, y1=float(_TOP), y2=low, class_="grid"))
-        drawn.append(_tag("text", label, x=x, y=low + 16, class_="axis"))
+        drawn.append(tag("line", x1=x, x2=x, y1=float(_TOP), y2=low, class_="grid"))
+        drawn.append(tag("text", label, x=x, y=low + 16, class_="axis"))
     return "".join(drawn)

@@ -11,7 +11,7 @@ from bench.report.charts import Bar, Line, bars, curves
 from bench.report.columns import HEADINGS, columns, ratio_cells, ratio_heads
 from bench.report.document import CaseData, Document, RowData
 
-_STYLE = Path(__file__).with_name("page.css")
+_STYLES = [Path(__file__).with_name(name) for name in ("chart.css", "page.css")]
 #: Rivals whose latency curves are drawn; with all rivals the chart would be unreadable.
 _CURVES = ("floor", "asyncio", "uvloop", "rloop", "oneloop", "gevent", "node", "go")
 
@@ -25,7 +25,7 @@ compares every byte that it receives.</p>
 """
 
 
-def _kind(rival: str) -> str:
+def kind(rival: str) -> str:
     """The colour class of a rival."""
     if "oneloop" in rival:
         return "ours"
@@ -38,8 +38,8 @@ def _kind(rival: str) -> str:
 
 def _curve_kind(rival: str) -> str:
     """The colour class of a curve. Curves cross, so each has a different colour."""
-    kind = _kind(rival)
-    return rival if kind == "other" and rival in _CURVES else kind
+    found = kind(rival)
+    return rival if found == "other" and rival in _CURVES else found
 
 
 def _measured(case: CaseData) -> list[RowData]:
@@ -56,7 +56,7 @@ def _bar_of(case: CaseData, row: RowData) -> Bar:
     lower = user["median"] if user and metric == "server_cpu_ns" else 0.0
     return Bar(
         row["rival"], summary["median"], lower, summary["low"], summary["high"], text,
-        _kind(row["rival"]),
+        kind(row["rival"]),
     )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def _table_row(case: CaseData, row: RowData, names: Sequence[str]) -> str:
         note,
     ]
     text = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    return f'<tr class="{_kind(row["rival"])}-row {row["status"]}">{text}</tr>'
+    return f'<tr class="{kind(row["rival"])}-row {row["status"]}">{text}</tr>'
 
 
 def _absent(case: CaseData) -> str:
@@ -187,7 +187,7 @@ def page(doc: Document) -> str:
     return (
         "<!doctype html><html lang=en><meta charset=utf-8>"
         '<meta name=viewport content="width=device-width, initial-scale=1">'
-        f"<title>oneloop bench</title><style>{_STYLE.read_text()}</style>"
+        f"<title>oneloop bench</title><style>{''.join(style.read_text() for style in _STYLES)}</style>"
         f"<main><h1>oneloop bench</h1>{_HOW}{warned}<p class=links>{links}</p>"
         f"{_overview(doc)}{''.join(parts)}<h2>Where and how</h2>{_facts(doc)}</main></html>\n"
     )

@@ -37,6 +37,26 @@ def test_links_and_paths_exist(document: Path) -> None:
         assert (ROOT / found.group(1)).exists(), found.group(1)
 
 
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as code hosts and the site make them."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.+?)$", text, flags=re.MULTILINE):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", shown.strip().lower()).replace(" ", "-")
+        repeats = sum(1 for name in found if re.fullmatch(re.escape(slug) + r"(-\d+)?", name))
+        found.add(f"{slug}-{repeats}" if slug in found else slug)
+    return found
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_anchors_of_links_exist(document: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", document.read_text(encoding="utf-8")):
+        if "://" not in target:
+            page = document.parent / target if target else document
+            assert anchor in anchors(page), f"{target}#{anchor}"
+
+
 def test_architecture_is_short_enough_to_be_read_first() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 150
 

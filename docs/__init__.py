@@ -1,0 +1,1 @@
+"""The documents, and in `site` what builds the documentation site of them."""
