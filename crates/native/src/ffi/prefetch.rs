@@ -25,4 +25,6 @@ fn fetch_line(address: usize) {
         // SAFETY: a hint: it reads nothing and cannot fault, whatever stands at the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
