@@ -84,8 +84,6 @@ def _is_endless(fd: int) -> bool:
 
 
 def _has_own_files() -> bool:
-    if sys.platform != "linux":
-        return False
     from oneloop.loop import Loop
 
     return isinstance(asyncio.get_running_loop(), Loop)

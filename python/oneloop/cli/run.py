@@ -33,11 +33,6 @@ def prepare(*, debug: bool = False, stats: bool = False, patch: bool = False, re
     if debug:
         # asyncio reads it whenever a loop is made; child processes inherit it.
         os.environ["PYTHONASYNCIODEBUG"] = "1"
-    if sys.platform != "linux":
-        from oneloop import elsewhere
-
-        elsewhere.warn_once()
-        return
     from oneloop.factories import replace_factories
 
     replace_factories()
