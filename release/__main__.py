@@ -1,7 +1,7 @@
 """`python -m release`: makes what a release uploads, in `dist`, tries all of it, and says what was not tried and why.
 
-The source distribution, the wheel for other systems, and a wheel for each target and version; their debug symbols are in
-`dist/debug`. The status is not zero when something could not be built or failed its smoke test.
+The source distribution, the wheel for other systems, and a wheel for each target and version; their debug symbols are
+in `dist/debug`. The status is not zero when something could not be built or failed its smoke test.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from release import build, fallback, stage, trial
@@ -36,7 +37,7 @@ def main() -> int:
     return status
 
 
-def _make(target: build.Target, versions: list[str], out: Path) -> int:
+def _make(target: build.Target, versions: Sequence[str], out: Path) -> int:
     """Build and try the wheels of a target."""
     started = time.monotonic()
     try:

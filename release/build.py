@@ -1,7 +1,7 @@
 """Builds the wheels: maturin, with `zig cc` as compiler and linker, which brings every C library in every version.
 
-No interpreter of the target is needed: maturin knows what their `sysconfig` says. All Python versions of a target share a
-folder of compiled crates; what does not use Python is compiled once for all of them.
+No interpreter of the target is needed: maturin knows what their `sysconfig` says. All Python versions of a target share
+a folder of compiled crates; what does not use Python is compiled once for all of them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ PT_LOAD = 1
 SHF_ALLOC = 2
 SHT_NOBITS = 8
 
-_PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")  # type, flags, offset, address, physical, size in file, in memory, alignment
+_PROGRAM_HEADER = struct.Struct(
+    "<IIQQQQQQ"
+)  # type, flags, offset, address, physical, size in file, in memory, alignment
 _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")  # name, type, flags, address, offset, size, link, info, alignment, entry
 
 

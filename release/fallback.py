@@ -1,7 +1,7 @@
 """The wheel `py3-none-any`, which pip takes where no native wheel fits: `oneloop.run` is `asyncio.run` there.
 
-Its code is in `release/elsewhere`, its metadata that of the source distribution: installers may take the metadata of any
-wheel for that of all.
+Its code is in `release/elsewhere`. Its metadata is that of the source distribution, because installers may take the
+metadata of any wheel for that of all.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _FILES = ("LICENSE*", "LICENCE*", "COPYING*", "COPYRIGHT*", "NOTICE*", "UNLICENS
 
 
 def linked_crates(root: Path) -> list[dict[str, Any]]:
-    """cargo's description of each crate of others that the extension module contains, in order of names."""
+    """Cargo's description of each crate of others that the extension module contains, in order of names."""
     shown = subprocess.run(
         ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-musl"],
         cwd=root,

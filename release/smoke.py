@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
+from typing import Any
 
 import oneloop
 from oneloop import _native
@@ -23,9 +25,9 @@ LIMIT_S = 60
 class Echo(asyncio.Protocol):
     """Sends back what it receives."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         assert isinstance(transport, oneloop.StreamTransport), transport
-        self.transport: asyncio.Transport = transport
+        self.transport = transport
 
     def data_received(self, data: bytes) -> None:
         self.transport.write(data)
@@ -47,13 +49,14 @@ async def streams() -> None:
 
 async def files(folder: str) -> str:
     """Files by whatever engine this kernel has; returns its name."""
-    path = os.path.join(folder, "file")
+    path = Path(folder) / "file"
+    renamed = path.with_name("renamed")
     async with oneloop.files.open(path, "w") as file:
         await file.write("one\ntwo\n")
     async with oneloop.files.open(path) as file:
         assert [line async for line in file] == ["one\n", "two\n"]
-    await oneloop.files.rename(path, path + "2")
-    assert (await oneloop.files.stat(path + "2")).st_size == 8
+    await oneloop.files.rename(path, renamed)
+    assert (await oneloop.files.stat(renamed)).st_size == 8
     return str(oneloop.files.engine_info().engine)
 
 

@@ -1,7 +1,7 @@
 """The sources that a release is built from: the content of the source distribution, with what only a release has.
 
-That is the README with absolute links and the licences of the crates. The wheels are built from here, so that the source
-distribution is known to be complete.
+That is the README with absolute links and the licences of the crates. The wheels are built from here, which shows that
+the source distribution is complete.
 """
 
 from __future__ import annotations
@@ -87,5 +87,3 @@ def _fill(folder: Path, wanted: dict[str, bytes]) -> None:
         if not file.exists() or file.read_bytes() != content:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-
-

@@ -1,8 +1,8 @@
 """Takes the debug symbols out of a wheel.
 
-The wheel gets the stripped library. A zip file beside it gets the whole one, as `_native….so.debug`. Debuggers find it by
-this name (`.gnu_debuglink`) in the folder of the stripped library. py-spy reads no other file than the library itself:
-for py-spy, the whole library has to replace the stripped one (docs/how-to/install.md).
+The wheel gets the stripped library. A zip file beside it gets the whole one, as `_native….so.debug`. Debuggers find
+it by this name (`.gnu_debuglink`) in the folder of the stripped library. py-spy reads no other file than the
+library itself: for py-spy, the whole library has to replace the stripped one (docs/how-to/install.md).
 """
 
 from __future__ import annotations

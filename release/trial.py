@@ -1,7 +1,7 @@
 """Installs a wheel into a clean environment of the interpreter it is for, and runs `release/smoke.py` there.
 
-For this system's own processor and C library the environment is a new virtual environment. Other interpreters come without
-pip: pip of this virtual environment installs for them, which checks the tags, into a folder on their path.
+For this system's own processor and C library the environment is a new virtual environment. Other interpreters come
+without pip: pip of this virtual environment installs for them into a folder on their path, and checks the tags.
 """
 
 from __future__ import annotations

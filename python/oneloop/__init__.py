@@ -79,7 +79,7 @@ if not TYPE_CHECKING:  # a type checker must not take any name for granted
             try:
                 return import_module(f"oneloop.{name}")
             except ImportError as error:
-                # hasattr() is then false. `import oneloop.tls` and `from oneloop import tls` raise the ImportError itself.
+                # hasattr() is then False; `import oneloop.tls`, `from oneloop import tls` raise the ImportError itself.
                 raise AttributeError(f"oneloop.{name} cannot be imported: {error}", name=name) from error
         module = _MODULES.get(name)
         if module is None or name not in __all__:

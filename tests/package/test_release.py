@@ -1,4 +1,4 @@
-"""What a release uploads: its metadata, its licences, the wheel for other systems. `make wheels` tries the native wheels."""
+"""What a release uploads: metadata, licences, the wheel for other systems. `make wheels` tries the native wheels."""
 
 from __future__ import annotations
 

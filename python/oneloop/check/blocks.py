@@ -10,7 +10,6 @@ import asyncio
 import errno
 import os
 import stat
-import sys
 import zlib
 from contextlib import aclosing
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """oneloop where there is no native wheel: `run` is `asyncio.run`, with one warning, and there is nothing else.
 
-So that a library may depend on oneloop on every system. `hasattr(oneloop, "Loop")` is False here, and importing a name or
-a module that only the native package has is an ImportError which says so.
+With it a library can depend on oneloop on every system. `hasattr(oneloop, "Loop")` is False here. Importing a name or a
+module that only the native package has raises an ImportError that says so.
 """
 
 from __future__ import annotations

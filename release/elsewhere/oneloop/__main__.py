@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from oneloop import _reason
+from . import _reason
 
 
 def main() -> int:
