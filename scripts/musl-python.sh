@@ -11,7 +11,6 @@ mkdir -p "$4"
 dir=$(cd "$4" && pwd)
 target=$dir/$version-$machine-musl
 [ ! -e "$target/.complete" ] || exit 0
-build_python=$("$root/scripts/python.sh" "$version")
 case $machine in
     x86_64) architecture=amd64 compiler=gcc ;;
     aarch64) architecture=arm64 compiler=aarch64-linux-gnu-gcc ;;
@@ -22,8 +21,12 @@ for program in $compiler patchelf; do
 done
 
 . "$root/scripts/debian-suite.sh"
-use_suite "$suite" "$architecture" "$dir"
 rm -rf "$target" && mkdir -p "$target/source" "$target/sysroot"
+# What runs while it is built has to be the same patch release, which no other interpreter of this system may be.
+host=$(dpkg --print-architecture)
+[ -e "$dir/$version-$host/.complete" ] || "$root/scripts/unpack-debian-python.sh" "$version" "$suite" "$dir" "$host"
+build_python=$dir/$version-$host/usr/bin/python$version
+use_suite "$suite" "$architecture" "$dir"
 cd "$target/source"
 apt-get "${options[@]}" download -q musl musl-dev >/dev/null
 for package in ./*.deb; do
