@@ -13,10 +13,11 @@ target=$dir/$version-$machine-musl
 [ ! -e "$target/.complete" ] || exit 0
 case $machine in
     x86_64) architecture=amd64 compiler=gcc ;;
-    aarch64) architecture=arm64 compiler=aarch64-linux-gnu-gcc ;;
+    # The functions in which gcc puts atomic operations otherwise ask glibc what the processor has.
+    aarch64) architecture=arm64 compiler="aarch64-linux-gnu-gcc -mno-outline-atomics" ;;
     *) echo "no musl for $machine here" >&2 && exit 3 ;;
 esac
-for program in $compiler patchelf; do
+for program in "${compiler%% *}" patchelf; do
     command -v "$program" >/dev/null || { echo "$program is missing" >&2 && exit 3; }
 done
 
