@@ -56,6 +56,18 @@ def loaded_segments(data: bytes) -> list[tuple[int, int, int]]:
     return found
 
 
+def section_names(data: bytes) -> list[str]:
+    """The names of the sections."""
+    tables = Tables.of(data)
+    (names,) = struct.unpack_from("<H", data, 62)
+    _, _, _, _, strings, _, *_ = _SECTION_HEADER.unpack_from(data, tables.sections + names * _SECTION_HEADER.size)
+    found = []
+    for n in range(tables.section_count):
+        (name,) = struct.unpack_from("<I", data, tables.sections + n * _SECTION_HEADER.size)
+        found.append(data[strings + name : data.index(b"\0", strings + name)].decode())
+    return found
+
+
 def with_equal_offsets(data: bytes) -> bytes:
     """The same library with each loaded segment at the file offset that is its address.
 

@@ -9,8 +9,8 @@ import struct
 
 # asm/unistd.h
 NUMBERS = {
-    "x86_64": {"io_setup": 206, "io_uring_setup": 425, "openat2": 437, "pwritev2": 328, "fsync": 74},
-    "aarch64": {"io_setup": 0, "io_uring_setup": 425, "openat2": 437, "pwritev2": 287, "fsync": 82},
+    "x86_64": {"io_setup": 206, "io_uring_setup": 425, "openat2": 437, "preadv2": 327, "pwritev2": 328, "fsync": 74},
+    "aarch64": {"io_setup": 0, "io_uring_setup": 425, "openat2": 437, "preadv2": 286, "pwritev2": 287, "fsync": 82},
 }
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 LOAD_NUMBER = struct.pack("HBBI", 0x20, 0, 0, 0)  # BPF_LD | BPF_W | BPF_ABS, seccomp_data.nr

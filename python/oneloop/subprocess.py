@@ -87,8 +87,9 @@ class SubprocessMixin:
     def _watch_child(self: Any, pid: int, transport: Any) -> None:
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError:
-            # No pidfd here (Linux before 5.3, or a sandbox): a thread waits for this child.
+        except (OSError, AttributeError):
+            # No pidfd here (Linux before 5.3, or a sandbox), or Python was built with headers of such a Linux: a thread
+            # waits for this child.
             threading.Thread(
                 target=_wait_in_thread, args=(self, pid, transport), name=f"waitpid-{pid}", daemon=True
             ).start()

@@ -79,7 +79,7 @@ class Children:
     def _open(self, pid: int) -> bool:
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError:
+        except (OSError, AttributeError):
             # No such process any more, or no such call here: SIGCHLD, and waitpid(), tell.
             return False
         self._pidfds[pid] = pidfd
