@@ -45,13 +45,14 @@ def check(wheel: Path, target: Target) -> None:
 
 
 SINCE_MUSL_1_2 = {"preadv2", "pwritev2", "pthread_getname_np", "qsort_r", "renameat2", "statx", "_Fork"}
-"""Functions that came to musl after 1.2.0."""
+"""Came to musl after 1.2.0."""
 
 
 def _too_new(library: bytes, target: Target) -> list[str]:
     """Functions that the oldest C library lacks; auditwheel sees only those with a version.
 
-    The linker has the symbols of that glibc with their versions: what has none is not in it. Weak symbols may be missing.
+    The linker knows the symbols of that glibc with their versions: one without a version is not in it. Weak symbols may
+    be missing.
     """
     elf = ELFFile(io.BytesIO(library))
     versions = elf.get_section_by_name(".gnu.version")
