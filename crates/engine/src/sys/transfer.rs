@@ -214,14 +214,12 @@ unsafe fn preadv2(
             if flags != 0 {
                 return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
             }
+            if offset == -1 {
+                // SAFETY: the caller's promise.
+                return checked_len(unsafe { libc::readv(fd, vectors, count) });
+            }
             // SAFETY: the caller's promise.
-            checked_len(unsafe {
-                if offset == -1 {
-                    libc::readv(fd, vectors, count)
-                } else {
-                    libc::preadv(fd, vectors, count, offset)
-                }
-            })
+            checked_len(unsafe { libc::preadv(fd, vectors, count, offset) })
         }
         done => done,
     }
@@ -253,14 +251,12 @@ unsafe fn pwritev2(
             if flags != 0 {
                 return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
             }
+            if offset == -1 {
+                // SAFETY: the caller's promise.
+                return checked_len(unsafe { libc::writev(fd, vectors, count) });
+            }
             // SAFETY: the caller's promise.
-            checked_len(unsafe {
-                if offset == -1 {
-                    libc::writev(fd, vectors, count)
-                } else {
-                    libc::pwritev(fd, vectors, count, offset)
-                }
-            })
+            checked_len(unsafe { libc::pwritev(fd, vectors, count, offset) })
         }
         done => done,
     }
