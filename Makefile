@@ -9,7 +9,7 @@ PYTHON := .venvs/$(PY)/bin/python
 # Skipped tests are listed with the reason, and the slowest tests with their times.
 PYTEST := $(PYTHON) -X faulthandler -m pytest -ra --durations=5
 
-.PHONY: run test rust-test core-test ecosystem-test docs lint format wheel conformance mutants asan tsan soak bench stubtest setup clean
+.PHONY: run test rust-test core-test ecosystem-test docs lint format wheels wheel check-tag conformance mutants asan tsan soak bench stubtest setup clean
 
 # Installs only what it needs: `make bench` installs all rivals.
 run:
@@ -43,7 +43,7 @@ lint: setup-dev
 	cargo clippy --locked --manifest-path bench/native/Cargo.toml --all-targets -- -D warnings
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
-	$(PYTHON) -m mypy python/oneloop tests docs/site $(wildcard bench)
+	$(PYTHON) -m mypy python/oneloop tests release docs/site $(wildcard bench)
 
 format:
 	cargo fmt --all
@@ -52,9 +52,21 @@ format:
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
+# What a release uploads, in dist: the source distribution, the wheel for other systems and a wheel for each target and
+# version of Python, each tried on its interpreter. TARGETS: x86_64-gnu aarch64-gnu x86_64-musl aarch64-musl; VERSIONS:
+# 3.11 ... 3.15; all by default. The debug symbols are in dist/debug.
+wheels:
+	@scripts/venv.sh $(PY) dev release
+	$(PYTHON) -m release $(if $(TARGETS),--targets $(TARGETS)) $(if $(VERSIONS),--versions $(VERSIONS))
+
+# The wheel for this machine.
 wheel:
-	@scripts/venv.sh $(PY) dev
-	CARGO_TARGET_DIR=target/py$(PY) $(PYTHON) -m maturin build --release --locked --interpreter $(PYTHON) --out dist
+	@$(MAKE) --no-print-directory wheels TARGETS=$(shell uname -m)-gnu VERSIONS=$(PY)
+
+# A release's tag is `v` and the version.
+check-tag:
+	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml); \
+	if [ "$(TAG)" != "v$$version" ]; then echo "the tag is '$(TAG)' and the version in Cargo.toml is $$version" >&2; exit 1; fi
 
 conformance: setup-core
 	$(PYTHON) -m tests.conformance --jobs $(JOBS) $(ARGS)

@@ -39,13 +39,9 @@ for candidate in $(ls -d "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/p
     fi
 done
 
-# 3. The packages of the Debian suite that has this version.
-case $version in
-    3.11) suite=bookworm ;;
-    3.13) suite=trixie ;;
-    3.14 | 3.15) suite=${ONELOOP_DEBIAN_SUITE:-forky} ;;
-    *) suite= ;;
-esac
+# 3. Debian's packages of the suite that has this version.
+. "$root/scripts/debian-suite.sh"
+suite=$(suite_of "$version")
 unpacked=$root/.pythons/$version/usr/bin/python$version
 if [ -e "$root/.pythons/$version/.complete" ] && is_complete "$unpacked"; then
     echo "$unpacked"

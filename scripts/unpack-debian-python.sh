@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# unpack-debian-python.sh VERSION SUITE DIR: unpacks CPython VERSION with headers, venv and test package from Debian
-# SUITE, with the C library that it was built for, to DIR/VERSION. Uses a separate package database; the system's is not
-# changed, except that patchelf is installed if it is missing (as root). Uses the mirror that the system already uses.
+# unpack-debian-python.sh VERSION SUITE DIR [ARCHITECTURE]: unpacks CPython VERSION with headers, venv and test package from
+# Debian SUITE, with the C library that it was built for, to DIR/VERSION, or to DIR/VERSION-ARCHITECTURE if one is given.
+# Uses a separate package database; the system's is not changed, except that patchelf is installed if it is missing (as
+# root). Uses the mirror that the system already uses.
 set -euo pipefail
 
-version=$1 suite=$2
+version=$1 suite=$2 architecture=${4:-$(dpkg --print-architecture)}
 mkdir -p "$3"
 dir=$(cd "$3" && pwd)
-root=$dir/$version
+root=$dir/$version${4:+-$4}
 
 if ! command -v patchelf >/dev/null; then
     if [ "$(id -u)" != 0 ]; then
@@ -18,26 +19,8 @@ if ! command -v patchelf >/dev/null; then
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q patchelf >/dev/null
 fi
 
-mirror=$(
-    { sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources
-      sed -n 's/^deb  *\(\[[^]]*\] *\)\{0,1\}\([^ ]*\).*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list
-    } 2>/dev/null | head -1 || true
-)
-if [ -z "$mirror" ]; then
-    echo "no Debian mirror is configured on this system" >&2
-    exit 3
-fi
-
-apt=$dir/.apt-$suite
-mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-: >"$apt/status"
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/sources.list"
-options=(
-    -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
-    -o "Dir::State=$apt" -o "Dir::State::lists=$apt/lists" -o "Dir::State::status=$apt/status"
-    -o "Dir::Cache=$apt/cache" -o APT::Install-Recommends=false -o APT::Sandbox::User=
-)
-apt-get "${options[@]}" update -q >/dev/null
+. "$(dirname "$0")/debian-suite.sh"
+use_suite "$suite" "$architecture" "$dir"
 
 rm -rf "$root" "$apt/cache/archives"
 mkdir -p "$root" "$apt/cache/archives/partial"

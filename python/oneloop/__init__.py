@@ -1,7 +1,7 @@
 """One native event loop for all of a Python program's I/O.
 
 Importing this package imports neither asyncio nor the native core: each name is loaded when it is
-first used. On systems other than Linux, `oneloop.elsewhere` provides the same names on asyncio.
+first used. This is the package for Linux; `release/elsewhere` is the one for other systems.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from oneloop import check as check
     from oneloop import files as files
+    from oneloop import green as green
     from oneloop import http as http
     from oneloop import stats_socket as stats_socket
     from oneloop import tls as tls
@@ -23,13 +25,12 @@ if TYPE_CHECKING:
         TimerHandle,
         TlsTransport,
         WritePipeTransport,
+        __version__,
     )
     from oneloop.loop import Loop
     from oneloop.policy import EventLoopPolicy
     from oneloop.runner import install, new_event_loop, run
     from oneloop.statistics import Statistics
-
-__version__ = "0.1.0"
 
 __all__ = [
     "DatagramTransport",
@@ -62,25 +63,28 @@ _MODULES = {
     "TimerHandle": "oneloop._native",
     "TlsTransport": "oneloop._native",
     "WritePipeTransport": "oneloop._native",
+    "__version__": "oneloop._native",
     "install": "oneloop.runner",
     "new_event_loop": "oneloop.runner",
     "run": "oneloop.runner",
 }
 
-# Imported on first attribute access.
-_SUBMODULES = ("aio", "compat", "files", "http", "stats_socket", "testing", "tls")
+# Imported on first attribute access. Some need another package, or a module that a Python may lack.
+_SUBMODULES = ("aio", "check", "compat", "files", "green", "http", "stats_socket", "testing", "tls")
 
 
 if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
 
     def __getattr__(name):
-        if name in _SUBMODULES and sys.platform == "linux":
-            return import_module(f"oneloop.{name}")
+        if name in _SUBMODULES:
+            try:
+                return import_module(f"oneloop.{name}")
+            except ImportError as error:
+                # hasattr() is then False; `import oneloop.tls`, `from oneloop import tls` raise the ImportError itself.
+                raise AttributeError(f"oneloop.{name} cannot be imported: {error}", name=name) from error
         module = _MODULES.get(name)
         if module is None or name not in __all__:
             raise AttributeError(f"module 'oneloop' has no attribute {name!r}")
-        if sys.platform != "linux":
-            module = "oneloop.elsewhere"
         value = getattr(import_module(module), name)
         globals()[name] = value
         return value

@@ -16,6 +16,8 @@ from typing import Any, AnyStr, Generic, Literal, Self, TypeVar, TypeVarTuple, f
 from _typeshed import HasFileno, ReadableBuffer, WriteableBuffer
 from typing_extensions import disjoint_base
 
+__version__: str
+
 _T = TypeVar("_T")
 _G = TypeVar("_G")
 _T_co = TypeVar("_T_co", covariant=True)

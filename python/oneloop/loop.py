@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import ssl
 import sys
 import weakref
 from asyncio import base_events, constants, events
@@ -28,6 +27,7 @@ from oneloop.transports import send_gathered
 from oneloop.unix import UnixMixin
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
@@ -278,6 +278,9 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
             TypeError: a context or transport of another class.
             ssl.SSLError, OSError: the handshake failed; the transport is closed.
         """
+        # Here, because there are builds of Python without it.
+        import ssl
+
         given: object = sslcontext
         if not isinstance(given, ssl.SSLContext | _native.TlsContext):
             raise TypeError(f"sslcontext is expected to be an instance of ssl.SSLContext, got {sslcontext!r}")

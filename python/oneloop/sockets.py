@@ -419,9 +419,9 @@ async def _copy_ours(file: File, offset: int, count: int | None, put: Callable[[
 
 
 def _check_ssl_socket(sock: Any) -> None:
-    import ssl
-
-    if isinstance(sock, ssl.SSLSocket):
+    # Builds of Python without the module ssl, and programs that do not import it, have no such sockets.
+    ssl = sys.modules.get("ssl")
+    if ssl is not None and isinstance(sock, ssl.SSLSocket):
         raise TypeError("Socket cannot be of type SSLSocket")
 
 

@@ -86,8 +86,9 @@ class SubprocessMixin:
     def _watch_child(self: Any, pid: int, transport: Any) -> None:
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError:
-            # No pidfds (Linux before 5.3, or a sandbox): start a thread that waits for this child.
+        except (OSError, AttributeError):
+            # No pidfds (Linux before 5.3, a sandbox, or a Python built with old headers): start a thread that waits for
+            # this child.
             threading.Thread(
                 target=_wait_in_thread, args=(self, pid, transport), name=f"waitpid-{pid}", daemon=True
             ).start()

@@ -80,6 +80,12 @@ def test_openat2_forbidden_too() -> None:
     assert run_forbidding("'io_uring_setup', 'io_setup', 'openat2'") == "threads aio ring"
 
 
+def test_a_kernel_without_preadv2() -> None:
+    """Before Linux 4.6, and in emulators: the older calls do it."""
+    calls = "'io_uring_setup', 'io_setup', 'preadv2', 'pwritev2', error=38"
+    assert run_forbidding(calls) == "threads aio ring"
+
+
 @pytest.mark.parametrize(("name", "calls"), [("ring", "'io_uring_setup'"), ("aio", "'io_setup'")])
 def test_forced_and_forbidden(name: str, calls: str) -> None:
     body = f"""

@@ -111,6 +111,16 @@ def test_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waiting.get() == 0
 
 
+def test_python_without_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built with the headers of an old kernel."""
+    monkeypatch.delattr(os, "pidfd_open")
+    process = Popen(CAT, stdin=PIPE)
+    waiting = green.spawn(process.wait)
+    green.sleep(0.001)
+    process.stdin.close()
+    assert waiting.get() == 0
+
+
 def test_killed_while_it_waits() -> None:
     process = Popen(CAT, stdin=PIPE)
     waiting = green.spawn(process.wait)

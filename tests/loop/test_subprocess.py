@@ -25,6 +25,15 @@ async def test_communicate(loop: asyncio.AbstractEventLoop) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.oneloop_only("asyncio chooses its way when it is imported")
+async def test_python_without_pidfds(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built with the headers of an old kernel."""
+    monkeypatch.delattr(os, "pidfd_open")
+    process = await asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert (await process.communicate(b"sent"))[0] == b"sent"
+    assert process.returncode == 0
+
+
 async def test_shell(loop: asyncio.AbstractEventLoop) -> None:
     process = await asyncio.create_subprocess_shell(
         "echo out; echo err >&2; exit 3", stdout=subprocess.PIPE, stderr=subprocess.PIPE

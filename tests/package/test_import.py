@@ -1,10 +1,12 @@
-"""Importing the package is cheap and silent; on other systems it is asyncio under our names."""
+"""Importing the package is cheap and silent, and what an optional part needs is asked for only where it is used."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from textwrap import dedent
+
+import pytest
 
 
 def run(program: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -50,60 +52,52 @@ def test_submodule_does_not_hide_the_function_of_its_name() -> None:
     assert (done.stdout, done.stderr) == ("ran Loop Statistics\n", "")
 
 
-# asyncio must be loaded as what the system really is.
-ELSEWHERE = """
-    import asyncio, sys, warnings
-    sys.platform = "darwin"
-    import oneloop
-
-    async def which():
-        return type(asyncio.get_running_loop()).__module__
-"""
+def without(*modules: str) -> str:
+    """A line that makes these modules impossible to import."""
+    return f"import sys; sys.modules.update(dict.fromkeys({modules!r}))\n"
 
 
-def test_elsewhere_run_is_asyncios_with_one_warning() -> None:
+@pytest.mark.parametrize(
+    ("missing", "lost"),
+    [("_ssl", ["tls"]), ("greenlet", ["green"]), ("zlib", [])],
+)
+def test_what_python_was_built_without_is_no_attribute(missing: str, lost: list[str]) -> None:
     done = run(
-        ELSEWHERE
+        without(missing)
         + """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        print(oneloop.run(which()), oneloop.run(which()))
-        oneloop.install()
-        loop = oneloop.new_event_loop()
-        loop.close()
-    print([(w.category.__name__, str(w.message), w.filename) for w in caught])
-    print("oneloop._native" in sys.modules)
-    """
+import asyncio, oneloop
+names = [*oneloop.__all__, "aio", "check", "compat", "files", "green", "http", "testing", "tls"]
+print(*[name for name in names if not hasattr(oneloop, name)])
+async def main():
+    ours, theirs = __import__("socket").socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(ours, b"sent")
+        return await loop.sock_recv(theirs, 10)
+print(oneloop.run(main()))
+"""
     )
     assert done.stderr == ""
-    loops, warned, is_loaded = done.stdout.splitlines()
-    assert loops == "asyncio.unix_events asyncio.unix_events"
-    text = "the event loop of oneloop needs Linux: on darwin, oneloop runs on plain asyncio"
-    assert warned == f"[('RuntimeWarning', '{text}', '<string>')]"
-    assert is_loaded == "False"
+    assert done.stdout.splitlines() == [" ".join(lost), "b'sent'"]
 
 
-def test_elsewhere_what_only_the_loop_has_says_so() -> None:
+def test_import_of_what_is_missing_says_why() -> None:
     done = run(
-        ELSEWHERE
+        without("greenlet")
         + """
+import oneloop
+for statement in ("import oneloop.green", "from oneloop import green"):
     try:
-        oneloop.Loop
+        exec(statement)
     except ImportError as error:
         print(error)
-    """
+try:
+    oneloop.green
+except AttributeError as error:
+    print(error)
+"""
     )
-    assert done.stdout == "oneloop.Loop is available on Linux only (this platform is darwin)\n", done.stderr
-
-
-def test_elsewhere_the_command_runs_the_program() -> None:
-    done = run(
-        ELSEWHERE
-        + """
-    from oneloop.cli import main
-    main(["run", "-m", "platform"])
-    """
-    )
-    assert done.returncode == 0
-    assert done.stdout
-    assert done.stderr.count("the event loop of oneloop needs Linux") == 1
+    text = "oneloop.green needs the greenlet package: pip install 'oneloop[green]'"
+    assert done.stdout.splitlines() == [text, text, f"oneloop.green cannot be imported: {text}"], done.stderr

@@ -1,5 +1,6 @@
 //! Python objects that native code uses, imported once.
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -93,6 +94,15 @@ pub fn tls_asks_below(py: Python<'_>) -> PyResult<bool> {
 /// The module `ssl`.
 pub fn ssl(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     Ok(py.import(pyo3::intern!(py, "ssl"))?.into_any())
+}
+
+/// Whether a socket is an `ssl.SSLSocket`. There are builds of Python without the module `ssl`.
+pub fn is_ssl_socket(sock: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match ssl_socket(sock.py()) {
+        Ok(class) => sock.is_instance(&class),
+        Err(error) if error.is_instance_of::<PyImportError>(sock.py()) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// `asyncio.BaseEventLoop.create_task`

@@ -23,6 +23,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // panic.
     module.py().detach(|| Python::attach(|_py| ()));
     ffi::socket_object::check_layout(module.py())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     ffi::recycled::install::<event_loop::Handle>(module.py());
     ffi::recycled::install::<event_loop::TimerHandle>(module.py());
     ffi::recycled::install::<file::Operation>(module.py());

@@ -10,7 +10,6 @@ import asyncio
 import errno
 import os
 import stat
-import sys
 import zlib
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -84,8 +83,6 @@ def _is_endless(fd: int) -> bool:
 
 
 def _has_own_files() -> bool:
-    if sys.platform != "linux":
-        return False
     from oneloop.loop import Loop
 
     return isinstance(asyncio.get_running_loop(), Loop)

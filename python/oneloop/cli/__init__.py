@@ -81,9 +81,6 @@ def _refuse(text: str) -> NoReturn:
 
 
 def _serve(arguments: list[str]) -> NoReturn:
-    if sys.platform != "linux":
-        print(f"oneloop serve: it runs on Linux only (this is {sys.platform})", file=sys.stderr)
-        raise SystemExit(2)
     from oneloop.cli import serve
 
     serve.main(arguments)

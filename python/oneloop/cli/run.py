@@ -98,11 +98,6 @@ def prepare(
     if debug:
         # asyncio reads it whenever a loop is made; child processes inherit it.
         os.environ["PYTHONASYNCIODEBUG"] = "1"
-    if sys.platform != "linux":
-        from oneloop import elsewhere
-
-        elsewhere.warn_once()
-        return
     for name in replace or []:
         compat.install(name)
     settings = hooks.Settings(replace=replace or [], keep_named=keep_named, patch=patch, stats=stats)

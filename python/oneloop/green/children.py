@@ -89,7 +89,7 @@ def _watch(hub: Hub, pid: int, options: int, waiter: Any) -> _Pidfd | _Listener:
     if pid > 0 and not options & (os.WUNTRACED | os.WCONTINUED):
         try:
             return _Pidfd(hub, os.pidfd_open(pid), waiter)
-        except OSError:
+        except (OSError, AttributeError):
             # The process is not our child, which waitid reports too; or pidfds are not available.
             pass
     return _Listener(pid, options, waiter)

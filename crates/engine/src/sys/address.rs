@@ -101,7 +101,8 @@ impl Address {
             return None;
         }
         for (target, byte) in raw.sun_path.iter_mut().zip(path) {
-            *target = byte.cast_signed();
+            // c_char is signed on x86-64 and unsigned on AArch64.
+            *target = *byte as libc::c_char;
         }
         let offset = mem::offset_of!(libc::sockaddr_un, sun_path);
         Some(Self::of(&raw, offset + path.len() + usize::from(!is_abstract && !path.is_empty())))

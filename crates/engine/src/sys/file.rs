@@ -137,14 +137,18 @@ pub fn allocate(fd: RawFd, mode: libc::c_int, offset: i64, len: i64) -> io::Resu
 /// A name in a folder.
 pub type Entry<'a> = (RawFd, &'a CStr);
 
-/// renameat2(2), or renameat(2) if there are no flags.
+/// renameat2(2), or renameat(2) if there are no flags. Called by number: glibc has renameat2 from 2.28 on, musl from 1.2.5
+/// on.
 pub fn rename(from: Entry<'_>, to: Entry<'_>, flags: libc::c_uint) -> io::Result<()> {
     let result = if flags == 0 {
         // SAFETY: both paths are live through the call.
         unsafe { libc::renameat(from.0, from.1.as_ptr(), to.0, to.1.as_ptr()) }
     } else {
+        let (source, target) = (from.1.as_ptr(), to.1.as_ptr());
         // SAFETY: as above.
-        unsafe { libc::renameat2(from.0, from.1.as_ptr(), to.0, to.1.as_ptr(), flags) }
+        let result =
+            unsafe { libc::syscall(libc::SYS_renameat2, from.0, source, to.0, target, flags) };
+        result as libc::c_int
     };
     checked(result).map(drop)
 }

@@ -87,7 +87,8 @@ pub fn send_vectored(fd: RawFd, segments: &[IoSlice<'_>]) -> io::Result<usize> {
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     // IoSlice is guaranteed to have iovec's layout on Unix.
     message.msg_iov = segments.as_ptr().cast_mut().cast();
-    message.msg_iovlen = segments.len().min(MAX_SEGMENTS);
+    // size_t in glibc, int in musl.
+    message.msg_iovlen = segments.len().min(MAX_SEGMENTS) as _;
     // SAFETY: the segments borrow live bytes through the call, and the kernel only reads them.
     checked_len(unsafe { libc::sendmsg(fd, &raw const message, SEND) })
 }

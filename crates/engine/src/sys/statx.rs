@@ -1,9 +1,76 @@
 //! statx(2): an open file's status without contacting a server, and its alignment for direct I/O.
+//!
+//! Called by number, with the structure and the constants of linux/stat.h: glibc has `statx` from 2.28 on, musl from 1.2.5.
 
 use super::checked;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
+
+#[repr(C)]
+struct Timestamp {
+    seconds: i64,
+    nanoseconds: u32,
+    reserved: i32,
+}
+
+/// `struct statx` of linux/stat.h, with the kernel's names; the kernel fills no more than it has defined of these 256 bytes.
+#[repr(C)]
+struct Statx {
+    stx_mask: u32,
+    stx_blksize: u32,
+    stx_attributes: u64,
+    stx_nlink: u32,
+    stx_uid: u32,
+    stx_gid: u32,
+    stx_mode: u16,
+    spare0: u16,
+    stx_ino: u64,
+    stx_size: u64,
+    stx_blocks: u64,
+    stx_attributes_mask: u64,
+    stx_atime: Timestamp,
+    stx_btime: Timestamp,
+    stx_ctime: Timestamp,
+    stx_mtime: Timestamp,
+    stx_rdev_major: u32,
+    stx_rdev_minor: u32,
+    stx_dev_major: u32,
+    stx_dev_minor: u32,
+    stx_mnt_id: u64,
+    stx_dio_mem_align: u32,
+    stx_dio_offset_align: u32,
+    spare3: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Statx>() == 256);
+
+const AT_STATX_SYNC_AS_STAT: libc::c_int = 0;
+const AT_STATX_DONT_SYNC: libc::c_int = 0x4000;
+const STATX_BASIC_STATS: u32 = 0x07ff;
+const STATX_MNT_ID: u32 = 0x1000;
+const STATX_DIOALIGN: u32 = 0x2000;
+/// Since 6.8: a mount's number that is never reused.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+
+fn statx(file: RawFd, flags: libc::c_int, mask: u32) -> io::Result<Statx> {
+    let mut told = MaybeUninit::<Statx>::zeroed();
+    // SAFETY: the empty path is a literal, and `told` has room for the structure through the call. An
+    // invalid `file` is an error from the kernel (EBADF), not a memory error.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_statx,
+            file,
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | flags,
+            mask,
+            told.as_mut_ptr(),
+        )
+    };
+    checked(result as libc::c_int)?;
+    // SAFETY: plain integers, all zero before the kernel filled them.
+    Ok(unsafe { told.assume_init() })
+}
 
 /// The alignment that O_DIRECT requires for a file, in bytes; both are zero where it is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,21 +81,8 @@ pub struct DirectAlignment {
 
 /// `None`: the kernel (before 6.1) or the filesystem does not report it.
 pub fn direct_alignment(file: RawFd) -> io::Result<Option<DirectAlignment>> {
-    let mut told = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the empty path is a literal, and `told` is live through the call. An invalid `file` is an error from
-    // the kernel (EBADF), not a memory error.
-    checked(unsafe {
-        libc::statx(
-            file,
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            libc::STATX_DIOALIGN,
-            told.as_mut_ptr(),
-        )
-    })?;
-    // SAFETY: plain integers that were zeroed before the kernel filled them.
-    let told = unsafe { told.assume_init() };
-    Ok((told.stx_mask & libc::STATX_DIOALIGN != 0).then_some(DirectAlignment {
+    let told = statx(file, 0, STATX_DIOALIGN)?;
+    Ok((told.stx_mask & STATX_DIOALIGN != 0).then_some(DirectAlignment {
         memory_bytes: told.stx_dio_mem_align,
         offset_bytes: told.stx_dio_offset_align,
     }))
@@ -93,34 +147,19 @@ impl Status {
     }
 }
 
-/// linux/stat.h, since 6.8: a mount's number that is never reused. Not in the C library's header yet.
-const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
-
 /// Returns what the kernel has cached about an open file (AT_STATX_DONT_SYNC). It contacts no server and so never
 /// blocks.
 pub fn at_hand(file: RawFd) -> io::Result<Status> {
-    status(file, libc::AT_STATX_DONT_SYNC)
+    status(file, AT_STATX_DONT_SYNC)
 }
 
 /// Returns the current status, which may need a request to a server.
 pub fn asked(file: RawFd) -> io::Result<Status> {
-    status(file, libc::AT_STATX_SYNC_AS_STAT)
+    status(file, AT_STATX_SYNC_AS_STAT)
 }
 
 fn status(file: RawFd, sync: libc::c_int) -> io::Result<Status> {
-    let mut told = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: as in `direct_alignment`.
-    checked(unsafe {
-        libc::statx(
-            file,
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH | sync,
-            libc::STATX_BASIC_STATS | libc::STATX_MNT_ID | STATX_MNT_ID_UNIQUE,
-            told.as_mut_ptr(),
-        )
-    })?;
-    // SAFETY: plain integers that were zeroed before the kernel filled them.
-    let told = unsafe { told.assume_init() };
+    let told = statx(file, sync, STATX_BASIC_STATS | STATX_MNT_ID | STATX_MNT_ID_UNIQUE)?;
     Ok(Status {
         mode: told.stx_mode.into(),
         len: told.stx_size,
@@ -128,7 +167,7 @@ fn status(file: RawFd, sync: libc::c_int) -> io::Result<Status> {
         links: told.stx_nlink,
         allocated_bytes: told.stx_blocks.saturating_mul(512),
         uid: told.stx_uid,
-        modified: (told.stx_mtime.tv_sec, told.stx_mtime.tv_nsec),
+        modified: (told.stx_mtime.seconds, told.stx_mtime.nanoseconds),
         mount: Mount {
             device: u64::from(told.stx_dev_major) << 32 | u64::from(told.stx_dev_minor),
             id: told.stx_mnt_id,

@@ -4,5 +4,7 @@
 #[inline]
 pub fn ident() -> u64 {
     // SAFETY: it takes no arguments and cannot fail (pthread_self(3)).
-    unsafe { libc::pthread_self() }
+    let thread = unsafe { libc::pthread_self() };
+    // An integer in glibc, a pointer in musl; CPython casts it in the same way.
+    thread as u64
 }

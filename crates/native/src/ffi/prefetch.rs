@@ -25,4 +25,6 @@ fn fetch_line(address: usize) {
         // SAFETY: a hint that reads nothing and cannot fault at any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }

@@ -299,7 +299,7 @@ impl SockOperation {
 /// The same checks as in asyncio: no TLS sockets, and in debug mode no blocking ones.
 fn check(owner: &Bound<'_, LoopCore>, sock: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = owner.py();
-    if sock.is_instance(&crate::imports::ssl_socket(py)?)? {
+    if crate::imports::is_ssl_socket(sock)? {
         return Err(PyTypeError::new_err("Socket cannot be of type SSLSocket"));
     }
     if owner.get().is_debug() && !sock.call_method0(intern!(py, "gettimeout"))?.eq(0)? {

@@ -79,7 +79,7 @@ class Children:
     def _open(self, pid: int) -> bool:
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError:
+        except (OSError, AttributeError):
             # The process has ended, or pidfd_open is not available: use SIGCHLD and waitpid.
             return False
         self._pidfds[pid] = pidfd

@@ -1,0 +1,70 @@
+"""`python -m release`: makes what a release uploads, in `dist`, tries all of it, and says what was not tried and why.
+
+The source distribution, the wheel for other systems, and a wheel for each target and version; their debug symbols are
+in `dist/debug`. The status is not zero when something could not be built or failed its smoke test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from release import build, fallback, stage, trial
+from release.floor import check
+from release.project import ROOT, version
+
+
+def main() -> int:
+    """Read the command line and do it."""
+    parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
+    parser.add_argument("--targets", nargs="*", choices=list(build.TARGETS), help="default: all")
+    parser.add_argument("--versions", nargs="*", choices=build.VERSIONS, help="of CPython; default: all")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    options = parser.parse_args()
+    out = options.out.resolve()
+
+    source = stage.prepare(out)
+    _say(source.name, source, "")
+    other = fallback.build(stage.pkg_info(source), stage.licence_files(source), version(), out)
+    _say(other.name, other, "")
+    status = 0
+    for name in options.targets or build.TARGETS:
+        status |= _make(build.TARGETS[name], options.versions or build.VERSIONS, out)
+    return status
+
+
+def _make(target: build.Target, versions: Sequence[str], out: Path) -> int:
+    """Build and try the wheels of a target."""
+    started = time.monotonic()
+    try:
+        wheels = build.build(target, versions, out)
+    except subprocess.CalledProcessError as error:
+        print(f"{target.name}: FAILED to build, status {error.returncode}", flush=True)
+        return 1
+    print(f"{target.name}: {len(wheels)} wheels built in {time.monotonic() - started:.0f} s", flush=True)
+    status = 0
+    for python, wheel in zip(versions, wheels, strict=True):
+        try:
+            check(wheel, target)
+            _say(wheel.name, wheel, f"ran on {trial.run(wheel, target, python)}")
+        except trial.NoInterpreterError as error:
+            _say(wheel.name, wheel, f"BUILT, NOT RUN: {error}")
+        except ValueError as error:
+            _say(wheel.name, wheel, f"WRONG: {error}")
+            status = 1
+        except subprocess.CalledProcessError as error:
+            _say(wheel.name, wheel, f"FAILED: {error.stderr or error}")
+            status = 1
+    return status
+
+
+def _say(name: str, file: Path, text: str) -> None:
+    print(f"{name}  {file.stat().st_size / 1e6:.2f} MB  {text}".rstrip(), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+"""The command `oneloop` where there is no native wheel: it says so."""
+
+from __future__ import annotations
+
+import sys
+
+from . import _reason
+
+
+def main() -> int:
+    """Print why the command does not work here."""
+    print(f"oneloop: the command does not exist on this system. {_reason()}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# musl-python.sh VERSION SUITE MACHINE DIR: CPython VERSION for musl, from the sources that Debian SUITE carries, with Debian's
+# musl, under DIR/VERSION-MACHINE-musl. MACHINE is x86_64 or aarch64. Debian has no such interpreter: it is compiled here
+# (two minutes), without the modules that need other libraries (ssl, zlib, ctypes...), for tests of wheels alone.
+set -euo pipefail
+
+version=${1:?usage: scripts/musl-python.sh VERSION SUITE MACHINE DIR}
+suite=$2 machine=$3
+root=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$4"
+dir=$(cd "$4" && pwd)
+target=$dir/$version-$machine-musl
+[ ! -e "$target/.complete" ] || exit 0
+case $machine in
+    x86_64) architecture=amd64 compiler=gcc ;;
+    # The functions in which gcc puts atomic operations otherwise ask glibc what the processor has.
+    aarch64) architecture=arm64 compiler="aarch64-linux-gnu-gcc -mno-outline-atomics" ;;
+    *) echo "no musl for $machine here" >&2 && exit 3 ;;
+esac
+for program in "${compiler%% *}" patchelf; do
+    command -v "$program" >/dev/null || { echo "$program is missing" >&2 && exit 3; }
+done
+
+. "$root/scripts/debian-suite.sh"
+rm -rf "$target" && mkdir -p "$target/source" "$target/sysroot"
+# What runs while it is built has to be the same patch release, which no other interpreter of this system may be.
+host=$(dpkg --print-architecture)
+[ -e "$dir/$version-$host/.complete" ] || "$root/scripts/unpack-debian-python.sh" "$version" "$suite" "$dir" "$host"
+build_python=$dir/$version-$host/usr/bin/python$version
+use_suite "$suite" "$architecture" "$dir"
+cd "$target/source"
+apt-get "${options[@]}" download -q musl musl-dev >/dev/null
+for package in ./*.deb; do
+    dpkg-deb -x "$package" "$target/sysroot"
+done
+apt-get "${options[@]}" source --download-only -q "python$version" >/dev/null
+tar -xf python*.orig.tar.xz --strip-components=1
+
+# The compiler with musl's headers and libraries in place of glibc's, and with the loader, which is the C library itself,
+# where it has been unpacked. gcc would name its own multiarch triplet, which configure compares with musl's.
+libc=$(find "$target/sysroot" -name libc.so -type f)
+sed "s#/usr/#$target/sysroot/usr/#g; s#-dynamic-linker [^ ]*#-dynamic-linker $libc#" \
+    "$target/sysroot/usr/lib/$machine-linux-musl/musl-gcc.specs" >"$target/gcc.specs"
+cat >"$target/cc" <<END
+#!/bin/sh
+[ "\$1" != --print-multiarch ] || exit 0
+exec $compiler "\$@" -specs $target/gcc.specs
+END
+chmod +x "$target/cc"
+
+export ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no
+configure=(
+    CC="$target/cc" --build="$(uname -m)-linux-gnu" --host="$machine-linux-musl" --prefix="$target"
+    --with-build-python="$build_python" --with-ensurepip=no --disable-test-modules
+    PKG_CONFIG=false OPT="-O1 -DNDEBUG"  # the libraries of this system are not musl's
+)
+if ! { ./configure "${configure[@]}" && make -j2 && make install; } >"$target/log" 2>&1 </dev/null; then
+    tail -5 "$target/log" >&2
+    exit 3
+fi
+cd "$dir"
+rm -rf "$target/source"
+touch "$target/.complete"
