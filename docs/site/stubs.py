@@ -37,19 +37,22 @@ def definitions() -> dict[str, ast.FunctionDef | ast.AnnAssign]:
 
 def qualified_name(value: object) -> str | None:
     """The name in the stub of a native class, method, function or attribute; None for all others."""
-    name = str(getattr(value, "__name__", ""))
+    value = getattr(value, "__func__", value)  # a native function as a class method
     owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
-    if isinstance(owner, type) and not isinstance(value, type) and _is_native(owner.__name__, owner):
-        return f"{owner.__name__}.{name}"
-    return name if _is_native(name, value) else None
+    class_name = _native_name(owner) if isinstance(owner, type) and not isinstance(value, type) else None
+    return f"{class_name}.{getattr(value, '__name__', '')}" if class_name else _native_name(value)
 
 
-def _is_native(name: str, value: object) -> bool:
-    return name in vars(_native) and vars(_native)[name] is value
+def _native_name(value: object) -> str | None:
+    """The name that the native module has for an object: a public module may have given it another."""
+    return next((name for name, native in vars(_native).items() if native is value), None)
 
 
-def signature(name: str) -> tuple[str, str | None] | None:
-    """Parameters and result of a function, method or class as text; None if the stub does not have it."""
+def signature(name: str, *, is_bound: bool = False) -> tuple[str, str | None] | None:
+    """Parameters and result of a function, method or class as text; None if the stub does not have it.
+
+    A function that is bound, as a class method, lacks its first parameter.
+    """
     known = definitions()
     found = known.get(name)
     is_class = found is None
@@ -59,7 +62,7 @@ def signature(name: str) -> tuple[str, str | None] | None:
         return None
     args = copy.deepcopy(found.args)
     is_static = any(isinstance(node, ast.Name) and node.id == "staticmethod" for node in found.decorator_list)
-    if is_class or ("." in name and not is_static):
+    if is_bound or is_class or ("." in name and not is_static):
         del (args.posonlyargs or args.args)[0]  # self or cls
     result = None if found.returns is None or is_class else ast.unparse(found.returns)
     return f"({ast.unparse(args)})", result
@@ -92,15 +95,23 @@ def _process_signature(
         return text, result
     if what in ("class", "exception"):
         return signature(native) or ("", None)  # a class without a constructor
+    if hasattr(value, "__func__"):
+        return text, result  # Sphinx 9.2 fails if a signature replaces one that inspect cannot read: see below
     return signature(native) or (text, result)
 
 
 def _process_docstring(_app: Sphinx, what: str, _name: str, value: object, _options: object, lines: list[str]) -> None:
     native = qualified_name(value)
-    if native is not None and what in ("attribute", "property"):
+    if native is None:
+        return
+    found = None
+    if what in ("attribute", "property"):
         found = type_of(native)
-        if found is not None:
-            lines[:0] = [f"``{found}``", ""]
+    elif hasattr(value, "__func__"):
+        parameters, result = signature(native, is_bound=True) or ("()", None)
+        found = f"{parameters} -> {result}"
+    if found is not None:
+        lines[:0] = [f"``{found}``", ""]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

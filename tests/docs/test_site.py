@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import oneloop
+import oneloop.aio
 from docs.site import docstrings, pages, stubs
 from tests.docs.examples import ROOT, documents
 from tests.package.test_names import PUBLIC
@@ -71,7 +72,14 @@ def test_native_signatures_have_the_types_of_the_stub() -> None:
     assert stubs.signature("direct_alignment") == ("(fd: int, /)", "tuple[int, int] | None")
     assert stubs.signature("LoopCore") == ("(*_args: object, virtual_time: bool=False, **_kwargs: object)", None)
     assert stubs.signature("Handle") is None
+    assert stubs.qualified_name(oneloop.aio.Context.submit) == "AioContext.submit"
     assert stubs.type_of("TlsContext.check_hostname") == "bool"
+
+
+def test_a_native_function_as_a_class_method_lacks_its_first_parameter() -> None:
+    green = pytest.importorskip("oneloop.green", reason="greenlet is not installed", exc_type=ImportError)
+    assert stubs.qualified_name(green.Greenlet.spawn) == "spawn_green"
+    assert stubs.signature("spawn_green", is_bound=True) == ("(*args: Any, **kwargs: Any)", "_G")
 
 
 def test_names_that_are_not_native_keep_their_signatures() -> None:
