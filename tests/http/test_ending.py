@@ -171,4 +171,4 @@ def test_a_program_has_its_signals_again(tmp_path: Path) -> None:
     """
     (tmp_path / "program.py").write_text(textwrap.dedent(program))
     with Service(tmp_path, command=("program.py",), port=None) as service:
-        assert service.end() == 0
+        assert service.end() == 0, service.log.text
