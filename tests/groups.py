@@ -59,7 +59,13 @@ def groups(*, core: bool) -> list[Group]:
         "Rust", ["make", "--no-print-directory", "rust-test", f"PY={sys.version_info[0]}.{sys.version_info[1]}"]
     )
     stubs = Group("stubs", [sys.executable, "-m", "mypy.stubtest", "--ignore-missing-stub", "oneloop._native"])
-    rooms = [_pytest("tests/green"), _pytest("tests/check"), _pytest("tests/http"), _pytest("tests/file", "tests/aio")]
+    rooms = [
+        _pytest("tests/file", "tests/aio"),
+        _pytest("tests/loop", "tests/transport", "tests/tls"),
+        _pytest("tests/check"),
+        _pytest("tests/http"),
+        _pytest("tests/green"),
+    ]
     if core:
         return [*rooms, _rest(rooms, core), conformance]
     ecosystem = _pytest("tests/ecosystem")
