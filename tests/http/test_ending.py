@@ -160,11 +160,15 @@ def test_signals_that_come_again_do_not_change_the_status(tmp_path: Path) -> Non
     assert "Traceback" not in service.log.text
 
 
-def test_a_program_has_its_signals_again(tmp_path: Path) -> None:
-    program = """
+@pytest.mark.parametrize("handler", ["SIG_DFL", "SIG_IGN"])
+def test_a_program_has_its_signals_again(tmp_path: Path, handler: str) -> None:
+    """nohup(1) starts a program with SIGHUP ignored, and a shell's `&` with SIGINT ignored."""
+    program = f"""
     import signal
     import oneloop.http
 
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.{handler})
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     oneloop.http.run("apps:app", port=0)
     assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]

@@ -143,7 +143,7 @@ def run(app: object, **given: Unpack[Given]) -> None:
         SystemExit: with status 3 if the application cannot be loaded, its startup fails, or the socket cannot be
             opened. The reason is in the log.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         status = run_with(app, given)
     finally:
