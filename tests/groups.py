@@ -67,9 +67,9 @@ def groups(*, core: bool) -> list[Group]:
         _pytest("tests/green"),
     ]
     if core:
-        return [*rooms, _rest(rooms, core), conformance]
+        return [conformance, *rooms, _rest(rooms, core)]
     ecosystem = _pytest("tests/ecosystem")
-    return [ecosystem, *rooms, _rest([ecosystem, *rooms], core), conformance, rust, stubs]
+    return [ecosystem, conformance, *rooms, _rest([ecosystem, *rooms], core), rust, stubs]
 
 
 @dataclass
