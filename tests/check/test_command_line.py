@@ -81,7 +81,7 @@ def test_lists_that_others_have_written(arguments: list[str], is_blocked: bool) 
     ("arguments", "said"),
     [
         (["--processes", "0"], "--processes must be at least 1"),
-        (["--processes", "2", "--dask", "local:2"], "exclude each other"),
+        (["--processes", "2", "--dask", "local:2"], "cannot be combined"),
         (["--input", "jsonl", "--style", "threads"], "--style threads cannot block private addresses"),
         (["--input", "jsonl", "--proxy", "http://a"], "private addresses cannot be blocked behind a proxy"),
     ],

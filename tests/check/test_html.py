@@ -106,7 +106,7 @@ def test_it_says_what_it_is_of(tmp_path: Path) -> None:
     page.interrupt()
     page.close()
     last = Page((tmp_path / "a.html").read_text())
-    assert "interrupted: the list was not checked to its end" in last.text
+    assert "interrupted: the list was not checked completely" in last.text
     assert "still running" not in last.text
     # A host's ports are servers of their own.
     assert {"a.example", "a.example:8080"} <= {row[0] for row in last.rows if row}

@@ -185,7 +185,7 @@ def test_an_index_is_read_by_fetch_in_order() -> None:
     urls = [one.url for one in found if isinstance(one, Target)]
     assert urls == ["http://one.example/", "http://deep.example/", "http://three.example/"]
     bad = {one.text: one.reason for one in found if isinstance(one, BadLine)}
-    assert "cannot be fetched" in bad["file:///etc/passwd"]
+    assert "not an http or https URL" in bad["file:///etc/passwd"]
     assert bad[BASE + "missing.xml"] == f"cannot be read: no {BASE}missing.xml (in {BASE}index.xml)"
     assert bad["bad"] == f"no scheme: write https://bad, or use --scheme (in {BASE}deep.xml)"
     assert "has been read" in bad[BASE + "index.xml"]
