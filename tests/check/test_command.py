@@ -124,7 +124,7 @@ async def test_interrupted(tmp_path: Path, number: signal.Signals, status: int) 
             await site.gated.wait()
             process.send_signal(number)
             output, errors = await process.communicate()
-        assert "interrupted: the list was not checked to its end" in (tmp_path / "page").read_text()
+        assert "interrupted: the list was not checked completely" in (tmp_path / "page").read_text()
         done = Done(process.returncode, output.decode(), errors.decode())
         assert done.status == status, done.errors
         # Those at the gate are not known; nor may be the last that were answered, read or told.

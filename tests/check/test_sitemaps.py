@@ -188,7 +188,7 @@ def test_an_index_is_read_by_fetch_in_order() -> None:
     assert "not an http or https URL" in bad["file:///etc/passwd"]
     assert bad[BASE + "missing.xml"] == f"cannot be read: no {BASE}missing.xml (in {BASE}index.xml)"
     assert bad["bad"] == f"no scheme: write https://bad, or use --scheme (in {BASE}deep.xml)"
-    assert "has been read" in bad[BASE + "index.xml"]
+    assert "named a second time" in bad[BASE + "index.xml"]
     assert len(site.asked) == len(set(site.asked)) == 6
     numbers = [one.number for one in found if isinstance(one, Target)]
     assert numbers == [place for place, one in enumerate(found, 1) if isinstance(one, Target)]
