@@ -2,7 +2,7 @@
 
 Document types are refused, and with them entities: they could expand to huge texts ("billion laughs") or include files
 of this machine. The depth, the length of a tag or comment and the text of a `loc` are limited too. Only a `loc`
-directly inside `url` or `sitemap` counts, in any namespace; images and videos have a `loc` of their own.
+directly inside `url` or `sitemap` counts, in any namespace; images and videos have other `loc` elements.
 """
 
 from __future__ import annotations

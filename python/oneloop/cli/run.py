@@ -165,4 +165,4 @@ def _has_had_children() -> bool:
 
 
 def _other() -> str:
-    return " It uses trio, which has an event loop of its own." if "trio" in sys.modules else ""
+    return " It uses trio, which has its own event loop." if "trio" in sys.modules else ""
