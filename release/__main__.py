@@ -1,7 +1,8 @@
-"""`python -m release`: makes what a release uploads, in `dist`, tries all of it, and says what was not tried and why.
+"""`python -m release`: builds the files of a release in `dist`, and runs the smoke test on each native wheel.
 
-The source distribution, the wheel for other systems, and a wheel for each target and version; their debug symbols are
-in `dist/debug`. The status is not zero when something could not be built or failed its smoke test.
+The files are the source distribution, the wheel for other systems, and a wheel for each target and Python version. The
+debug symbols are in `dist/debug`. For wheels that cannot be run on this machine it prints the reason. The exit status
+is not 0 if a wheel could not be built, is wrong, or failed its smoke test.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from release.project import ROOT, version
 
 
 def main() -> int:
-    """Read the command line and do it."""
+    """Build what the command line says, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument("--targets", nargs="*", choices=list(build.TARGETS), help="default: all")
-    parser.add_argument("--versions", nargs="*", choices=build.VERSIONS, help="of CPython; default: all")
+    parser.add_argument("--versions", nargs="*", choices=build.VERSIONS, help="versions of CPython; default: all")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     options = parser.parse_args()
     out = options.out.resolve()
@@ -38,7 +39,7 @@ def main() -> int:
 
 
 def _make(target: build.Target, versions: Sequence[str], out: Path) -> int:
-    """Build and try the wheels of a target."""
+    """Build and check the wheels of a target."""
     started = time.monotonic()
     try:
         wheels = build.build(target, versions, out)

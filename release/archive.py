@@ -1,4 +1,4 @@
-"""A wheel as a set of files: read, changed and written, with its list of hashes (RECORD)."""
+"""Reads and writes wheels as sets of files. Writes the list of hashes (RECORD)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import io
 import zipfile
 from pathlib import Path
 
-# The earliest date that a zip file can hold: the same content gives the same file.
+# A fixed date, the earliest that a zip file can store, so that the same content gives the same file.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def read(wheel: Path) -> dict[str, bytes]:
-    """The files of a wheel by their names, without RECORD."""
+    """Return the files of a wheel by name, without RECORD."""
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist() if not name.endswith(("/", "/RECORD"))}
 
@@ -23,12 +23,12 @@ def write(wheel: Path, files: dict[str, bytes], dist_info: str) -> None:
     """Write a wheel.
 
     Args:
-        wheel: the path; its name has the tags.
+        wheel: the path. Its name contains the tags.
         files: the content by name, without RECORD.
-        dist_info: the name of the folder with the metadata.
+        dist_info: the name of the folder that contains the metadata.
     """
     record = f"{dist_info}/RECORD"
-    # The specification recommends that the metadata is last.
+    # The specification recommends to put the metadata at the end.
     names = sorted(files, key=lambda name: (name.startswith(dist_info), name))
     rows = io.StringIO()
     table = csv.writer(rows, lineterminator="\n")

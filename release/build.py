@@ -1,7 +1,7 @@
-"""Builds the wheels: maturin, with `zig cc` as compiler and linker, which brings every C library in every version.
+"""Builds the wheels with maturin and with `zig cc` as compiler and linker. zig contains the C libraries of all targets.
 
-No interpreter of the target is needed: maturin knows what their `sysconfig` says. All Python versions of a target share
-a folder of compiled crates; what does not use Python is compiled once for all of them.
+No interpreter of the target is needed, because maturin contains the data of their `sysconfig`. All Python versions of a
+target share a folder of compiled crates, so crates that do not use Python are compiled once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Target:
     name: str
     triple: str
     tag: str
-    """The oldest C library that the wheel runs on, as a platform tag."""
+    """The platform tag, which names the oldest C library that the wheel runs with."""
 
 
 TARGETS = {
@@ -45,9 +45,9 @@ def build(target: Target, versions: Sequence[str], out: Path) -> list[Path]:
     """Build the wheels of a target from the stage.
 
     Args:
-        target: what to build for.
-        versions: of CPython.
-        out: the folder for the wheels; the debug symbols go to `debug` in it.
+        target: the processor and C library to build for.
+        versions: the versions of CPython.
+        out: the folder for the wheels. The debug symbols go to its folder `debug`.
 
     Returns:
         The wheels, in the order of the versions.
@@ -63,18 +63,21 @@ def build(target: Target, versions: Sequence[str], out: Path) -> list[Path]:
 
 
 def _settings() -> dict[str, str]:
-    """No path of this machine gets into the debug symbols: the sources are in /oneloop, the crates in /cargo."""
+    """Environment variables for the build.
+
+    In the debug symbols, the sources are in /oneloop and the crates in /cargo, so no path of this machine is in them.
+    """
     crates = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "registry" / "src"
     paths = {STAGE: "/oneloop", crates: "/cargo"}
     return {
         "RUSTFLAGS": " ".join(f"--remap-path-prefix={path}={name}" for path, name in paths.items()),
         "CARGO_TARGET_DIR": str(ROOT / "target" / "wheels"),
-        # Cross-compilation also where target and host are the same: no interpreter is looked for.
+        # Always cross-compile, even if target and host are the same, so that PyO3 does not search for an interpreter.
         "PYO3_CROSS": "1",
     }
 
 
 def _install_target(target: Target) -> None:
-    """Rust's standard library for the target, by rustup; without rustup it must be there."""
+    """Install Rust's standard library for the target with rustup. Without rustup it must be installed already."""
     if shutil.which("rustup"):
         subprocess.run(["rustup", "--quiet", "target", "add", target.triple], check=True, timeout=600)

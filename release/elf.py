@@ -1,8 +1,8 @@
 """Moves the loaded segments of a shared library to file offsets that equal their addresses.
 
-libunwind, by which `py-spy --native` reads frames, takes one for the other. lld packs segments unless it has the option
-`-z separate-loadable-segments`, which `zig cc` refuses; so the same is done to the finished library. ELF of 64 bits,
-little-endian (elf(5)); what a loader maps stays where it is in memory.
+libunwind, which `py-spy --native` uses to read frames, assumes that they are equal. lld packs segments unless it gets
+the option `-z separate-loadable-segments`, which `zig cc` does not accept; therefore the finished library is changed.
+Only 64-bit little-endian ELF (elf(5)) is supported. The addresses in memory do not change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")  # name, type, flags, address, of
 
 @dataclass(frozen=True)
 class Tables:
-    """Where the tables of an ELF file are."""
+    """The offsets and lengths of the tables in an ELF file."""
 
     programs: int
     program_count: int
@@ -34,17 +34,17 @@ class Tables:
         """Read the file header.
 
         Raises:
-            ValueError: not an ELF file of 64 bits, little-endian.
+            ValueError: it is not a 64-bit little-endian ELF file.
         """
         if data[:6] != b"\x7fELF\x02\x01":
-            raise ValueError("not an ELF file of 64 bits, little-endian")
+            raise ValueError("not an ELF file, or not a 64-bit little-endian one")
         programs, sections = struct.unpack_from("<QQ", data, 32)
         _, program_count, _, section_count = struct.unpack_from("<HHHH", data, 54)
         return cls(programs, program_count, sections, section_count)
 
 
 def loaded_segments(data: bytes) -> list[tuple[int, int, int]]:
-    """Offset, address and size in the file of each loaded segment."""
+    """Return offset, address and size in the file of each loaded segment."""
     tables = Tables.of(data)
     found = []
     for n in range(tables.program_count):
@@ -57,7 +57,7 @@ def loaded_segments(data: bytes) -> list[tuple[int, int, int]]:
 
 
 def section_names(data: bytes) -> list[str]:
-    """The names of the sections."""
+    """Return the names of the sections."""
     tables = Tables.of(data)
     (names,) = struct.unpack_from("<H", data, 62)
     _, _, _, _, strings, _, *_ = _SECTION_HEADER.unpack_from(data, tables.sections + names * _SECTION_HEADER.size)
@@ -69,13 +69,13 @@ def section_names(data: bytes) -> list[str]:
 
 
 def with_equal_offsets(data: bytes) -> bytes:
-    """The same library with each loaded segment at the file offset that is its address.
+    """Move each loaded segment to the file offset that equals its address.
 
     Args:
         data: a shared library, linked for address 0.
 
     Returns:
-        The new file: as in memory, then the sections that are not loaded, then the section headers.
+        The new library: the content as in memory, then the sections that are not loaded, then the section headers.
     """
     tables = Tables.of(data)
     segments = loaded_segments(data)

@@ -1,7 +1,7 @@
-"""The wheel `py3-none-any`, which pip takes where no native wheel fits: `oneloop.run` is `asyncio.run` there.
+"""Builds the wheel `py3-none-any`, which pip installs if no native wheel fits. Its `oneloop.run` is `asyncio.run`.
 
-Its code is in `release/elsewhere`. Its metadata is that of the source distribution, because installers may take the
-metadata of any wheel for that of all.
+Its code is in `release/elsewhere`. Its metadata is that of the source distribution, because installers may assume that
+all wheels of a release have the same metadata.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ SOURCES = Path(__file__).parent / "elsewhere" / "oneloop"
 
 
 def native_names(package: Path = ROOT / "python" / "oneloop") -> list[str]:
-    """The public names and modules that only the native package has."""
-    # Under a name of its own: it is read for its list of names, and oneloop itself may be imported already.
+    """Return the public names and modules that only the native package has."""
+    # The module is loaded under another name, because oneloop itself may be imported already.
     spec = spec_from_file_location("oneloop_native_names", package / "__init__.py")
     if spec is None or spec.loader is None:
         raise FileNotFoundError(package / "__init__.py")
@@ -30,7 +30,15 @@ def native_names(package: Path = ROOT / "python" / "oneloop") -> list[str]:
 
 
 def source(version: str, names: list[str]) -> str:
-    """The package's `__init__.py`, filled in."""
+    """Return the package's `__init__.py` with the version and the names.
+
+    Args:
+        version: the version.
+        names: the names that only the native package has.
+
+    Raises:
+        ValueError: the template does not have the lines to replace.
+    """
     text = (SOURCES / "__init__.py").read_text(encoding="utf-8")
     for pattern, line in (
         (r'^__version__ = "0"$', f'__version__ = "{version}"'),
@@ -38,7 +46,7 @@ def source(version: str, names: list[str]) -> str:
     ):
         text, count = re.subn(pattern, line, text, flags=re.MULTILINE)
         if count != 1:
-            raise ValueError(f"{SOURCES / '__init__.py'} has no line {pattern}")
+            raise ValueError(f"{SOURCES / '__init__.py'} does not have one line that matches {pattern}")
     return text
 
 

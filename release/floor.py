@@ -1,4 +1,4 @@
-"""Checks of a finished wheel: what it needs of the system, where its segments are, that nothing is missing."""
+"""Checks a finished wheel: the symbols that it needs, the offsets of its segments, its size, and missing files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ LIMIT_BYTES = 4_000_000
 
 
 def check(wheel: Path, target: Target) -> None:
-    """Raise ValueError with all that is wrong with a wheel."""
+    """Check a wheel.
+
+    Args:
+        wheel: the path.
+        target: what it was built for.
+
+    Raises:
+        ValueError: the wheel is wrong; the message lists all errors.
+    """
     files = archive.read(wheel)
     names = set(files)
     dist_info = next(name.split("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
@@ -31,11 +39,11 @@ def check(wheel: Path, target: Target) -> None:
         if name.endswith(".so"):
             segments = loaded_segments(files[name])
             if any(offset != address for offset, address, _ in segments):
-                wrong.append(f"{name}: file offsets are not addresses: {segments}")
+                wrong.append(f"{name}: file offsets differ from addresses: {segments}")
             wrong += [f"{name} needs {symbol}" for symbol in _too_new(files[name], target)]
             sections = section_names(files[name])
             if ".gnu_debuglink" not in sections or {".debug_info", ".symtab"} & set(sections):
-                wrong.append(f"{name} has debug symbols, or does not name its file of them: {sections}")
+                wrong.append(f"{name} has debug symbols, or no .gnu_debuglink: {sections}")
     if wheel.stat().st_size > LIMIT_BYTES:
         wrong.append(f"larger than {LIMIT_BYTES} bytes")
     if "manylinux" in target.tag:
@@ -45,14 +53,14 @@ def check(wheel: Path, target: Target) -> None:
 
 
 SINCE_MUSL_1_2 = {"preadv2", "pwritev2", "pthread_getname_np", "qsort_r", "renameat2", "statx", "_Fork"}
-"""Came to musl after 1.2.0."""
+"""Functions that were added to musl after 1.2.0."""
 
 
 def _too_new(library: bytes, target: Target) -> list[str]:
-    """Functions that the oldest C library lacks; auditwheel sees only those with a version.
+    """Functions that are missing in the oldest C library. auditwheel detects only symbols with a version.
 
-    The linker knows the symbols of that glibc with their versions: one without a version is not in it. Weak symbols may
-    be missing.
+    With glibc, the linker gives each symbol of that library a version, so a symbol without a version is not in it. Weak
+    symbols are allowed to be missing.
     """
     elf = ELFFile(io.BytesIO(library))
     versions = elf.get_section_by_name(".gnu.version")
@@ -71,7 +79,7 @@ def _too_new(library: bytes, target: Target) -> list[str]:
 
 
 def _manylinux(wheel: Path, target: Target) -> list[str]:
-    """What auditwheel has against the wheel's tag."""
+    """The objections of auditwheel to the wheel's platform tag."""
     shown = subprocess.run(
         ["auditwheel", "show", str(wheel)], env=environment(), check=True, capture_output=True, text=True, timeout=300
     ).stdout

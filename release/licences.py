@@ -1,6 +1,6 @@
 """LICENSE-THIRD-PARTY.txt: the licences of the Rust crates that are linked into the extension module.
 
-Each crate's own licence files, as the registry delivers them. Crates that only take part in the build are left out.
+It contains the licence files of each crate's package. Crates that are used only during the build are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FILES = ("LICENSE*", "LICENCE*", "COPYING*", "COPYRIGHT*", "NOTICE*", "UNLICENS
 
 
 def linked_crates(root: Path) -> list[dict[str, Any]]:
-    """Cargo's description of each crate of others that the extension module contains, in order of names."""
+    """Return Cargo's description of each third-party crate that the extension module contains, sorted by name."""
     shown = subprocess.run(
         ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-musl"],
         cwd=root,
@@ -54,7 +54,7 @@ def _is_macro(package: dict[str, Any]) -> bool:
 
 
 def licence_files(crate: dict[str, Any]) -> list[Path]:
-    """The licence files in a crate's folder."""
+    """Return the licence files in a crate's folder."""
     folder = Path(crate["manifest_path"]).parent
     found = {file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()}
     if crate["license_file"]:
@@ -63,7 +63,7 @@ def licence_files(crate: dict[str, Any]) -> list[Path]:
 
 
 def third_party(root: Path) -> str:
-    """The text of the file: each licence once, with the crates that it belongs to."""
+    """Return the text of the file: each licence once, with the crates that have it."""
     crates = linked_crates(root)
     owners: defaultdict[str, list[str]] = defaultdict(list)
     parts = [HEAD]

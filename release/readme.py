@@ -1,4 +1,4 @@
-"""The README as package indexes show it: links into the repository become addresses of the released version's files."""
+"""Prepares the README for package indexes: relative links become links to the released version in the repository."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def with_absolute_links(text: str, repository: str, version: str) -> str:
     """Replace each relative link of a Markdown text.
 
     Args:
-        text: the document, which is at the root of the repository.
+        text: the document, whose links are relative to the root of the repository.
         repository: the address of the repository.
-        version: the released version; the links lead to its tag.
+        version: the released version. The links lead to its tag.
 
     Returns:
         The text with absolute links.
@@ -22,5 +22,5 @@ def with_absolute_links(text: str, repository: str, version: str) -> str:
 
 
 def links(text: str) -> list[str]:
-    """Every target of a link."""
+    """Return the target of each link."""
     return re.findall(r"\]\(([^)\s]+)\)", text)

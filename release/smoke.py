@@ -1,6 +1,7 @@
-"""What each wheel is tried with, on the interpreter that it is for: every part of the package in a few seconds.
+"""The smoke test of a wheel: uses every part of the package in a few seconds, on the interpreter that the wheel is for.
 
-Runs without pytest and needs nothing but the package. `python smoke.py VERSION` prints what it ran, one line.
+It needs only the package, not pytest. `python smoke.py VERSION` prints one line: the machine, the Python version, the
+file engine and whether there is TLS.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Echo(asyncio.Protocol):
 
 
 async def streams() -> None:
-    """A TCP echo over the native transports."""
+    """Send data through a TCP echo server over the native transports."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -48,7 +49,7 @@ async def streams() -> None:
 
 
 async def files(folder: str) -> str:
-    """Files by whatever engine this kernel has; returns its name."""
+    """Use files with the engine that this kernel supports; returns the engine's name."""
     path = Path(folder) / "file"
     renamed = path.with_name("renamed")
     async with oneloop.files.open(path, "w") as file:
@@ -61,7 +62,7 @@ async def files(folder: str) -> str:
 
 
 async def others() -> None:
-    """Timers, threads, a child process."""
+    """Use timers, threads and a child process."""
     loop = asyncio.get_running_loop()
     start = loop.time()
     await asyncio.sleep(0.01)
@@ -72,7 +73,7 @@ async def others() -> None:
 
 
 async def main(folder: str) -> str:
-    """All of it on one loop; returns the name of the file engine."""
+    """Run all tests on one loop; returns the name of the file engine."""
     assert isinstance(asyncio.get_running_loop(), oneloop.Loop)
     await streams()
     await others()
@@ -80,7 +81,7 @@ async def main(folder: str) -> str:
 
 
 def check_tls() -> str:
-    """A context on rustls, where Python has the module ssl."""
+    """Make a TLS context on rustls if Python has the module ssl."""
     if importlib.util.find_spec("_ssl") is None:
         assert not hasattr(oneloop, "tls")
         return "no ssl"

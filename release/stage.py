@@ -1,7 +1,7 @@
-"""The sources that a release is built from: the content of the source distribution, with what only a release has.
+"""Prepares the stage: the folder with the sources from which a release is built.
 
-That is the README with absolute links and the licences of the crates. The wheels are built from here, which shows that
-the source distribution is complete.
+It has the content of the source distribution. The README has absolute links there, and the licences of the crates are
+added. The wheels are built from this folder, which shows that the source distribution is complete.
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ STAGE = BUILD / "source"
 
 
 def environment() -> dict[str, str]:
-    """The environment of cargo and maturin: programs of this virtual environment come first."""
+    """Return the environment for cargo and maturin, in which programs of this virtual environment come first."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "VIRTUAL_ENV": sys.prefix}
 
 
 def sdist(source: Path, out: Path) -> Path:
-    """Make the source distribution of a folder."""
+    """Make the source distribution of a folder.
+
+    Args:
+        source: the folder with the sources.
+        out: the folder for the source distribution.
+
+    Returns:
+        The source distribution.
+    """
     out.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         ["maturin", "sdist", "--out", str(out)], cwd=source, env=environment(), check=True, stderr=subprocess.DEVNULL
@@ -52,17 +60,17 @@ def prepare(out: Path) -> Path:
 
 
 def pkg_info(archive: Path) -> bytes:
-    """The metadata of a source distribution."""
+    """Return the metadata of a source distribution."""
     return _content(archive)["PKG-INFO"]
 
 
 def licence_files(archive: Path) -> dict[str, bytes]:
-    """The licence files of a source distribution by name."""
+    """Return the licence files of a source distribution by name."""
     return {name: text for name, text in _content(archive).items() if name.startswith("LICENSE-")}
 
 
 def _content(archive: Path) -> dict[str, bytes]:
-    """The files of a source distribution by their names below its folder."""
+    """The files of a source distribution by their paths inside its top folder."""
     found = {}
     with tarfile.open(archive) as tar:
         for member in tar:
@@ -73,10 +81,10 @@ def _content(archive: Path) -> dict[str, bytes]:
 
 
 def _fill(folder: Path, wanted: dict[str, bytes]) -> None:
-    """Write what differs and remove the rest; cargo compiles again what has a new date."""
+    """Write only the files that differ, because cargo compiles files with a new date again. Remove all other files."""
     if not (folder / ".git").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        # The checkout's .gitignore would leave out everything below .build; it does not hold in another repository.
+        # The checkout's .gitignore excludes everything below .build. It does not apply inside another repository.
         subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     for file in folder.rglob("*"):
         name = str(file.relative_to(folder))

@@ -1,8 +1,8 @@
-"""Takes the debug symbols out of a wheel.
+"""Moves the debug symbols of a wheel to a separate file.
 
-The wheel gets the stripped library. A zip file beside it gets the whole one, as `_native….so.debug`. Debuggers find
-it by this name (`.gnu_debuglink`) in the folder of the stripped library. py-spy reads no other file than the
-library itself: for py-spy, the whole library has to replace the stripped one (docs/how-to/install.md).
+The wheel gets the stripped library. A zip file gets the full library as `_native….so.debug`. Debuggers find it by this
+name (`.gnu_debuglink`) in the folder of the stripped library. py-spy reads only the library itself: for py-spy, the
+full library must replace the stripped one (docs/how-to/install.md).
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from release.elf import with_equal_offsets
 
 
 def objcopy(*arguments: str) -> None:
-    """Run the Rust toolchain's objcopy, which knows every processor; rustc uses it to strip."""
+    """Run the Rust toolchain's objcopy, which supports all processors. rustc uses it to strip libraries.
+
+    Raises:
+        FileNotFoundError: the toolchain does not have it.
+    """
     root = subprocess.run(["rustc", "--print", "sysroot"], check=True, capture_output=True, text=True).stdout.strip()
     found = sorted(Path(root).glob("lib/rustlib/*/bin/rust-objcopy"))
     if not found:
         raise FileNotFoundError(f"this Rust toolchain has no rust-objcopy below {root}/lib/rustlib")
-    # It uses the compiler's LLVM.
+    # objcopy needs the compiler's LLVM library.
     environment = {**os.environ, "LD_LIBRARY_PATH": f"{root}/lib"}
     subprocess.run([str(found[0]), *arguments], env=environment, check=True, timeout=600)
 
@@ -31,7 +35,7 @@ def split(wheel: Path, out: Path, debug_out: Path) -> Path:
     """Write the wheel without debug symbols, and the zip file with them.
 
     Args:
-        wheel: as built, with symbols.
+        wheel: the wheel with debug symbols.
         out: the folder for the stripped wheel.
         debug_out: the folder for the zip file.
 
@@ -49,7 +53,7 @@ def split(wheel: Path, out: Path, debug_out: Path) -> Path:
 
 
 def split_library(library: bytes, name: str) -> tuple[bytes, bytes]:
-    """The library without debug symbols, and with them."""
+    """Return the library without debug symbols, and the library with them."""
     with TemporaryDirectory() as made:
         folder = Path(made)
         whole, stripped = folder / f"{name}.debug", folder / name

@@ -1,7 +1,7 @@
-"""Installs a wheel into a clean environment of the interpreter it is for, and runs `release/smoke.py` there.
+"""Installs a wheel for the interpreter that it is for, separately from other packages, and runs `release/smoke.py`.
 
-For this system's own processor and C library the environment is a new virtual environment. Other interpreters come
-without pip: pip of this virtual environment installs for them into a folder on their path, and checks the tags.
+For this system's own processor and C library it uses a new virtual environment. Other interpreters have no pip: the pip
+of this virtual environment installs the wheel into a folder on their path, and checks the wheel's tags.
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ from release.project import BUILD, ROOT, version
 
 SMOKE = Path(__file__).with_name("smoke.py")
 LIMIT_S = 1800
-"""Making an interpreter may take minutes, on a busy machine many."""
+"""Building an interpreter takes minutes, and longer on a busy machine."""
 
 PIP = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-index"]
 
 
 class NoInterpreterError(Exception):
-    """There is no interpreter for a wheel; the text says why."""
+    """There is no interpreter for a wheel. The message says why."""
 
 
 def interpreter(target: Target, python: str) -> list[str]:
-    """The command that runs CPython of this version for this target.
+    """Return the command that runs this version of CPython for this target.
+
+    Args:
+        target: the processor and C library.
+        python: the version, as in `3.13`.
 
     Raises:
-        NoInterpreterError: there is none.
+        NoInterpreterError: there is no such interpreter.
     """
     found = subprocess.run(
         [str(ROOT / "scripts" / "wheel-python.sh"), target.name, python],
@@ -48,11 +52,16 @@ def interpreter(target: Target, python: str) -> list[str]:
 def run(wheel: Path, target: Target, python: str) -> str:
     """Install a wheel and run the smoke test.
 
+    Args:
+        wheel: the wheel.
+        target: what it was built for.
+        python: the version of CPython, as in `3.13`.
+
     Returns:
-        What the smoke test printed.
+        The output of the smoke test.
 
     Raises:
-        NoInterpreterError: there is no interpreter for it here.
+        NoInterpreterError: there is no interpreter for it on this machine.
         subprocess.CalledProcessError: the wheel cannot be installed, or the smoke test failed.
     """
     command = interpreter(target, python)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # debian-suite.sh, to be sourced. `suite_of VERSION` prints the Debian suite that has CPython VERSION, or nothing.
-# `use_suite SUITE ARCHITECTURE DIR` sets `options`, with which apt-get works on packages of that suite and architecture
-# in a package database of its own, under DIR, which it names `apt`. The system's database is not touched. The mirror is
-# the one that the system already uses.
+# `use_suite SUITE ARCHITECTURE DIR` sets `options`, with which apt-get uses packages of that suite and architecture in
+# a separate package database under DIR; `apt` is its folder. The system's database is not changed. The mirror is the
+# one that the system already uses.
 
 suite_of() {
     case $1 in

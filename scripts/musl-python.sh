@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# musl-python.sh VERSION SUITE MACHINE DIR: CPython VERSION for musl, from the sources that Debian SUITE carries, with Debian's
-# musl, under DIR/VERSION-MACHINE-musl. MACHINE is x86_64 or aarch64. Debian has no such interpreter: it is compiled here
-# (two minutes), without the modules that need other libraries (ssl, zlib, ctypes...), for tests of wheels alone.
+# musl-python.sh VERSION SUITE MACHINE DIR: builds CPython VERSION for musl in DIR/VERSION-MACHINE-musl, from the
+# sources in Debian SUITE and with Debian's musl. MACHINE is x86_64 or aarch64. Debian has no such interpreter.
+# Compiling it takes two minutes. It has no modules that need other libraries (ssl, zlib, ctypes...), and is used only
+# to test wheels.
 set -euo pipefail
 
 version=${1:?usage: scripts/musl-python.sh VERSION SUITE MACHINE DIR}
@@ -13,7 +14,7 @@ target=$dir/$version-$machine-musl
 [ ! -e "$target/.complete" ] || exit 0
 case $machine in
     x86_64) architecture=amd64 compiler=gcc ;;
-    # The functions in which gcc puts atomic operations otherwise ask glibc what the processor has.
+    # Without this option, gcc's functions for atomic operations call glibc to detect the processor's features.
     aarch64) architecture=arm64 compiler="aarch64-linux-gnu-gcc -mno-outline-atomics" ;;
     *) echo "no musl for $machine here" >&2 && exit 3 ;;
 esac
@@ -23,7 +24,7 @@ done
 
 . "$root/scripts/debian-suite.sh"
 rm -rf "$target" && mkdir -p "$target/source" "$target/sysroot"
-# What runs while it is built has to be the same patch release, which no other interpreter of this system may be.
+# The build needs an interpreter of the same patch release, and this system might have none.
 host=$(dpkg --print-architecture)
 [ -e "$dir/$version-$host/.complete" ] || "$root/scripts/unpack-debian-python.sh" "$version" "$suite" "$dir" "$host"
 build_python=$dir/$version-$host/usr/bin/python$version
@@ -36,8 +37,8 @@ done
 apt-get "${options[@]}" source --download-only -q "python$version" >/dev/null
 tar -xf python*.orig.tar.xz --strip-components=1
 
-# The compiler with musl's headers and libraries in place of glibc's, and with the loader, which is the C library itself,
-# where it has been unpacked. gcc would name its own multiarch triplet, which configure compares with musl's.
+# A compiler with the headers and libraries of musl instead of glibc. The loader is the unpacked C library itself.
+# --print-multiarch prints nothing: gcc would print its own triplet, which configure compares with musl's.
 libc=$(find "$target/sysroot" -name libc.so -type f)
 sed "s#/usr/#$target/sysroot/usr/#g; s#-dynamic-linker [^ ]*#-dynamic-linker $libc#" \
     "$target/sysroot/usr/lib/$machine-linux-musl/musl-gcc.specs" >"$target/gcc.specs"
@@ -52,7 +53,7 @@ export ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=n
 configure=(
     CC="$target/cc" --build="$(uname -m)-linux-gnu" --host="$machine-linux-musl" --prefix="$target"
     --with-build-python="$build_python" --with-ensurepip=no --disable-test-modules
-    PKG_CONFIG=false OPT="-O1 -DNDEBUG"  # the libraries of this system are not musl's
+    PKG_CONFIG=false OPT="-O1 -DNDEBUG"  # the libraries of this system need glibc
 )
 if ! { ./configure "${configure[@]}" && make -j2 && make install; } >"$target/log" 2>&1 </dev/null; then
     tail -5 "$target/log" >&2

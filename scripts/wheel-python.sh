@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# wheel-python.sh TARGET VERSION: prints the command that runs CPython VERSION as TARGET has it (x86_64-gnu, aarch64-gnu,
-# x86_64-musl, aarch64-musl), one word per line. Another processor's runs in QEMU's user mode emulation (the Debian package
-# qemu-user-static, which root installs where it is missing). Interpreters are kept under .pythons/ in the checkout.
-# Exit status 3 and a reason on stderr when there is none.
+# wheel-python.sh TARGET VERSION: prints the command that runs CPython VERSION for TARGET (x86_64-gnu, aarch64-gnu,
+# x86_64-musl, aarch64-musl), one word per line. For another processor it uses QEMU's user mode emulation (the Debian
+# package qemu-user-static, which is installed if it is missing and the user is root). Interpreters are kept in
+# .pythons/ in the checkout. If there is none, prints a reason to stderr and exits with status 3.
 set -euo pipefail
 
 target=${1:?usage: scripts/wheel-python.sh TARGET VERSION}

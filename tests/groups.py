@@ -1,10 +1,10 @@
-"""`python -m tests.groups`: runs all tests, several groups of them at the same time, each in a process of its own.
+"""`python -m tests.groups`: runs all tests in groups. Each group is a process; several groups run at the same time.
 
-Groups are separate processes for another reason too: the servers of the ecosystem's tests and the farm of tests/check
-are children that tests of `waitpid(-1)` would find, and c-ares keeps a thread that tests of deadlocks would find.
+The groups are separate processes for another reason too: the ecosystem tests and the farm of tests/check have child
+processes that tests of `waitpid(-1)` would find, and c-ares has a thread that would disturb tests of deadlocks.
 
-A group's output is shown when it ends: all of it if it failed, else its summary. The last line has the sums.
-Exit status 0 if every group passed.
+When a group ends, its output is printed: the whole output if it failed, otherwise the last lines. The last line of all
+has the sums. The exit status is 0 if all groups passed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-ra", "--durations=5", "--color=no"]
 SHOWN_LINES = 60
-"""The last lines of a group that passed: what was skipped and why, the slowest tests, the sums."""
+"""How many lines of a group that passed are printed: the skipped tests, the slowest tests, the sums."""
 
 _SUMS = re.compile(r"(\d+) (passed|failed|skipped|xfailed|xpassed|errors?)\b")
 _CARGO_SUMS = re.compile(r"^test result: .*?(\d+) passed; (\d+) failed")
@@ -45,7 +45,7 @@ def _pytest(*paths: str) -> Group:
 
 
 def _rest(taken: list[Group], core: bool) -> Group:
-    """All directories of tests that no other group has: a new one is not forgotten."""
+    """A group of all test directories that are in no other group, so that a new directory is not forgotten."""
     named = {path for group in taken for path in group.command}
     left_out = {"tests/ecosystem", "tests/bench"} if core else set()
     found = sorted({f"tests/{path.relative_to(ROOT / 'tests').parts[0]}" for path in ROOT.glob("tests/*/**/test_*.py")})
@@ -53,7 +53,7 @@ def _rest(taken: list[Group], core: bool) -> Group:
 
 
 def groups(*, core: bool) -> list[Group]:
-    """All groups, the longest first. `core`: no Rust, no ecosystem, no bench, no stubs."""
+    """Return all groups, the longest first. With `core`, without Rust, ecosystem, bench and stubs."""
     conformance = Group("conformance", [sys.executable, "-m", "tests.conformance", "--jobs", "1"])
     rust = Group(
         "Rust", ["make", "--no-print-directory", "rust-test", f"PY={sys.version_info[0]}.{sys.version_info[1]}"]
@@ -84,7 +84,7 @@ class Outcome:
 
 
 def sums_of(output: str) -> Counter[str]:
-    """How many tests passed, failed and so on, as pytest and cargo say it."""
+    """Return how many tests passed, failed and so on, from the output of pytest or cargo."""
     sums: Counter[str] = Counter()
     for line in output.splitlines():
         cargo = _CARGO_SUMS.match(line)
@@ -97,7 +97,7 @@ def sums_of(output: str) -> Counter[str]:
 
 
 def run(group: Group) -> Outcome:
-    """Run a group to its end."""
+    """Run a group and wait for its end."""
     began_s = time.monotonic()
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         status = _wait(group, log)
@@ -108,7 +108,7 @@ def run(group: Group) -> Outcome:
 
 def _wait(group: Group, log: IO[str]) -> int:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    # What a test leaves behind must not hold a pipe open: the log is a file.
+    # The log is a file, because a process that a test leaves behind would keep a pipe open.
     process = subprocess.Popen(
         group.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
     )
@@ -116,7 +116,7 @@ def _wait(group: Group, log: IO[str]) -> int:
 
 
 def run_all(waiting: list[Group], jobs: int) -> list[Outcome]:
-    """Run groups, `jobs` at a time; shows each when it ends."""
+    """Run groups, `jobs` of them at the same time. Each one's output is printed when it ends."""
     queue: SimpleQueue[Group] = SimpleQueue()
     for group in waiting:
         queue.put(group)
@@ -143,7 +143,7 @@ def run_all(waiting: list[Group], jobs: int) -> list[Outcome]:
 
 
 def show(outcome: Outcome) -> None:
-    """Print a group's output; of one that passed, the end."""
+    """Print a group's output; if it passed, only the last lines."""
     lines = outcome.output.splitlines()
     word = "ok" if outcome.status == 0 else f"FAILED with status {outcome.status}"
     print(f"=== {outcome.group.name}: {word}, {outcome.time_s:.0f} s", flush=True)
@@ -152,8 +152,8 @@ def show(outcome: Outcome) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.groups", description=__doc__)
-    parser.add_argument("--core", action="store_true", help="only what runs on every Python version")
-    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="groups at the same time")
+    parser.add_argument("--core", action="store_true", help="only the tests that run on every Python version")
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="number of parallel groups")
     parser.add_argument("names", nargs="*", help="only groups whose name contains one of these")
     arguments = parser.parse_args()
     chosen = [
@@ -164,10 +164,10 @@ def main() -> int:
     began_s = time.monotonic()
     outcomes = run_all(chosen, arguments.jobs)
     sums: Counter[str] = Counter()
-    print(f"=== {time.monotonic() - began_s:.0f} s in all")
+    print(f"=== {time.monotonic() - began_s:.0f} s in total")
     for outcome in sorted(outcomes, key=lambda outcome: -outcome.time_s):
         sums += outcome.sums
-        # A group that failed without a failed test has failed all the same.
+        # A group with a bad exit status counts as a failure even if no test failed.
         sums["failed"] += bool(outcome.status and not outcome.sums["failed"])
         said = ", ".join(f"{number} {name}" for name, number in outcome.sums.items())
         print(f"{'ok    ' if outcome.status == 0 else 'FAILED'} {outcome.time_s:5.0f} s  {outcome.group.name}: {said}")

@@ -19,7 +19,7 @@ from oneloop.loop import Loop
 
 
 def default_loop() -> asyncio.AbstractEventLoop:
-    """Return a new `oneloop.Loop`; in a green thread, a facade loop that does not block the other green threads."""
+    """Return a new `oneloop.Loop`; in a green thread, a facade loop that lets other green threads run."""
     # If the module is not imported, there are no green threads.
     facade = sys.modules.get("oneloop.green.facade")
     if facade is not None and facade.is_wanted():
@@ -48,7 +48,10 @@ def replace_factories(*, named: bool = False) -> None:
 
 
 def _new_named(cls: type, *args: object, **kwargs: object) -> object:
-    """`asyncio.SelectorEventLoop.__new__`; what it returns is not initialised again, as it is of another class."""
+    """Replace `asyncio.SelectorEventLoop.__new__`.
+
+    `__init__` is not called for the loop of oneloop, because it is not an instance of `asyncio.SelectorEventLoop`.
+    """
     if cls is unix_events._UnixSelectorEventLoop and all(value is None for value in (*args, *kwargs.values())):
         return default_loop()
     return object.__new__(cls)

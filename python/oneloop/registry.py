@@ -1,6 +1,6 @@
-"""The loops of this process, numbered in the order in which they were made; holds none of them alive.
+"""The loops of this process, numbered in the order in which they were made. Holds only weak references to them.
 
-The first loop opens the socket for `oneloop top`, if the environment asks for it.
+When the first loop is made, the socket for `oneloop top` is opened if `ONELOOP_STATS_SOCKET` is set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["VARIABLE", "add", "has_made_loops", "loops"]
 
 VARIABLE = "ONELOOP_STATS_SOCKET"
-"""The environment variable that asks for the socket: a path, or 1 for the usual place."""
+"""The environment variable that enables the socket: a path, or 1 for the default path."""
 
 _numbers = count(1)
 _loops: dict[int, weakref.ref[Loop]] = {}
@@ -25,7 +25,7 @@ _made: list[int] = []
 
 
 def add(loop: Loop) -> None:
-    """Number a new loop."""
+    """Register a new loop and give it a number."""
     number = next(_numbers)
     _loops[number] = weakref.ref(loop, lambda _, number=number: _loops.pop(number, None))  # type: ignore[misc]
     if not _made:
@@ -37,13 +37,13 @@ def add(loop: Loop) -> None:
 
 
 def loops() -> list[tuple[int, Loop]]:
-    """Those that still exist, with their numbers. Any thread."""
-    # In one step, as other threads make loops meanwhile.
+    """Return the loops that still exist, with their numbers. Can be called from any thread."""
+    # Copied in one step, because other threads may make loops at the same time.
     return [(number, loop) for number, reference in list(_loops.items()) if (loop := reference()) is not None]
 
 
 def has_made_loops() -> bool:
-    """Whether this process has made one."""
+    """Return whether this process has made a loop."""
     return bool(_made)
 
 

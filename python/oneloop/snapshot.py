@@ -1,7 +1,7 @@
-"""What the stats socket answers: the state of this process's loops as one line of JSON.
+"""The snapshot that the stats socket sends: the state of this process's loops as one line of JSON.
 
-Described in docs/reference/statistics.md; `FORMAT` is raised when a field changes its meaning or is removed. Called in
-the thread of the socket, which holds the GIL meanwhile.
+The fields are described in docs/reference/statistics.md. `FORMAT` is increased when a field changes its meaning or is
+removed. The functions are called in the thread of the socket, which holds the GIL during the call.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def line() -> bytes:
-    """The snapshot as a line of JSON."""
+    """Return the snapshot as a line of JSON."""
     return json.dumps(take(), separators=(",", ":")).encode() + b"\n"
 
 
 def take() -> dict[str, Any]:
-    """The snapshot."""
+    """Return the snapshot."""
     return {
         "format": FORMAT,
         "oneloop": oneloop.__version__,
@@ -49,7 +49,7 @@ def take() -> dict[str, Any]:
 
 
 def _of_loop(number: int, loop: Loop) -> dict[str, Any]:
-    # Taken first: it ends no window of the statistics in between.
+    # Read this first: it may start a new time window of the meter, and must not do so between the values below.
     busy_s, longest_s, name = loop._activity()
     ident = loop._thread_id
     hub, files = loop._hub, loop._files
@@ -80,7 +80,7 @@ def _state(loop: Loop, busy_s: float | None) -> str:
 
 
 def _place(frame: FrameType | None) -> str | None:
-    """Where a thread is: the innermost frame that is neither ours nor asyncio's, as `function (file:line)`."""
+    """The innermost frame of a thread outside of oneloop and asyncio, as `function (file:line)`."""
     while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith((_PACKAGE, "<frozen")) and f"{os.sep}asyncio{os.sep}" not in path:

@@ -1,12 +1,12 @@
-"""A Unix socket through which `oneloop top` and other programs of the same user watch this process.
+"""A Unix socket through which `oneloop top` and other programs of the same user can watch this process.
 
 >>> from oneloop import stats_socket
 >>> path = stats_socket.open()
 >>> stats_socket.close()
 
 Each connection gets one line of JSON, described in docs/reference/statistics.md, and is closed. A thread without a
-Python thread state waits for connections (`_native.SnapshotSocket`), so that it costs nothing while nobody connects. It
-also answers while a loop is in a long callback, unless an extension module holds the GIL there.
+Python thread state waits for connections (`_native.SnapshotSocket`), so it costs nothing while there are none. It also
+answers while a loop runs a long callback, unless an extension module holds the GIL there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oneloop import _native, registry, snapshot
 __all__ = ["close", "folder", "is_in_use", "open", "path"]
 
 LONGEST_PATH_BYTES = 107
-"""Of a Unix socket: unix(7)."""
+"""The longest path of a Unix socket: unix(7)."""
 _PEER = struct.Struct("iII")
 """struct ucred: process, user, group (unix(7))."""
 
@@ -34,12 +34,16 @@ _PEER = struct.Struct("iII")
 class _State:
     socket: _native.SnapshotSocket | None = None
     path: str | None = None
-    """Where the socket is, until this process removes it."""
+    """The path of the socket, until this process removes it."""
     inode = 0
 
 
 def folder(user: int | None = None) -> str:
-    """The folder in which the sockets of a user are if no path is given; None is the user of this process."""
+    """Return the folder of a user's sockets that were opened without a path.
+
+    Args:
+        user: the user's id; None means the user of this process.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if user is None or user == os.geteuid():
         user = os.geteuid()
@@ -54,12 +58,15 @@ def open(path: str | None = None) -> str:  # noqa: A001 - the module's verb
     """Open the socket of this process and return its path. A second call returns the path of the first.
 
     Args:
-        path: where; a folder gets a socket with the process id as its name. None is the usual place: a folder of the
-            user's own in `$XDG_RUNTIME_DIR`, or else in the temporary directory. If another process listens at the
-            path already, the process id is appended to it.
+        path: the path of the socket. In a folder the socket gets the process id as its name. None means the default: a
+            folder of the user in `$XDG_RUNTIME_DIR`, or else in the temporary directory. If another process listens at
+            the path already, the process id is appended to it.
+
+    Returns:
+        The absolute path of the socket.
 
     Raises:
-        OSError: the folder is not the user's own, or the socket cannot be made there.
+        OSError: the default folder does not belong to the user, or the socket cannot be created.
     """
     if _State.path is not None:
         return _State.path
@@ -77,7 +84,7 @@ def open(path: str | None = None) -> str:  # noqa: A001 - the module's verb
 
 
 def _own_folder() -> str:
-    """Make the usual folder, which nobody else may read or write."""
+    """Create the default folder, which only the user may read and write."""
     name = folder()
     with suppress(FileExistsError):
         os.mkdir(name, 0o700)
@@ -95,17 +102,24 @@ def _sweep(name: str) -> None:
         try:
             os.kill(int(number), 0)
         except ProcessLookupError:
-            # It may be another container's: then somebody listens.
+            # The process may run in another container. Then it listens, and the socket is not removed.
             is_in_use(os.path.join(name, entry))
         except (ValueError, PermissionError):
             continue
 
 
 def is_in_use(path: str) -> bool:
-    """Whether a process listens there. A socket that nobody listens at any more is removed."""
+    """Return whether a process listens at a path. Removes the socket if its process has ended.
+
+    Args:
+        path: the path of a socket, which need not exist.
+
+    Raises:
+        OSError: the path is not a socket, or it cannot be accessed.
+    """
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise OSError(errno.EEXIST, "there is a file of another kind", path)
+            raise OSError(errno.EEXIST, "the path exists and is not a socket", path)
     except FileNotFoundError:
         return False
     with closing(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)) as sock:
@@ -120,7 +134,7 @@ def is_in_use(path: str) -> bool:
 
 
 def _bind(path: str) -> None:
-    # Its permissions are right before anybody finds it under its name.
+    # The permissions are set before the socket appears under its name.
     temporary = f"{path}.{os.getpid()}.new"
     excess = len(os.fsencode(temporary)) - LONGEST_PATH_BYTES
     if excess > 0:
@@ -138,26 +152,26 @@ def _bind(path: str) -> None:
 
 
 def close() -> None:
-    """Close the socket and remove its file. Does nothing if there is none."""
+    """Close the socket and remove its file. Does nothing if there is no socket."""
     socket, path = _State.socket, _State.path
     _State.socket = _State.path = None
     if socket is not None:
         socket.stop()
     if path is not None:
         with suppress(FileNotFoundError):
-            # Another process may have made its own there.
+            # Another process may have created its own socket there.
             if os.stat(path).st_ino == _State.inode:
                 os.unlink(path)
     atexit.unregister(close)
 
 
 def path() -> str | None:
-    """The path of this process's socket; None if there is none."""
+    """Return the path of this process's socket; None if there is no socket."""
     return _State.path
 
 
 def open_as_environment_says() -> None:
-    """Open the socket that `ONELOOP_STATS_SOCKET` asks for; if that fails, say so and go on."""
+    """Open the socket at the path in `ONELOOP_STATS_SOCKET`. If that fails, print a message and continue."""
     wanted = os.environ[registry.VARIABLE]
     try:
         open(None if wanted == "1" else wanted)
@@ -167,8 +181,8 @@ def open_as_environment_says() -> None:
 
 
 def _answer(fd: int) -> None:
-    """Send one snapshot to a connection, and close it. Called in the thread of the socket."""
-    # Not the class of the module socket, which may be patched for green threads.
+    """Send one snapshot to a connection and close it. Called in the thread of the socket."""
+    # Use the C class, because the module socket may be patched for green threads.
     with closing(_socket.socket(fileno=fd)) as sock:
         _, user, _ = _PEER.unpack(sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _PEER.size))
         if user not in (os.geteuid(), 0):
@@ -177,7 +191,7 @@ def _answer(fd: int) -> None:
             sock.settimeout(1.0)
             sock.sendall(snapshot.line())
         except OSError:
-            # The reader has gone, or does not read.
+            # The reader has closed the connection, or does not read.
             return
 
 
@@ -192,7 +206,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # The file is the parent's. The child's first loop opens another if the environment asks for it.
+    # The file belongs to the parent. The child's first loop opens a new socket if ONELOOP_STATS_SOCKET is set.
     _State.socket = _State.path = None
 
 

@@ -81,9 +81,9 @@ def test_lists_that_others_have_written(arguments: list[str], is_blocked: bool) 
     ("arguments", "said"),
     [
         (["--processes", "0"], "--processes must be at least 1"),
-        (["--processes", "2", "--dask", "local:2"], "exclude each other"),
-        (["--input", "jsonl", "--style", "threads"], "requests cannot block private addresses"),
-        (["--input", "jsonl", "--proxy", "http://a"], "a proxy cannot block private addresses"),
+        (["--processes", "2", "--dask", "local:2"], "cannot be combined"),
+        (["--input", "jsonl", "--style", "threads"], "--style threads cannot block private addresses"),
+        (["--input", "jsonl", "--proxy", "http://a"], "private addresses cannot be blocked behind a proxy"),
     ],
 )
 def test_what_does_not_go_together(arguments: list[str], said: str) -> None:
@@ -106,7 +106,7 @@ def test_so_many_bad_lines_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     for line in range(1, 31):
         job._note(BadLine(line, "x", "no URL"))
     lines = capsys.readouterr().err.splitlines()
-    assert lines == [*[f"-:{line}: no URL: x" for line in range(1, 21)], "further bad lines are only counted"]
+    assert lines == [*[f"-:{line}: no URL: x" for line in range(1, 21)], "further bad lines are counted but not shown"]
 
 
 def test_the_last_words() -> None:
@@ -114,13 +114,13 @@ def test_the_last_words() -> None:
     for number in (1, 2, 3):
         job._count(Result(number, "http://a/", status=200))
     job._known = 2
-    assert job.said(1.0) == ["1 URL in 1.00 s, 2 known before"]
+    assert job.said(1.0) == ["1 URL in 1.00 s, 2 from the journal"]
     job._count(Result(4, "http://a/", error="blocked"))
     job.counts.add(BadLine(5, "x", "no URL"))
     assert job.said(2.0) == [
-        "2 URLs in 2.00 s, 2 known before",
-        "blocked: private addresses are requested with --no-block-private",
-        "1 line of the input was no URL",
+        "2 URLs in 2.00 s, 2 from the journal",
+        "blocked: to request private addresses, add --no-block-private",
+        "1 bad line in the input",
     ]
 
 

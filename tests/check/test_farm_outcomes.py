@@ -123,8 +123,8 @@ async def test_times_of_the_phases(farm: Farm) -> None:
         ("dns_timeout_s", "http", "/", "silent.test", "resolving"),
         ("connect_timeout_s", "full", "/", "127.0.0.1", "connecting"),
         ("tls_timeout_s", "silent", "/", "127.0.0.1", "TLS"),
-        ("first_byte_timeout_s", "http", "/slow/first", "127.0.0.1", "answer"),
-        ("first_byte_timeout_s", "http", "/slow/headers", "127.0.0.1", "answer"),
+        ("first_byte_timeout_s", "http", "/slow/first", "127.0.0.1", "response"),
+        ("first_byte_timeout_s", "http", "/slow/headers", "127.0.0.1", "response"),
     ],
 )
 async def test_the_limit_of_a_phase(limit: str, listener: str, path: str, host: str, said: str, farm: Farm) -> None:

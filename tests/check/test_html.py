@@ -88,7 +88,7 @@ def test_what_it_says(tmp_path: Path) -> None:
     assert ["b.example", "3.0 s", "3.0 s", "2"] in rows
     assert ["dns", "http://c.example/", "no such name"] in rows
     assert ["404", "http://b.example/x"] in rows
-    assert re.search(r"99 answers: p50 (4\.[01]|3\.9) ms, p90 (4\.[01]|3\.9) ms, p99 (2\.9|3\.[01]) s", page.text)
+    assert re.search(r"99 responses: p50 (4\.[01]|3\.9) ms, p90 (4\.[01]|3\.9) ms, p99 (2\.9|3\.[01]) s", page.text)
     slowest = [row[0] for row in rows if row and row[0].endswith(".example")]
     assert slowest == ["b.example", "c.example", "a.example"]
 
@@ -106,7 +106,7 @@ def test_it_says_what_it_is_of(tmp_path: Path) -> None:
     page.interrupt()
     page.close()
     last = Page((tmp_path / "a.html").read_text())
-    assert "interrupted: the list was not checked to its end" in last.text
+    assert "interrupted: the list was not checked completely" in last.text
     assert "still running" not in last.text
     # A host's ports are servers of their own.
     assert {"a.example", "a.example:8080"} <= {row[0] for row in last.rows if row}
@@ -314,7 +314,7 @@ def test_failures_are_few_of_each_kind_and_the_rest_is_counted(tmp_path: Path) -
     results = [Result(n, f"http://a.example/{n}", status=400 + n % 50) for n in range(10_000)]
     results += [Result(n, "http://a.example/", error=error) for n, error in enumerate(ERRORS)]
     page = page_of(tmp_path / "a.html", *results)
-    assert f"10,009 in all: the first of each kind are shown, and {10_009 - FAILURES:,} more are not" in page.text
+    assert f"10,009 in total: the first of each kind are shown, {10_009 - FAILURES:,} more are not shown" in page.text
     few = Summary()
     for number in range(100):
         few.add(Result(number, "http://a.example/", status=500))

@@ -208,7 +208,7 @@ def test_csv_by_name(size: int) -> None:
     found = read_bytes(TABLE, "csv", size)
     assert brief(found) == ["1 http://a.example/", "2 http://b.example/?a,b", "6!", "7!", "8!", "6 http://e.example/"]
     assert isinstance(found[2], BadLine)
-    assert found[2].reason == "1 columns: there is no number 2"
+    assert found[2].reason == "no column 2: the row has 1"
 
 
 def test_a_number_that_no_column_has() -> None:

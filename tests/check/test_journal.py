@@ -183,7 +183,7 @@ def test_a_damaged_line_is_named_and_nothing_changed(tmp_path: Path, line: str) 
 def test_another_file_is_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "urls.txt"
     path.write_bytes(content)
-    with pytest.raises(JournalError, match="no journal of oneloop check: name another file"):
+    with pytest.raises(JournalError, match="not a journal of oneloop check: use another file"):
         opened(path)
     assert path.read_bytes() == content
 
@@ -193,14 +193,14 @@ def test_another_input_is_refused(tmp_path: Path) -> None:
     write(path, range(1, 3))
     path.write_bytes(path.read_bytes() + b"torn")
     before = path.read_bytes()
-    with pytest.raises(JournalError, match=r"the journal of urls.txt, not b.txt: name another"):
+    with pytest.raises(JournalError, match=r"the journal of urls.txt, not b.txt: use another"):
         opened(path, "b.txt")
     with pytest.raises(JournalError, match="with other options"):
         opened(path, method="GET")
     assert path.read_bytes() == before
     for version in (0, 2):
         path.write_bytes(before.replace(b'"version": 1', b'"version": %d' % version))
-        with pytest.raises(JournalError, match=f"of version {version}, and this oneloop knows 1"):
+        with pytest.raises(JournalError, match=f"has version {version}, but this oneloop reads version 1"):
             opened(path)
     path.write_bytes(before.replace(b"}\n", b"\n", 1))
     with pytest.raises(JournalError, match="line 1 is damaged"):
@@ -321,7 +321,7 @@ def test_results_are_used_up_first(tmp_path: Path) -> None:
     journal = Journal(path, "urls.txt")
     results = journal.open()
     next(results)
-    with pytest.raises(RuntimeError, match="use up its results first"):
+    with pytest.raises(RuntimeError, match="read all of its results before"):
         journal.add(result_for(9))
     results.close()  # type: ignore[attr-defined]
     journal.close()

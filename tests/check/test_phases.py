@@ -93,12 +93,12 @@ async def test_a_handshake_and_an_answer_that_never_come(loop: asyncio.AbstractE
         place = f"127.0.0.1:{listener.getsockname()[1]}/"
         phase_limits = [
             ("https://", "tls_timeout_s", "the TLS handshake"),
-            ("http://", "first_byte_timeout_s", "waiting for the answer"),
-            ("http://", "timeout_s", "waiting for the answer"),
+            ("http://", "first_byte_timeout_s", "waiting for the response"),
+            ("http://", "timeout_s", "waiting for the response"),
         ]
         for scheme, name, said in phase_limits:
             (found,) = await check_all([scheme + place], retries=0, **{name: 0.05})
-            assert (found.error, found.error_text) == ("timeout", f"the time was over while {said}")
+            assert (found.error, found.error_text) == ("timeout", f"timeout while {said}")
             assert found.total_s >= 0.05
 
 
@@ -125,18 +125,18 @@ async def test_a_limit_ends_with_its_phase(loop: asyncio.AbstractEventLoop) -> N
     [
         ({"concurrency": 0}, "concurrency must be at least 1"),
         ({"retries": -1}, "retries must be at least 0"),
-        ({"rate": 0}, "rate must be above 0"),
-        ({"timeout_s": float("nan")}, "timeout_s must be above 0"),
+        ({"rate": 0}, "rate must be greater than 0"),
+        ({"timeout_s": float("nan")}, "timeout_s must be greater than 0"),
         ({"method": "PUT"}, "method must be one of"),
         ({"family": 5}, "family must be one of"),
-        ({"headers": (("a b", "c"),)}, "not the name of a header field"),
-        ({"headers": (("a", "b\r\nc: d"),)}, "has a line break or a NUL"),
-        ({"user_agent": "a\n"}, "has a line break or a NUL"),
+        ({"headers": (("a b", "c"),)}, "not a valid name of a header field"),
+        ({"headers": (("a", "b\r\nc: d"),)}, "contains a line break or NUL"),
+        ({"user_agent": "a\n"}, "contains a line break or NUL"),
         ({"proxy": "socks5://a"}, "URL of an HTTP proxy"),
         ({"proxy": "http://a", "block_private": True}, "leave out one of the two"),
-        ({"dns_servers": ("name",)}, "a name server is an address"),
-        ({"dns_servers": ("127.0.0.1:0",)}, "not a port"),
-        ({"dns_servers": ("127.0.0.1:http",)}, "not a port"),
+        ({"dns_servers": ("name",)}, "a name server must be an address"),
+        ({"dns_servers": ("127.0.0.1:0",)}, "the port of a name server must be"),
+        ({"dns_servers": ("127.0.0.1:http",)}, "the port of a name server must be"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], said: str) -> None:

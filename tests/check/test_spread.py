@@ -95,7 +95,9 @@ async def test_processes_that_die_again_and_again() -> None:
             return pool
 
     async with serving() as site, Dying(1) as workers:
-        with pytest.raises(WorkerLostError, match=r"3 processes ended .* 5 URLs from 'http://127.0.0.2:"):
+        with pytest.raises(
+            WorkerLostError, match=r"3 processes died .* 5 URLs, the first of which is 'http://127.0.0.2:"
+        ):
             async for _ in check_spread(urls(site, 5), Options(), workers):
                 pytest.fail("there is no result")
 

@@ -75,7 +75,7 @@ def test_options_that_requests_does_not_have() -> None:
     for options in (Options(), Options(retries=0), Options(per_host=200)):
         assert list(check_in_style([], options, "threads")) == []
     for options in (Options(rate=1), Options(retries=2), Options(family=4), Options(block_private=True)):
-        with pytest.raises(OptionError, match="is an option of --style coroutines; --style threads does not have it"):
+        with pytest.raises(OptionError, match="is supported only by --style coroutines, not by --style threads"):
             check_in_style([], options, "threads")
 
 

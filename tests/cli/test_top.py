@@ -362,7 +362,7 @@ def test_api(tmp_path: Path, runtime: Path) -> None:
         asyncio.run(wait_for_the_test())
     """
     with running(tmp_path, text) as process:
-        assert line(process) == "there is a file of another kind"
+        assert line(process) == "the path exists and is not a socket"
         assert line(process) == "ready"
     assert process.returncode == 0, (tmp_path / "log").read_text()
 

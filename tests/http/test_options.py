@@ -140,7 +140,7 @@ def test_values_are_read() -> None:
     ("arguments", "text"),
     [
         (["--port", "http"], "argument --port: invalid int value: 'http'"),
-        (["--header", "x"], "argument --header: 'x' is not Name:Value"),
+        (["--header", "x"], "argument --header: 'x' is not a header field: write Name:Value"),
         (["--static", "public"], "argument --static: 'public' is not URL=DIR, such as /static=public"),
         (["--limit-memory", "1t"], "argument --limit-memory: '1t' is not a number of bytes, such as 65536, 64k or 1g"),
         (["--prot", "1"], "unrecognized arguments: --prot 1"),

@@ -1,11 +1,11 @@
-//! `SnapshotSocket`: a Unix socket through which other processes look at this one, for `oneloop top`.
+//! `SnapshotSocket`: a Unix socket through which other processes can watch this one, for `oneloop top`.
 //!
-//! A thread waits for connections. It has no thread state of the interpreter while it waits, so that nothing changes for
-//! the loops: they hold the GIL during short polls, and a hub that nobody can wake knows it. The thread takes the GIL for
-//! each connection and calls a Python function, which answers also while a loop is in a long callback.
+//! A thread waits for connections. While it waits it has no thread state of the interpreter, so the loops behave as
+//! without it: they hold the GIL during short polls, and a hub still detects that no thread can wake it. For each
+//! connection the thread takes the GIL and calls a Python function, also while a loop runs a long callback.
 //!
-//! The thread ends before a fork and before the interpreter goes down (`stop`, called by `oneloop.stats_socket`), so that
-//! neither finds it at work (S6, S7). It knows no loop.
+//! The thread is stopped before a fork and before the interpreter is finalized (`stop`, called by
+//! `oneloop.stats_socket`), so it never runs during either of them (S6, S7). This file does not use loops.
 
 use crate::errors;
 use oneloop_engine::sys::eventfd;
@@ -20,15 +20,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
-/// Where no descriptor is left, the next attempt comes after this.
+/// The pause before the next attempt if the process has no file descriptor left.
 const REST: Duration = Duration::from_millis(50);
 
 struct Shared {
     listener: UnixListener,
-    /// Ends the wait of the thread.
+    /// An eventfd that wakes the thread.
     bell: OwnedFd,
     is_ending: AtomicBool,
-    /// Called with the descriptor of each connection, which it closes.
+    /// Called with the descriptor of each connection. The function must close it.
     answer: Py<PyAny>,
 }
 
@@ -60,18 +60,18 @@ impl Shared {
                 error.write_unraisable(py, Some(answer));
             }
         });
-        // The interpreter is going down; the connection was closed with the closure that owned it.
+        // None if the interpreter is being finalized. Then the closure was dropped, which closed the connection.
         let _gone = attached.is_none();
     }
 }
 
-/// The connection is gone again, or was never there.
+/// Whether `accept` failed only because the connection was closed again, or because there was none.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock)
 }
 
-/// Listens at a path, and calls a function for each connection.
+/// Listens at a path and calls a function for each connection.
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct SnapshotSocket {
     shared: Arc<Shared>,
@@ -83,11 +83,11 @@ impl SnapshotSocket {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread, which has been told to end.
+    /// Requests the thread to end and returns it. None if no thread runs.
     fn end_thread(&self) -> Option<JoinHandle<()>> {
         let thread = self.thread().take()?;
         self.shared.is_ending.store(true, Ordering::SeqCst);
-        // A counter that is full rings as well.
+        // An error means that the counter is full, which wakes the thread as well.
         let _rung = eventfd::signal(self.shared.bell.as_fd());
         Some(thread)
     }
@@ -107,14 +107,14 @@ impl SnapshotSocket {
         Ok(Self { shared: Arc::new(shared), thread: Mutex::new(None) })
     }
 
-    /// Starts the thread, unless it runs. OSError if there can be no further thread.
+    /// Starts the thread unless it is running. Raises OSError if the thread cannot be created.
     fn start(&self) -> PyResult<()> {
         let mut thread = self.thread();
         if thread.is_none() {
             self.shared.is_ending.store(false, Ordering::SeqCst);
             let shared = Arc::clone(&self.shared);
             let made = Builder::new().name("oneloop-stats".into()).spawn(move || {
-                // Without its poller nobody is answered; the program goes on.
+                // If polling fails, connections are no longer answered, but the program continues.
                 let _failed = shared.serve();
             });
             *thread = Some(made.map_err(|e| errors::os_error("thread", &e))?);
@@ -122,7 +122,7 @@ impl SnapshotSocket {
         Ok(())
     }
 
-    /// Ends the thread, and waits for it. The socket stays; connections wait in it.
+    /// Ends the thread and waits for it. The socket stays open; connections wait in its backlog.
     fn stop(&self, py: Python<'_>) {
         if let Some(thread) = self.end_thread() {
             let ended = py.detach(|| thread.join());
@@ -134,7 +134,7 @@ impl SnapshotSocket {
 
 impl Drop for SnapshotSocket {
     fn drop(&mut self) {
-        // It is not waited for: that might need the GIL, which may be held here.
+        // Do not wait for the thread: it may be waiting for the GIL, which this thread may hold.
         let _thread = self.end_thread();
     }
 }

@@ -1,7 +1,7 @@
-"""Checks URLs: how many answer, with which status, how fast, and why the others do not.
+"""Requests URLs and reports each one's status or error, and how long the request took.
 
-`async for result in check(urls): ...`; the command is `oneloop check urls.txt`. The HTTP client is aiohttp: install
-`oneloop[check]`.
+In Python: `async for result in check(urls): ...`. On the command line: `oneloop check urls.txt`. The HTTP client is
+aiohttp, which `pip install 'oneloop[check]'` installs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BadLine", "ErrorClass", "Hop", "OptionError", "Options", "Result", "Target", "check"]
 
-if not TYPE_CHECKING:  # a type checker must not take any name for granted
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept every name
 
     def __getattr__(name):
         if name != "check":

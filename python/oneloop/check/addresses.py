@@ -1,7 +1,7 @@
-"""`is_public`: whether an address is one of the public Internet's, whatever it is dressed as.
+"""`is_public`: whether an address belongs to the public Internet, in any notation.
 
-The tables are those of IANA's registries of special-purpose addresses (RFC 6890 and its successors). They are written
-out because `ipaddress.is_global` differs between versions of Python.
+The tables are IANA's registries of special-purpose addresses (RFC 6890 and its successors). They are written out here
+because `ipaddress.is_global` differs between versions of Python.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _PRIVATE_4 = tuple(
         ),
     )
 )
-# Metadata services that are reached by a public address.
+# Metadata services of clouds at addresses outside the private ranges.
 _METADATA_4 = (IPv4Address("168.63.129.16"), IPv4Address("100.100.100.200"))
-# All that is public is in here, save what follows.
+# All public addresses are in this network; _PRIVATE_6 lists the exceptions.
 _UNICAST_6 = IPv6Network("2000::/3")
 _PRIVATE_6 = tuple(
     map(
@@ -43,7 +43,7 @@ _PRIVATE_6 = tuple(
         (
             "2001::/23",  # protocol assignments, Teredo, ORCHID
             "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4: a relay sends it on to the IPv4 address in it
+            "2002::/16",  # 6to4: a relay forwards to the IPv4 address that it contains
             "3fff::/20",  # documentation
         ),
     )
@@ -52,9 +52,14 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def address_of(host: str) -> IPv4Address | IPv6Address | None:
-    """The address that a host is, in the short, octal, hexadecimal and whole forms of inet_aton(3) too.
+    """Parse the host of a URL as an address.
 
-    None if it is a name.
+    Args:
+        host: an IPv4 or IPv6 address, also in the short, octal, hexadecimal and integer forms of inet_aton(3); or a
+            name.
+
+    Returns:
+        The address, without its zone. None if the host is a name.
     """
     try:
         return ip_address(host.partition("%")[0])
@@ -69,7 +74,7 @@ def address_of(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Whether a connection to the address leaves for the public Internet."""
+    """Return whether a connection to this address goes to the public Internet."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return is_public(address.ipv4_mapped)

@@ -1,7 +1,7 @@
-"""Bytes of an input, block by block, without blocking the loop: files, standard input, gzip.
+"""Reads an input in blocks of bytes without blocking the loop: files, standard input, gzip.
 
-Knows nothing of lines. On a oneloop loop, files are read by `oneloop.files`; on others on a thread. What can be waited
-for (pipes, terminals, FIFOs, sockets) is waited for by the loop, and its descriptor stays in the mode that it was in.
+It does not split lines. On a oneloop loop, `oneloop.files` reads files; on other loops a thread does. For pipes,
+terminals, FIFOs and sockets the loop waits until they are readable; the descriptor's blocking mode is not changed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK_BYTES", "DamagedError", "blocks_of", "unpacked"]
 
 BLOCK_BYTES = 128 * 1024
-"""What is read, and unpacked, at a time."""
+"""The largest block that is read or decompressed."""
 
 _GZIP = b"\x1f\x8b"
 _STANDARD_INPUT = 0
-_OPENING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO that nobody writes to yet is opened at once
+_OPENING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO that has no writer yet is opened immediately
 
 
 class DamagedError(Exception):
-    """The compressed data ends too early, or is none."""
+    """The compressed data is damaged or ends too early."""
 
 
 async def blocks_of(location: str) -> AsyncGenerator[bytes, None]:
-    """The content of a file, or of standard input for `-`, as it comes.
+    """Yield the content of a file or of standard input, block by block.
+
+    Args:
+        location: a path, or `-` for standard input.
 
     Raises:
-        OSError: as `open(location, "rb")` and its `read` raise it.
+        OSError: for the same reasons as `open(location, "rb")` and `read`.
     """
     own = location != "-"
     fd = await _opened(location) if own else _STANDARD_INPUT
@@ -77,7 +80,7 @@ def _close_late(opening: asyncio.Future[int]) -> None:
 
 
 def _is_endless(fd: int) -> bool:
-    """Whether a read may wait for somebody: pipes, sockets, devices."""
+    """Whether a read may wait for another process or a device: pipes, sockets, character devices."""
     mode = os.fstat(fd).st_mode
     return not (stat.S_ISREG(mode) or stat.S_ISBLK(mode))
 
@@ -103,7 +106,8 @@ async def _read_on_thread(fd: int) -> AsyncGenerator[bytes, None]:
         try:
             block = await asyncio.shield(reading)
         except asyncio.CancelledError:
-            # The descriptor is closed next: not before the thread is done with it. A disk's read ends.
+            # The caller closes the descriptor next, so the thread must have finished with it. A read from a disk
+            # always ends.
             await asyncio.wait([reading])
             raise
         if not block:
@@ -112,14 +116,17 @@ async def _read_on_thread(fd: int) -> AsyncGenerator[bytes, None]:
 
 
 async def _waited_for(fd: int) -> AsyncGenerator[bytes, None]:
-    """Read when there is something to be read; O_NONBLOCK would hold for everybody who shares the terminal."""
+    """Read whenever the loop reports that the descriptor is readable.
+
+    O_NONBLOCK is not set, because it would also affect other processes that share the terminal or pipe.
+    """
     loop = asyncio.get_running_loop()
     while True:
         ready = loop.create_future()
         try:
             loop.add_reader(fd, _resolve, ready)
         except PermissionError:
-            # It cannot be waited for, for it never makes anybody wait: /dev/null (epoll_ctl(2)).
+            # epoll refuses descriptors whose reads never wait, for example /dev/null (epoll_ctl(2)).
             async with aclosing(_read_on_thread(fd)) as source:
                 async for block in source:
                     yield block
@@ -143,10 +150,16 @@ def _resolve(ready: asyncio.Future[None]) -> None:
 
 
 async def unpacked(blocks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The blocks, none of them empty, decompressed if they begin as gzip does; then at most BLOCK_BYTES at a time.
+    """Decompress blocks if they begin with gzip's magic number; yield them unchanged otherwise.
+
+    Args:
+        blocks: the content; no block is empty.
+
+    Returns:
+        An iterator of blocks. Decompressed blocks have at most BLOCK_BYTES bytes.
 
     Raises:
-        DamagedError: it begins as gzip, and does not go on so.
+        DamagedError: the data begins as gzip, but is damaged or incomplete.
     """
     start = b""
     async for block in blocks:
@@ -180,14 +193,14 @@ async def _members(packed: bytes, blocks: AsyncIterator[bytes]) -> AsyncGenerato
             packed = member.unconsumed_tail
             if block:
                 yield block
-        # Another member may follow, or zeros that fill up a tape's block.
+        # Another gzip member may follow, or zero bytes as padding.
         packed = member.unused_data.lstrip(b"\0")
         while not packed and (block := await anext(blocks, b"")):
             packed = block.lstrip(b"\0")
 
 
 def _whole_part(member: zlib._Decompress, packed: bytes) -> bytes:
-    """What can be unpacked before the damage; the call that fails gives nothing."""
+    """Decompress the bytes before the damage one by one: a call of `decompress` that fails returns nothing."""
     found = bytearray()
     try:
         for place in range(len(packed)):

@@ -1,4 +1,4 @@
-"""`check`: URLs in, results out, as they come."""
+"""`check`: requests URLs and yields a `Result` for each as it finishes."""
 
 from __future__ import annotations
 
@@ -24,27 +24,31 @@ _MOST_DOUBLINGS = 30
 
 
 async def check(urls: Urls, options: Options | None = None, **given: Any) -> AsyncGenerator[Result]:
-    """Check URLs; results come in the order in which they are known.
+    """Check URLs and yield the results in the order in which the URLs finish.
 
-    Runs on the running loop, whichever it is. At most `concurrency` URLs are under way, and of `urls` no more is read
-    ahead than some times as many; a slow consumer makes all wait. Leaving the iteration ends what is under way: use
-    `contextlib.aclosing` where that is to happen at once.
+    Works on any asyncio loop. At most `concurrency` URLs are in progress, and `urls` is read only a bounded number of
+    URLs ahead. If the consumer is slow, no further requests are started. Leaving the iteration early cancels the
+    requests in progress; use `contextlib.aclosing` to cancel them immediately.
 
     Args:
-        urls: URLs or `Target`s. Strings are numbered from 1.
+        urls: an iterable or async iterable of URLs or `Target`s. Strings are numbered from 1.
         options: how to check.
         **given: fields of `Options` by name, instead of `options`.
 
+    Returns:
+        An async iterator of `Result`.
+
     Raises:
-        OptionError: an option is wrong, or there are not enough file descriptors for the concurrency.
+        OptionError: an option has a wrong value, or the process may not open enough file descriptors for the
+            concurrency.
         TooManyFilesError: the process has no file descriptor left.
-        TypeError: an option's name is.
-        Exception: whatever `urls` raises.
+        TypeError: an option's name is unknown, `options` and `given` are both given, or `urls` is a string.
+        Exception: any exception that iterating over `urls` raises.
     """
     if given and options is not None:
-        raise TypeError("options are given as a whole or by name, not both")
+        raise TypeError("give either options or its fields by name, not both")
     if isinstance(urls, str):
-        raise TypeError(f"urls is an iterable of URLs, not a string: write [{urls!r}]")
+        raise TypeError(f"urls must be an iterable of URLs, not a string: write [{urls!r}]")
     options = Options(**given) if options is None else options
     async with Fetcher(options) as fetcher, Run(options, fetcher) as run:
         async with aclosing(run.results(urls)) as results:
@@ -53,12 +57,12 @@ async def check(urls: Urls, options: Options | None = None, **given: Any) -> Asy
 
 
 class Run:
-    """Workers, and those who feed them. Used within `async with`.
+    """One check: a task that reads the URLs and the worker tasks that request them. Use it in `async with`.
 
     Args:
         options: how to check.
-        fetcher: the client.
-        holds: hosts that are to be left alone at first, and for how long.
+        fetcher: the HTTP client.
+        holds: hosts that get no requests at first, and for how long.
     """
 
     def __init__(self, options: Options, fetcher: Fetcher, holds: dict[str, Hold] | None = None) -> None:
@@ -75,19 +79,19 @@ class Run:
         await self._crew.__aexit__(*exception)
 
     def stop(self) -> None:
-        """Begin with no more URLs: `rest` has them when `results` has ended."""
+        """Start no further URLs. When `results` has ended, `rest` returns those that were not started."""
         self._schedule.stop()
 
     def rest(self) -> list[Target]:
-        """URLs that were not begun with."""
+        """Return the URLs that `stop` kept from being started."""
         return self._schedule.rest
 
     def holds(self) -> dict[str, Hold]:
-        """Hosts that are to be left alone, and for how long."""
+        """Return the hosts that must not get requests now, and for how long."""
         return self._schedule.holds()
 
     def results(self, urls: Urls) -> AsyncGenerator[Result]:
-        """What becomes of the URLs, as it is known."""
+        """Start the tasks and return an iterator of the results, in the order in which the URLs finish."""
         self._crew.start(self._feed(urls))
         for _ in range(self._options.concurrency):
             self._crew.start(self._work())
@@ -133,7 +137,7 @@ class Run:
         )
 
     def _is_tried_again(self, job: Job, attempt: Attempt) -> bool:
-        """Holds its host back if the server asks for it, and puts the job back if it is worth it."""
+        """Apply the response's Retry-After to the host, and put the job back if another attempt may succeed."""
         result, options = attempt.result, self._options
         asked_s = attempt.retry_after_s
         if asked_s is not None:
@@ -143,7 +147,7 @@ class Run:
         is_worth_it = result.outcome in _WORTH_A_RETRY and not attempt.is_final and job.attempts <= options.retries
         if not is_worth_it or (asked_s is not None and asked_s > options.retry_after_s):
             return False
-        # Half of it at least: those that failed together do not come back together.
+        # At least half of the delay; the random part spreads the retries of requests that failed at the same time.
         delay_s = options.retry_delay_s * 2.0 ** min(job.attempts - 1, _MOST_DOUBLINGS) * random.uniform(0.5, 1.0)
         self._schedule.again(job, max(delay_s, asked_s or 0.0))
         return True

@@ -1,4 +1,4 @@
-"""`run`: the job of `oneloop check`, from its input to its JSON object."""
+"""`run`: does what `oneloop check` does, from reading the input to printing the JSON object."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Task", "run"]
 
 _BLOCKED_FORMS: tuple[Form, ...] = ("jsonl", "sitemap")
-"""Somebody else has written them, more often than not."""
-_HOW_TO_UNBLOCK = "private addresses are requested with --no-block-private"
+"""Forms for which `--block-private` is the default, because other people usually write such inputs."""
+_HOW_TO_UNBLOCK = "to request private addresses, add --no-block-private"
 _SAID_BAD_LINES = 20
 _FLUSH_S = 1.0
 _OF_ANSWERS = (
@@ -51,7 +51,7 @@ _DASK_ADDRESS = re.compile(r"local(:[1-9][0-9]*)?|(?!local:)(\w+://)?\S+:[0-9]+"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """All that a command line says."""
+    """What the command line says: the input, the options, the outputs."""
 
     source: Source
     options: Options
@@ -66,10 +66,16 @@ class Task:
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Task:
-        """Make it of what the command line's parser has found.
+        """Make a task from the values that the command line's parser returned.
+
+        Args:
+            given: the options that were given, by name.
+
+        Returns:
+            The task.
 
         Raises:
-            ValueError: in words for the user.
+            ValueError: the values are wrong or contradict each other; the message is for the user.
         """
         source = Source(**{field.name: given[field.name] for field in fields(Source) if field.name in given})
         known = {field.name for field in fields(Options)}
@@ -79,10 +85,10 @@ class Task:
         if "block_private" not in named and form_of(source) in _BLOCKED_FORMS:
             if "proxy" in named:
                 raise OptionError(
-                    "a proxy cannot block private addresses: say --no-block-private, or leave out --proxy"
+                    "private addresses cannot be blocked behind a proxy: add --no-block-private, or leave out --proxy"
                 )
             if given.get("style", "coroutines") != "coroutines":
-                raise OptionError("requests cannot block private addresses: add --no-block-private")
+                raise OptionError(f"--style {given['style']} cannot block private addresses: add --no-block-private")
             named["block_private"] = True
         rest = {name: given[name] for name in ("journal", "progress", "processes", "dask", "style") if name in given}
         made = cls(
@@ -96,7 +102,14 @@ class Task:
         return made
 
     def make_journal(self, path: str) -> Journal:
-        """The journal of this input, with the options that decide what an answer is."""
+        """Make the journal object for this input and the options that affect the results.
+
+        Args:
+            path: the journal's file.
+
+        Returns:
+            The journal, which is not open yet.
+        """
         named = {name: getattr(self.options, name) for name in _OF_ANSWERS}
         named |= {name: getattr(self.source, name) for name in ("form", "column", "scheme")}
         return Journal(path, self.source.location, named)
@@ -104,13 +117,13 @@ class Task:
     def _check(self) -> None:
         ways = [self.processes is not None, self.dask is not None, self.style != "coroutines"]
         if sum(ways) > 1:
-            raise OptionError("--processes, --dask and --style exclude each other")
+            raise OptionError("--processes, --dask and --style cannot be combined: give only one of them")
         if self.processes is not None and self.processes < 1:
             raise OptionError(f"--processes must be at least 1: {self.processes}")
         if self.dask is not None and not _DASK_ADDRESS.fullmatch(self.dask):
             raise OptionError(
-                f"--dask takes the address of a scheduler, such as tcp://127.0.0.1:8786, or local:4 for a cluster of"
-                f" four processes here: {self.dask!r}"
+                f"--dask must be the address of a scheduler, such as tcp://127.0.0.1:8786, or local:4 for a cluster of"
+                f" four processes on this machine: {self.dask!r}"
             )
         places = [("FILE", _file_at(self.source.location, 0))]
         places += [(f"--{kind}", _file_at(path, 1)) for kind, path in self.outputs]
@@ -123,9 +136,11 @@ class Task:
 
 
 def _file_at(path: str, standard: int | None = None) -> tuple[int, int] | str | None:
-    """What tells files apart that must not be written twice, or read and written; None: any number may use it.
+    """Return an identity for a file that must not have two uses, or None if it may have any number of uses.
 
-    `standard`: the descriptor that `-` stands for.
+    Args:
+        path: the file, or `-`.
+        standard: the descriptor that `-` means; None if `-` is an ordinary name.
     """
     try:
         found = os.fstat(standard) if path == "-" and standard is not None else Path(path).stat()
@@ -137,14 +152,20 @@ def _file_at(path: str, standard: int | None = None) -> tuple[int, int] | str | 
 
 
 def run(task: Task) -> int:
-    """Check the URLs of a list; counts go to stdout, all else to stderr.
+    """Check the URLs of a list. Print the counts to stdout and everything else to stderr.
+
+    Args:
+        task: what to check.
 
     Returns:
-        The exit status: 0, or 1 if `fail_on` says so, 130 after SIGINT, 143 after SIGTERM.
+        The exit status: 0, 1 if a result matches `fail_on`, 130 after SIGINT, 143 after SIGTERM.
 
     Raises:
         OSError: the input cannot be read, or an output cannot be written.
-        ValueError: the options do not fit the input, or the journal is another list's.
+        ValueError: the options do not fit the input.
+        JournalError: the journal cannot be used.
+        WorkerLostError: worker processes died repeatedly.
+        ImportError: a package that an option needs is not installed.
     """
     job = _Job(task)
     began_s = time.monotonic()
@@ -156,9 +177,9 @@ def run(task: Task) -> int:
             else:
                 job.work_in_style()
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
-        # The latter is SIGTERM's.
+        # SIGTERM cancels the main task.
         status = 128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
-        _tell("oneloop check: interrupted; this is what is known so far")
+        _tell("oneloop check: interrupted; these are the counts so far")
     print(job.counts, flush=True)
     for line in job.said(time.monotonic() - began_s):
         _tell(line)
@@ -168,7 +189,7 @@ def run(task: Task) -> int:
 
 
 class _Job:
-    """What the ways of checking share: results are counted, written, kept and shown."""
+    """One run of the command: counts the results, writes them to the outputs and the journal, shows the progress."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -212,15 +233,15 @@ class _Job:
         return JsonLines(path) if kind == "jsonl" else Csv(path)
 
     def said(self, time_s: float) -> list[str]:
-        """The last words, for people."""
+        """The lines that are printed to stderr at the end."""
         counts = self.counts
         checked = counts.total - counts.bad_lines - self._known
         urls = "1 URL" if checked == 1 else f"{checked} URLs"
-        lines = [f"{urls} in {time_s:.2f} s" + (f", {self._known} known before" if self._known else "")]
+        lines = [f"{urls} in {time_s:.2f} s" + (f", {self._known} from the journal" if self._known else "")]
         if counts.as_dict().get("blocked") and self.task.options.block_private:
             lines.append(f"blocked: {_HOW_TO_UNBLOCK}")
         if counts.bad_lines:
-            said = "line of the input was no URL" if counts.bad_lines == 1 else "lines of the input were no URLs"
+            said = "bad line in the input" if counts.bad_lines == 1 else "bad lines in the input"
             lines.append(f"{counts.bad_lines} {said}")
         return lines
 
@@ -232,7 +253,7 @@ class _Job:
     def _take(self, result: Result) -> None:
         self._count(result)
         if self._journal is not None and result.error != "retry_after":
-            # It was not requested: the next run with this journal will try.
+            # The URL was not requested, so the next run with this journal requests it.
             self._journal.add(result)
         self._progress.update()
 
@@ -248,14 +269,14 @@ class _Job:
             output.flush()
 
     async def work(self) -> None:
-        """Check all of it on the running loop."""
+        """Check the list on the running loop."""
         loop, this = asyncio.get_running_loop(), asyncio.current_task()
         if this is not None:
             loop.add_signal_handler(signal.SIGTERM, this.cancel)
         task = self.task
         workers: Processes | DaskWorkers | None = None
         if task.dask is None:
-            # Processes inherit it.
+            # Worker processes inherit the limit.
             share = -(-task.options.concurrency // (task.processes or 1))
             raise_limit(share)
             require(share)
@@ -273,17 +294,17 @@ class _Job:
                 found = check_spread(targets, task.options, await stack.enter_async_context(workers))
             async for result in await stack.enter_async_context(aclosing(found)):
                 if flusher.done():
-                    # An output cannot be written.
+                    # An output could not be written: raise its error.
                     flusher.result()
                 self._take(result)
 
     def work_in_style(self) -> None:
-        """Check all of it as a program without a loop would: the list is read first."""
+        """Check the list without an event loop, as `--style` says. The whole list is read first."""
 
         async def read_all() -> list[Target]:
             return [target async for target in self._targets()]
 
-        # As on a loop: run() knows it by this.
+        # As on a loop, SIGTERM becomes CancelledError, which run() handles.
         signal.signal(signal.SIGTERM, _raise_cancelled)
         for result in check_in_style(asyncio.run(read_all()), self.task.options, self.task.style):
             self._take(result)
@@ -303,10 +324,10 @@ class _Job:
         if self.counts.bad_lines <= _SAID_BAD_LINES:
             _tell(f"{self.task.source.location}:{bad.line}: {bad.reason}: {bad.text}")
         elif self.counts.bad_lines == _SAID_BAD_LINES + 1:
-            _tell("further bad lines are only counted")
+            _tell("further bad lines are counted but not shown")
 
     async def _fetch(self, url: str) -> AsyncIterator[bytes]:
-        """A sitemap's body, under the same rules as all requests."""
+        """Yield the body of a sitemap. The request obeys the same options as all others."""
         options = replace(self.task.options, method="GET")
         async with Fetcher(options) as fetcher, aclosing(fetcher.body(url)) as pieces:
             try:
@@ -321,6 +342,6 @@ def _raise_cancelled(*_: object) -> None:
 
 
 def _tell(text: str) -> None:
-    """Print a line for people. Counts and outputs do not depend on it, so a closed stderr does not end the run."""
+    """Print a line to stderr. If stderr is closed, the run continues."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`Connector`: aiohttp's, which tells how long its parts took and connects to no address that is blocked."""
+"""`Connector`: aiohttp's connector plus timings for each phase and a check of the address before connecting."""
 
 from __future__ import annotations
 
@@ -30,7 +30,12 @@ _MOST_OPEN = 1000
 
 
 class Connector(aiohttp.TCPConnector):
-    """Limits are the schedule's; this one closes idle ones before descriptors run out."""
+    """Opens connections without a limit (the schedule has the limits), and closes idle ones if descriptors run short.
+
+    Args:
+        options: how to check.
+        resolver: resolves the names.
+    """
 
     def __init__(self, options: Options, resolver: Resolver) -> None:
         super().__init__(
@@ -47,11 +52,11 @@ class Connector(aiohttp.TCPConnector):
         limit = allowed()
         most = _MOST_OPEN if limit is None else min(_MOST_OPEN, limit - SPARE_DESCRIPTORS - options.concurrency)
         self._most_open = max(options.concurrency, most)
-        # So many may be opened before it is worth counting them again.
+        # The number of connections that may be opened before they are counted again.
         self._room = self._most_open
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> aiohttp.connector.Connection:
-        """A request begins: it gets a connection."""
+        """Return a connection for a request that begins now; overrides aiohttp's method."""
         phases = current.get()
         phases.reset()
         connection = await super().connect(req, traces, timeout)
@@ -60,10 +65,10 @@ class Connector(aiohttp.TCPConnector):
         phases.ready()
         return connection
 
-    # What follows uses names of aiohttp's own; tests/check/test_phases.py fails where they mean something else.
+    # The methods below use private names of aiohttp. tests/check/test_phases.py fails if aiohttp changes their meaning.
 
     async def _resolve_host(self, host: str, port: int, traces: Any = None) -> Any:
-        # It asserts that there is an address left.
+        # aiohttp asserts that an address is left after it has selected the family.
         address = address_of(host)
         if address is not None and self._version not in (None, address.version):
             raise NameNotFoundError(None, f"{host} is not an IPv{self._version} address")
@@ -73,12 +78,12 @@ class Connector(aiohttp.TCPConnector):
         return _context(self._is_insecure) if req.is_ssl() else None
 
     async def _wrap_create_connection(self, *args: Any, **options: Any) -> Any:
-        # The protocol is made between the connection and its TLS handshake: asyncio's create_connection.
+        # asyncio's create_connection calls the protocol factory after connecting and before the TLS handshake.
         phases = current.get()
         began = time.monotonic()
         phases.begin("connect")
         if self._makes_room():
-            # A transport gives its descriptor back in the loop's next turn.
+            # A transport closes its descriptor in the loop's next iteration.
             await asyncio.sleep(0)
         is_tls = options.get("ssl") is not None
 
@@ -98,11 +103,11 @@ class Connector(aiohttp.TCPConnector):
         return transport, protocol
 
     def _makes_room(self) -> bool:
-        """One more is about to be opened: whether a connection, idle for as long as any, was closed for it."""
+        """Close the connection that has been idle longest if descriptors run short; return whether one was closed."""
         self._room -= 1
         if self._room >= 0:
             return False
-        # aiohttp counts the one that is being opened among those acquired.
+        # _acquired also contains the connection that is being opened.
         self._room = self._most_open - len(self._acquired) - sum(map(len, self._conns.values()))
         if self._room >= 0 or not self._conns:
             return False
@@ -111,13 +116,13 @@ class Connector(aiohttp.TCPConnector):
         if not idle:
             del self._conns[key]
         if protocol.transport is not None:
-            # Nothing is to be sent, and a TLS shutdown would keep the descriptor.
+            # No data is left to send, and a TLS shutdown would keep the descriptor open.
             protocol.transport.abort()
         return True
 
 
 def _context(insecure: bool) -> ssl.SSLContext:
-    # To read all authorities takes 20 ms and more: only once, and only where it is needed.
+    # Loading the certificate authorities takes 20 ms or more, so it is done once, and only if TLS is used.
     return _made_context(insecure, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
@@ -140,7 +145,7 @@ def _certificate_end(transport: Any) -> str | None:
 
 
 def _public_socket(info: Any) -> socket.socket:
-    """The last word before connect(2): whatever a name was resolved to, and however an address was written."""
+    """Check the address immediately before connect(2), after all resolving and parsing."""
     family, kind, protocol, _, address = info
     found = address_of(address[0])
     if found is None or not is_public(found):

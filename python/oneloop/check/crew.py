@@ -1,4 +1,4 @@
-"""`Crew`: tasks that work for one consumer, who hears of what they find and of the first that fails."""
+"""`Crew`: a group of tasks that pass items to one consumer. The first exception of a task is raised to the consumer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Found = TypeVar("Found")
 
 
 class Crew(Generic[Found]):
-    """Used within `async with`, whose end ends its tasks."""
+    """A group of tasks. Use it in `async with`; at the end of the block the tasks are cancelled."""
 
     def __init__(self) -> None:
         self.found: deque[Found] = deque()
@@ -34,7 +34,7 @@ class Crew(Generic[Found]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """One more task."""
+        """Start another task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end)
@@ -46,17 +46,21 @@ class Crew(Generic[Found]):
         self._news.set()
 
     def add(self, found: Found) -> None:
-        """Tell the consumer."""
+        """Pass an item to the consumer."""
         self.found.append(found)
         self._news.set()
 
     async def wait_for_room(self) -> None:
-        """Until the consumer has taken all that was found."""
+        """Wait until the consumer has taken all items."""
         self._room.clear()
         await self._room.wait()
 
     async def all(self) -> AsyncGenerator[Found]:
-        """What the tasks find, until all of them have ended; raises the error of the first that fails."""
+        """Yield the items until all tasks have ended.
+
+        Raises:
+            BaseException: the exception of the first task that failed.
+        """
         while True:
             while self.found:
                 yield self.found.popleft()

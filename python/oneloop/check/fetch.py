@@ -1,4 +1,4 @@
-"""`Fetcher`: one attempt at one URL, and what its errors are called."""
+"""`Fetcher`: makes one attempt to request a URL, and assigns errors to error classes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ _NO_LIMITS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, soc
 _TEXT_LIMIT = 300
 _AT_ONCE_BYTES = 1 << 16
 _HELD_BACK = (429, 503)
-"""Statuses whose Retry-After is heard."""
+"""Statuses for which the header Retry-After is read."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """What came of it. `retry_after_s`: the server's wish. `is_final`: another attempt would come to the same."""
+    """The result of one attempt.
+
+    `retry_after_s` is the pause that the server asked for. `is_final` means that a retry would have the same result.
+    """
 
     result: Result
     retry_after_s: float | None = None
@@ -49,10 +52,13 @@ class Attempt:
 
 
 class Fetcher:
-    """A client for many URLs. To be used within `async with`.
+    """An HTTP client for many URLs. Use it in `async with`.
+
+    Args:
+        options: how to check.
 
     Raises:
-        OptionError: there are not enough file descriptors for the concurrency.
+        OptionError: the process may not open enough file descriptors for the concurrency.
     """
 
     def __init__(self, options: Options) -> None:
@@ -68,7 +74,7 @@ class Fetcher:
             timeout=_NO_LIMITS,
             auto_decompress=False,
         )
-        # aiohttp takes it out where a redirect leads to another host.
+        # aiohttp removes this header when a redirect leads to another host.
         self._auth: dict[str, str] = {}
         if options.auth is not None:
             self._auth["Authorization"] = "Basic " + b64encode(":".join(options.auth).encode()).decode()
@@ -81,7 +87,13 @@ class Fetcher:
         await self._resolver.close()
 
     async def fetch(self, target: Target) -> Attempt:
-        """Request a URL, and those that it redirects to.
+        """Request a URL and the URLs that it redirects to.
+
+        Args:
+            target: the URL.
+
+        Returns:
+            The attempt. Errors of the request are in its result.
 
         Raises:
             TooManyFilesError: this process has no file descriptor left.
@@ -111,7 +123,10 @@ class Fetcher:
         return attempt
 
     async def _is_known_by_head(self, url: URL, attempt: Attempt, phases: Phases) -> bool:
-        """Servers that do not know HEAD say so, say nothing valid, or send a body all the same."""
+        """Send a HEAD request. Return False if GET is needed.
+
+        Servers that do not support HEAD answer with an error status, with an invalid response, or with a body.
+        """
         try:
             return await self._ask("HEAD", url, attempt, phases) not in (405, 501)
         except aiohttp.ClientError as error:
@@ -120,11 +135,14 @@ class Fetcher:
             raise
 
     async def body(self, url: str) -> AsyncGenerator[bytes]:
-        """The body of what a URL names, as it comes.
+        """Request a URL and yield the response's body in pieces.
+
+        Args:
+            url: the URL.
 
         Raises:
-            OSError: there is none, or only a part of it.
-            PermissionError: its address is not public.
+            OSError: the request failed, the status is not 200, or the body is incomplete.
+            PermissionError: the host's address is blocked because it is not public.
         """
         try:
             async with asyncio.timeout(self._options.timeout_s) as timer:
@@ -148,7 +166,7 @@ class Fetcher:
                 url,
                 allow_redirects=options.follow,
                 max_redirects=options.max_redirects + 1,
-                # A URL's own user comes first.
+                # A user in the URL takes precedence over the option.
                 headers=self._auth if url.raw_user is None else None,
                 proxy=options.proxy,
             )
@@ -184,11 +202,11 @@ class Fetcher:
             result.body_bytes += len(piece)
 
     def _class_of(self, error: Exception, phases: Phases | None) -> ErrorClass:
-        """Which class an error is of."""
+        """The error class of an exception."""
         if phases is not None and phases.blocked is not None:
             return "blocked"
         if isinstance(error, aiohttp.InvalidURL):
-            # aiohttp refuses addresses in unusual forms itself.
+            # aiohttp itself refuses unusual notations of IPv4 addresses.
             is_address = self._options.block_private and "canonical IPv4" in str(error)
             return "blocked" if is_address else "invalid_url"
         for kind, name in _CLASSES:
@@ -216,7 +234,11 @@ _HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=-]+")
 
 
 def _parsed(text: str) -> URL:
-    """The URL. Raises aiohttp.InvalidURL."""
+    """Parse a URL.
+
+    Raises:
+        aiohttp.InvalidURL: the URL cannot be requested.
+    """
     try:
         url = URL(text)
         host = url.host and url.raw_host
@@ -224,9 +246,9 @@ def _parsed(text: str) -> URL:
         raise aiohttp.InvalidURL(text, str(error)) from error
     if url.scheme not in ("http", "https") or not host:
         raise aiohttp.InvalidURL(text, "not an http or https URL with a host")
-    # What yarl lets through: spaces, percent signs, brackets around what is no address.
+    # yarl accepts hosts with spaces, percent signs, and brackets around something that is not an address.
     if _HOST.fullmatch(host) is None and address_of(host) is None:
-        raise aiohttp.InvalidURL(text, f"no host: {host!r}")
+        raise aiohttp.InvalidURL(text, f"not a valid host: {host!r}")
     return url
 
 
@@ -250,19 +272,19 @@ def _text_of(error: Exception, phases: Phases | None) -> str:
     if isinstance(error, aiohttp.TooManyRedirects):
         return f"more than {len(error.history) - 1} redirects, the last one by {error.history[-1].url}"
     if isinstance(error, aiohttp.NonHttpUrlClientError):
-        return f"a redirect to what is not http or https: {error}"[:_TEXT_LIMIT]
+        return f"a redirect to a URL that is not http or https: {error}"[:_TEXT_LIMIT]
     text = (isinstance(error, aiohttp.ClientResponseError) and error.message) or str(error) or type(error).__name__
     return " ".join(text.split())[:_TEXT_LIMIT]
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Retry-After: seconds, or a date (RFC 9110 section 10.2.3)."""
+    """Convert Retry-After, which is a number of seconds or a date (RFC 9110 section 10.2.3), to seconds from now."""
     if retry_after is None:
         return None
     if retry_after.isascii() and retry_after.isdecimal():
         return float(retry_after[:9])
     with suppress(ValueError, OverflowError):
         when = parsedate_to_datetime(retry_after)
-        # asctime's form has no zone: it is GMT all the same (RFC 9110 section 5.6.7).
+        # The asctime form has no time zone; it is GMT (RFC 9110 section 5.6.7).
         return max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - time.time())
     return None

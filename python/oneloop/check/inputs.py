@@ -1,7 +1,8 @@
-"""What is to be checked: URLs out of text, CSV, JSON lines and sitemaps, read as they come.
+"""Reads the URLs to check from text, CSV, JSON lines and sitemaps.
 
-Memory does not grow with the input. What is no URL becomes a BadLine and ends nothing; what cannot be opened raises.
-The forms: `lines` (text), `tables` (CSV), `sitemaps`; `blocks` brings the bytes, `urls` says what a URL is.
+Inputs are read as needed, so memory use does not grow with their size. An entry without a valid URL becomes a BadLine,
+and reading continues; an input that cannot be opened raises an exception. `blocks` reads bytes, `lines` splits them,
+`tables` parses CSV, `sitemaps` parses XML, and `urls` checks URLs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Form: TypeAlias = Literal["text", "csv", "jsonl", "sitemap"]
 FORMS: tuple[Form, ...] = ("text", "csv", "jsonl", "sitemap")
 
 Fetch: TypeAlias = "Callable[[str], AsyncIterator[bytes]]"
-"""The body of what a URL names, as it comes; OSError if there is none."""
+"""A function that requests a URL and yields the body in pieces. Raises OSError if the request fails."""
 
 Entries: TypeAlias = "AsyncGenerator[Target | BadLine, None]"
 
@@ -39,31 +40,36 @@ _FORM_OF_NAME: dict[str, Form] = {
     "xml": "sitemap",
 }
 
-# In text: a # behind whitespace. Any other begins a fragment.
+# In text, a # after whitespace begins a comment. Any other # begins a fragment.
 _COMMENT = re.compile(r"\s+#")
 
 DEPTH = 4
-"""An index of sitemaps may name further ones; so deep."""
+"""How deep indexes of sitemaps may be nested."""
 
 MEMBERS = 50_000
-"""An index names at most so many sitemaps (sitemaps.org)."""
+"""The most sitemaps that one index may name (sitemaps.org)."""
 
 SITEMAPS = 250_000
-"""All indexes of a run together; each is remembered, so that none is read twice."""
+"""The most sitemaps that all indexes of a run may name. Their locations are kept, so that none is read twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where URLs come from."""
+    """An input: its location and its form.
+
+    Raises:
+        ValueError: a field has a wrong value.
+    """
 
     location: str
     """A path, `-` for standard input, or an http(s) URL, which needs `fetch`."""
     form: Form | None = None
-    """None: by the name: `.csv`, `.tsv`, `.jsonl`, `.ndjson` or `.xml`, with `.gz` or not; a URL is a sitemap."""
+    """None: the end of the name decides: `.csv`, `.tsv`, `.jsonl`, `.ndjson` or `.xml`, also with `.gz`; others are
+    text. A location that is a URL is a sitemap."""
     column: str | int | None = None
-    """CSV: a column's name, or its number from 1; JSON lines: the name of a field. None: `url`."""
+    """CSV: a column's name, or its number from 1. JSON lines: a field's name. None: `url`."""
     scheme: Literal["http", "https"] | None = None
-    """For URLs that have none. None: they are bad lines."""
+    """The scheme for URLs without one. None: such URLs are bad lines."""
 
     def __post_init__(self) -> None:
         if self.form is not None and self.form not in FORMS:
@@ -75,7 +81,7 @@ class Source:
 
 
 def form_of(source: Source) -> Form:
-    """The form of a source: the one that it names, or that its name tells."""
+    """Return the form of a source: its `form`, or else the form that follows from its location."""
     if source.form is not None:
         return source.form
     if _is_url(source.location):
@@ -85,23 +91,27 @@ def form_of(source: Source) -> Form:
 
 
 def read(source: Source, *, fetch: Fetch | None = None) -> Entries:
-    """The entries of a source, in order; whatever is packed with gzip is unpacked.
+    """Read the entries of a source in order. Content that is compressed with gzip is decompressed.
 
-    Numbers of targets count bad lines too, so that mending one moves no other. A sitemap that an index names is had
-    by `fetch(url)` if that is given. If not, an index that is a file has its members beside it: the file of the same
-    name in the same folder, and never one elsewhere. Each is read once, however many indexes name it.
+    The numbers of targets count bad lines too, so correcting a bad line does not change the numbers of other entries.
+    A sitemap that an index names is requested with `fetch`, if it is given. Without `fetch`, the index must be a file,
+    and the file with the sitemap's name in the folder of the index is read; files in other folders are never read.
+    Each sitemap is read once, even if several indexes name it.
 
     Args:
-        source: where they come from.
-        fetch: gives the body of a URL as an async iterator of bytes, packed or not, and raises OSError where it
-            cannot. Of a member of an index, that is a bad line.
+        source: the input.
+        fetch: returns the body of a URL as an async iterator of bytes, compressed or not. If it raises OSError for a
+            member of an index, the member is a bad line.
+
+    Returns:
+        An async iterator of `Target` and `BadLine`.
 
     Raises:
-        OSError: the location cannot be opened or read, as `open()` raises it; from `fetch`, whatever it raises.
-        ValueError: a URL is to be read without `fetch`; CSV has no column of that name.
+        OSError: the location cannot be opened or read, or `fetch` raised it for the location.
+        ValueError: the location is a URL, and `fetch` is not given; or the CSV file does not have the column.
     """
     if fetch is None and _is_url(source.location):
-        raise ValueError(f"{shown(source.location)} is a URL: give its content by fetch")
+        raise ValueError(f"{shown(source.location)} is a URL, which is only read with the argument fetch")
     form = form_of(source)
     if form == "sitemap":
         return _Sitemaps(source, fetch).read()
@@ -128,7 +138,7 @@ def _no_lines(line: int, page: TooLong | DamagedError) -> BadLine:
 
 
 async def _lines(blocks: AsyncIterator[bytes]) -> AsyncGenerator[list[str] | TooLong | DamagedError, None]:
-    """The lines, and in the end the damage, if there is any."""
+    """Yield the lines and, if the compressed data is damaged, the DamagedError as the last item."""
     try:
         async with aclosing(_closing(blocks)) as source, aclosing(unpacked(source)) as plain:
             async with aclosing(lines_of(plain)) as pages:
@@ -139,7 +149,7 @@ async def _lines(blocks: AsyncIterator[bytes]) -> AsyncGenerator[list[str] | Too
 
 
 async def _closing(blocks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The blocks that are not empty; if they come from a generator, it is closed with this one."""
+    """Yield the blocks that are not empty. If `blocks` is a generator, it is closed together with this one."""
     try:
         async for block in blocks:
             if block:
@@ -152,7 +162,12 @@ async def _closing(blocks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 async def _read_lines(
     blocks: AsyncIterator[bytes], entry: Callable[[int, int, str], Target | BadLine | None]
 ) -> Entries:
-    """The entries of a form that has one on each line; `entry` gets an entry's number, its line's number, its text."""
+    """Read a form that has one entry per line.
+
+    Args:
+        blocks: the content.
+        entry: makes an entry from its number, the number of its line and its text; returns None if the line is skipped.
+    """
     number = line = 0
     async with aclosing(_lines(blocks)) as pages:
         async for page in pages:
@@ -201,10 +216,10 @@ def _read_json(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
 
 
 def _field(value: object, field: str) -> str:
-    """The URL of a line: the line itself, or a field of it.
+    """The URL of a JSON line, which is a string or an object with this field.
 
     Raises:
-        ValueError: it has none.
+        ValueError: the line has no URL.
     """
     if isinstance(value, dict):
         if field not in value:
@@ -246,7 +261,7 @@ async def _read_csv(source: Source, blocks: AsyncIterator[bytes]) -> Entries:
 
 
 class _Column:
-    """Where in a row the URL stands."""
+    """The CSV column that contains the URL."""
 
     def __init__(self, source: Source) -> None:
         column = "url" if source.column is None else source.column
@@ -257,10 +272,10 @@ class _Column:
         self.index = int(column) - 1 if is_number else None
 
     def entry(self, number: int, line: int, row: list[str] | NoRow) -> Target | BadLine | None:
-        """What a row says; None if it says nothing: empty, or the header.
+        """Make an entry from a row. Return None for empty rows and the header.
 
         Raises:
-            ValueError: the first row names no such column.
+            ValueError: the first row does not have this column.
         """
         if isinstance(row, NoRow):
             return BadLine(line, shown(row.text.strip()), row.reason)
@@ -272,14 +287,14 @@ class _Column:
                 return None
         assert self.index is not None
         if self.index >= len(row):
-            return BadLine(line, shown(",".join(row)), f"{len(row)} columns: there is no number {self.index + 1}")
+            return BadLine(line, shown(",".join(row)), f"no column {self.index + 1}: the row has {len(row)}")
         return _entry(number, line, row[self.index], self._scheme)
 
     def _is_header(self, row: list[str]) -> bool:
         if self.index is not None:
             if self.index >= len(row):
                 raise ValueError(f"no column {self.index + 1} in the first row, which has {len(row)}")
-            # The name of a column contains none of these.
+            # The name of a column contains none of these characters; a URL contains one.
             return not any(mark in row[self.index] for mark in ".:/")
         names = [name.strip() for name in row]
         for known, wanted in ((names, self._name), ([name.lower() for name in names], self._name.lower())):
@@ -287,14 +302,16 @@ class _Column:
                 self.index = known.index(wanted)
                 return True
         there = shown(", ".join(names))
-        raise ValueError(f"no column {self._name!r} in the first row ({there}): give a column's name, or its number")
+        raise ValueError(
+            f"no column {self._name!r} in the first row ({there}): give one of these names, or a column's number"
+        )
 
 
 async def _next_addresses(sitemap: Sitemap, blocks: AsyncIterator[bytes]) -> tuple[list[tuple[int, str]], bool]:
-    """The addresses of a sitemap's next block, and whether it was the last one.
+    """Parse the next block of a sitemap. Return its addresses, and whether it was the last block.
 
     Raises:
-        SitemapError: it, or its compressed data, cannot be read further. `found()` has the addresses before that.
+        SitemapError: the XML or the compressed data is damaged. `found()` returns the addresses before the damage.
     """
     try:
         block = await anext(blocks, b"")
@@ -305,7 +322,7 @@ async def _next_addresses(sitemap: Sitemap, blocks: AsyncIterator[bytes]) -> tup
 
 
 class _Sitemaps:
-    """Sitemaps, and those that they name, one after the other."""
+    """Reads a sitemap and, if it is an index, the sitemaps that it names, one after the other."""
 
     def __init__(self, source: Source, fetch: Fetch | None) -> None:
         self._source = source
@@ -314,7 +331,7 @@ class _Sitemaps:
         self._seen = {source.location}
 
     async def read(self) -> Entries:
-        # What is to be read, next one last: location, depth, where it is named.
+        # A stack of the sitemaps to read: location, depth, and the line and index that name it.
         waiting: list[tuple[str, int, tuple[int, str] | None]] = [(self._source.location, 0, None)]
         while waiting:
             location, depth, named = waiting.pop()
@@ -339,7 +356,7 @@ class _Sitemaps:
             waiting += reversed(below)
 
     async def _read_one(self, location: str, depth: int, members: list[tuple[int, str]]) -> Entries:
-        """The URLs of a sitemap; an index's go to `members`."""
+        """Yield the URLs of a sitemap. The addresses in an index are appended to `members` instead."""
         where = "" if depth == 0 else f" (in {shown(location)})"
         sitemap = Sitemap()
         blocks = self._fetch(location) if self._fetch is not None and _is_url(location) else blocks_of(location)
@@ -357,9 +374,9 @@ class _Sitemaps:
                         self._number += 1
                         yield _entry(self._number, line, address, self._source.scheme, where)
                     elif depth >= DEPTH:
-                        yield self._bad(line, address, f"an index more than {DEPTH} deep is not read", location)
+                        yield self._bad(line, address, f"indexes are nested more than {DEPTH} deep", location)
                     elif len(members) == MEMBERS:
-                        yield self._bad(line, address, f"an index names at most {MEMBERS} sitemaps", location)
+                        yield self._bad(line, address, f"an index may name at most {MEMBERS} sitemaps", location)
                         return
                     else:
                         members.append((line, address))
@@ -368,26 +385,26 @@ class _Sitemaps:
                     yield bad
 
     def _member(self, index: str, address: str) -> str:
-        """The location of what an index names.
+        """The location of a sitemap that an index names.
 
         Raises:
-            ValueError: it may not be read, or has been.
+            ValueError: the sitemap must not be read, or it is read already.
         """
         location = urljoin(index, address) if _is_url(index) else address
         if self._fetch is None or not (_is_url(index) or _is_url(address)):
-            # Beside the index, and nowhere else: its author may not choose among the files here.
+            # Only files in the folder of the index: its author must not be able to choose other files of this machine.
             name = urlsplit(address).path.rpartition("/")[2]
             if not name or name in {".", ".."} or "\0" in name or index == "-":
-                raise ValueError("names no file beside the index")
+                raise ValueError("not the name of a file in the folder of the index")
             location = index[: index.rfind("/") + 1] + name
         elif _is_url(location):
             location = url_of(location)
         else:
-            raise ValueError("an index that was fetched names what cannot be fetched")
+            raise ValueError("an index that was fetched names a location that is not an http or https URL")
         if location in self._seen:
-            raise ValueError("this sitemap has been read, or is going to be")
+            raise ValueError("this sitemap is named a second time; it is read once")
         if len(self._seen) >= SITEMAPS:
-            raise ValueError(f"more than {SITEMAPS} sitemaps")
+            raise ValueError(f"the indexes name more than {SITEMAPS} sitemaps")
         self._seen.add(location)
         return location
 

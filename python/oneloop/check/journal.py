@@ -1,11 +1,11 @@
-"""The journal of a run: what has been checked, so that a run that was killed goes on where it was.
+"""The journal of a run: which URLs have been checked, so that a run that was killed can be continued.
 
-The file: a header line, then a line of JSON for each URL that is done, in the order in which they ended. Lines are
-written whole, at the end of the file, one write for all that ended in a turn of the loop. A kill leaves at most a
-last line without its end, which is cut off when the journal is opened: that URL is requested again. Written lines
-survive the program at once, and the machine from `close()` on (fsync).
+The file has a header line and then a line of JSON for each finished URL, in the order in which they finished. Whole
+lines are appended, with one write for all URLs that finished in an iteration of the loop. If the process is killed, at
+most the last line is incomplete. It is removed when the journal is opened, and its URL is requested again. Written
+lines survive a kill of the process; after `close()` (fsync) they also survive a crash of the machine.
 
-Memory: 8 bytes per entry, the hash of its URL at its number. So an input that has changed is noticed.
+Memory: 8 bytes per entry, for a hash of its URL. With the hashes a change of the input is detected.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class JournalError(Exception):
-    """The journal cannot be used, and why; says what to do."""
+    """The journal cannot be used. The message says why, and what to do."""
 
 
 class Journal:
-    """The journal at a path.
+    """A journal file. Call `open()` and read all results that it yields, then use `is_done` and `add`.
 
-    `open()` first, to its end; then `is_done` and `add`. Not for several threads.
+    Not thread-safe.
     """
 
     def __init__(self, path: str | os.PathLike[str], source: str, options: Mapping[str, object] | None = None) -> None:
-        """Name the journal; nothing is opened yet.
+        """Make the object; the file is not opened yet.
 
         Args:
-            path: the file, which is made if it is not there.
+            path: the file. `open()` creates it if it does not exist.
             source: the input's name.
-            options: what else makes it another input, or other results. JSON values.
+            options: the options that affect the entries or the results, as JSON values.
         """
         self._path = os.fspath(path)
         self._source = source
@@ -72,17 +72,21 @@ class Journal:
         self._is_read = False
         self._buffer = bytearray()
         self._is_flush_due = False
-        self._failed: OSError | None = None  # in a flush that nobody waited for
+        self._failed: OSError | None = None  # the error of a flush that the loop called
 
     def __len__(self) -> int:
         return self._done.count
 
     def open(self) -> Iterator[Result]:
-        """Lock the journal, make or check it, and give the results of earlier runs, which are to be used up.
+        """Lock the journal, create or check it, and read the results of earlier runs.
+
+        Returns:
+            An iterator of the results. Read it to its end before you call `add`.
 
         Raises:
-            JournalError: it is another input's, damaged, in use, or no journal. It has not been changed then.
-            OSError: it cannot be opened.
+            JournalError: the file is the journal of another input, damaged, in use, or not a journal. Its lines have
+                not been changed then. The iterator raises it for damaged lines.
+            OSError: the file cannot be opened.
         """
         if self._fd >= 0:
             raise RuntimeError("the journal is open already")
@@ -95,31 +99,37 @@ class Journal:
         return self._results(end)
 
     def is_done(self, target: Target) -> bool:
-        """Whether an entry of the input has a result.
+        """Return whether an entry of the input has a result.
+
+        Args:
+            target: the entry.
 
         Raises:
-            JournalError: the result is another URL's: the input has changed.
+            JournalError: the entry had another URL, so the input has changed.
         """
         done = self._done.has(target.number, target.url)
         if done is None:
             raise JournalError(
                 f"{self._path}: entry {target.number} is {shown(target.url)} now, and was"
-                f" {self._url_at(target.number)}: the input has changed. Take it as it was, or another journal"
+                f" {self._url_at(target.number)}: the input has changed. Restore it, or use another journal"
             )
         return done
 
     def add(self, result: Result) -> bool:
-        """Note a result, which is written when the turn of the running loop ends, or by `flush()`.
+        """Add a result. It is written in the next iteration of the running loop, or by `flush()`.
+
+        Args:
+            result: the result.
 
         Returns:
-            Whether it is new. What is done already is not written again.
+            Whether the result is new. An entry that has a result is not written again.
 
         Raises:
-            JournalError: there is another URL's result at this number.
-            OSError: what was added before could not be written.
+            JournalError: the entry with this number has the result of another URL.
+            OSError: an earlier result could not be written.
         """
         if not self._is_read:
-            raise RuntimeError("open() the journal and use up its results first")
+            raise RuntimeError("call open() and read all of its results before add()")
         self._raise_failure()
         done = self._done.add(result.number, result.url)
         if done is None:
@@ -134,17 +144,21 @@ class Journal:
         return True
 
     def flush(self) -> None:
-        """Write what was added.
+        """Write the results that were added.
 
         Raises:
-            OSError: the disk is full, or the like. What has not been written is written by the next call.
+            OSError: writing failed, for example because the disk is full. The next call writes the rest.
         """
         self._is_flush_due = False
         self._failed = None
         write_all(self._fd, self._buffer, self._path)
 
     def close(self) -> None:
-        """Write all, to the disk, and give the journal free."""
+        """Write all results, wait for the disk (fsync), and unlock and close the file.
+
+        Raises:
+            OSError: writing failed. The file is closed nevertheless.
+        """
         if self._fd < 0:
             return
         try:
@@ -162,7 +176,7 @@ class Journal:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # whoever runs without a loop flushes by himself
+            return  # without a loop, the caller flushes
         self._is_flush_due = True
         loop.call_soon(self._flush_soon)
 
@@ -186,17 +200,17 @@ class Journal:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
             try:
                 if not stat.S_ISREG(os.fstat(fd).st_mode):
-                    raise JournalError(f"{self._path}: a journal must be a file")
+                    raise JournalError(f"{self._path}: the journal must be a regular file")
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(fd, self._path):
                     return fd
             except BlockingIOError:
                 os.close(fd)
-                raise JournalError(f"{self._path}: in use by another run, which must end first") from None
+                raise JournalError(f"{self._path}: in use by another run: wait until it ends, or end it") from None
             except BaseException:
                 os.close(fd)
                 raise
-            # Somebody has replaced the file between the two calls.
+            # Another process has replaced the file between the two calls.
             os.close(fd)
 
     def _header(self) -> bytes:
@@ -204,17 +218,17 @@ class Journal:
         return json.dumps(header).encode() + b"\n"
 
     def _checked_end(self) -> int:
-        """Where the last whole line ends; the header is there afterwards."""
+        """The offset at which the last complete line ends. Writes the header if there is none."""
         start = os.pread(self._fd, _PIECE_BYTES, 0)
         line, newline, _ = start.partition(b"\n")
         if not newline and (line.startswith(_START) or _START.startswith(line)):
-            # New, or killed before its first line was there.
+            # The file is new, or its run was killed before the header was complete.
             os.ftruncate(self._fd, 0)
             self._buffer += self._header()
             self.flush()
             return os.fstat(self._fd).st_size
         if not line.startswith(_START) or not newline:
-            raise JournalError(f"{self._path}: no journal of oneloop check: name another file")
+            raise JournalError(f"{self._path}: not a journal of oneloop check: use another file")
         self._check_header(line)
         end = _end_of_lines(self._fd)
         if end < os.fstat(self._fd).st_size:
@@ -225,16 +239,16 @@ class Journal:
         try:
             header = json.loads(line)
         except ValueError:
-            raise JournalError(f"{self._path}: line 1 is damaged: start anew with another journal") from None
+            raise JournalError(f"{self._path}: line 1 is damaged: use another journal") from None
         if header.get("version") != _VERSION:
             raise JournalError(
-                f"{self._path}: of version {shown(str(header.get('version')))}, and this oneloop knows {_VERSION}:"
-                " start anew with another journal"
+                f"{self._path}: has version {shown(str(header.get('version')))}, but this oneloop reads version"
+                f" {_VERSION}: use another journal"
             )
         if header.get("fingerprint") != self._fingerprint:
             other = shown(str(header.get("source")))
             what = "with other options" if other == shown(self._source) else f"not {shown(self._source)}"
-            raise JournalError(f"{self._path}: the journal of {other}, {what}: name another journal")
+            raise JournalError(f"{self._path}: the journal of {other}, {what}: use another journal")
 
     def _results(self, end: int) -> Iterator[Result]:
         with os.fdopen(os.dup(self._fd), "rb", buffering=_PIECE_BYTES) as file:
@@ -242,14 +256,14 @@ class Journal:
                 try:
                     result = result_of(json.loads(line))
                     if not 0 < result.number < _LARGEST_NUMBER:
-                        raise ValueError(f"no number of an entry: {result.number}")
+                        raise ValueError(f"not the number of an entry: {result.number}")
                     is_new = self._done.add(result.number, result.url)
                     if is_new is None:
-                        raise ValueError(f"entry {result.number} has another URL before")
+                        raise ValueError(f"an earlier line has another URL for entry {result.number}")
                 except (ValueError, RecursionError) as error:
                     raise JournalError(
-                        f"{self._path}: line {number} is damaged ({shown(str(error))}): remove this line, and its URL"
-                        " is requested again"
+                        f"{self._path}: line {number} is damaged ({shown(str(error))}): remove this line; its URL"
+                        " is then requested again"
                     ) from None
                 if is_new:
                     yield result
@@ -266,14 +280,14 @@ class Journal:
             yield number, line
 
     def _url_at(self, number: int) -> str:
-        """The URL that an entry had, looked up in the file."""
+        """The URL that an entry had, read from the file."""
         self.flush()
         with os.fdopen(os.dup(self._fd), "rb", buffering=_PIECE_BYTES) as file:
             for _, line in self._lines(file, os.fstat(self._fd).st_size):
                 result = result_of(json.loads(line))
                 if result.number == number:
                     return shown(result.url)
-        return "another"
+        return "another URL"
 
 
 def _is_at(fd: int, path: str) -> bool:
@@ -285,7 +299,7 @@ def _is_at(fd: int, path: str) -> bool:
 
 
 def _end_of_lines(fd: int) -> int:
-    """Where the last line end of a file is."""
+    """The offset after the last line feed of a file."""
     position = os.fstat(fd).st_size
     while position > 0:
         start = max(0, position - _PIECE_BYTES)
@@ -297,20 +311,20 @@ def _end_of_lines(fd: int) -> int:
 
 
 class _Done:
-    """Which numbers are done, and by which URLs. Hashes are this process's own, and never written."""
+    """The numbers of the finished entries with a hash of each URL. The hashes are valid in this process only."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._leaves: dict[int, array[int]] = {}  # 0: not done
+        self._leaves: dict[int, array[int]] = {}  # hashes; 0: not finished
 
     def has(self, number: int, url: str) -> bool | None:
-        """Whether a number is done; None if another URL did it."""
+        """Return whether an entry is finished; None if it is finished with another URL."""
         leaf = self._leaves.get(number // _LEAF)
         known = leaf[number % _LEAF] if leaf is not None else 0
         return None if known and known != _hash(url) else known != 0
 
     def add(self, number: int, url: str) -> bool | None:
-        """Whether it is new; None if another URL is done at this number."""
+        """Mark an entry as finished. Return whether it is new; None if it is finished with another URL."""
         leaf = self._leaves.get(number // _LEAF)
         if leaf is None:
             leaf = self._leaves[number // _LEAF] = array("q", bytes(8 * _LEAF))

@@ -1,7 +1,7 @@
-"""Lines of an input, many at a time, each bounded in length; knows nothing of what they say.
+"""Splits an input into lines of bounded length. Does not interpret them.
 
-A line ends with a line feed. Bytes that are no UTF-8 become lone surrogates (PEP 383), for perhaps
-nobody needs them.
+A line ends with a line feed. Bytes that are not UTF-8 become lone surrogates (PEP 383), because they may be in a part
+of the line that is not used.
 """
 
 from __future__ import annotations
@@ -16,23 +16,30 @@ if TYPE_CHECKING:
 __all__ = ["LINE_BYTES", "TooLong", "lines_of"]
 
 LINE_BYTES = 1024 * 1024
-"""A line may be so long."""
+"""The longest line that is accepted."""
 
 _START_BYTES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
-    """Stands for a line that is longer than LINE_BYTES: how it begins."""
+    """Replaces a line that is longer than LINE_BYTES. `text` is the beginning of the line."""
 
     text: str
 
 
 async def lines_of(blocks: AsyncIterator[bytes]) -> AsyncGenerator[list[str] | TooLong, None]:
-    """Lists of lines, each with its end, as far as they have come; a TooLong stands for one line."""
-    pieces: list[bytes] = []  # of the line that has not ended
+    """Split blocks into lines.
+
+    Args:
+        blocks: the content.
+
+    Returns:
+        An iterator of lists of complete lines with their line feeds, and of `TooLong`, which replaces one line.
+    """
+    pieces: list[bytes] = []  # of the line that has not ended yet
     kept_bytes = 0
-    mark = b"\xef\xbb\xbf"  # until the first line is there
+    mark = b"\xef\xbb\xbf"  # the byte order mark to remove from the first line; empty after it
     async for block in blocks:
         end = block.rfind(b"\n") + 1
         if not end:

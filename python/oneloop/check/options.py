@@ -27,37 +27,42 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class OptionError(ValueError):
-    """An option has a value that it cannot have, or one that does not go with another's."""
+    """An option has a wrong value, or its value contradicts another option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How URLs are checked. Times are in seconds; None is no limit of its own.
+    """How URLs are checked. Times are in seconds; None means no limit.
 
     Args:
-        concurrency: URLs under way at once.
-        per_host: URLs of one host and port under way at once.
-        per_host_delay_s: the least time between two requests' beginnings at one host.
-        rate: the most requests that begin in a second, retries included.
-        retries: how often a URL is tried again after `dns`, `connect`, `timeout` or `protocol`, or after a status of
-            429, 502, 503 or 504.
-        retry_delay_s: the longest pause before the first retry; it doubles with each, and a random part of it is taken.
-        retry_after_s: the longest Retry-After that is waited for. If a host asks for more, the status counts, and the
-            host's further URLs are not requested: their error is `retry_after`.
-        timeout_s: for one attempt with all of its redirects.
+        concurrency: URLs in progress at the same time.
+        per_host: URLs in progress at the same time with the same host and port.
+        per_host_delay_s: the minimum time between the starts of two requests to one host.
+        rate: the maximum number of requests started per second, including retries.
+        retries: additional attempts after the errors `dns`, `connect`, `timeout` and `protocol`, and after the statuses
+            429, 502, 503 and 504.
+        retry_delay_s: the longest pause before the first retry. It doubles with each retry; the actual pause is a
+            random time between half of it and all of it.
+        retry_after_s: the longest Retry-After that is obeyed by waiting. If a host asks for a longer pause, the status
+            counts, and the host's other URLs get the error `retry_after` without a request.
+        timeout_s: for one attempt with its redirects.
         dns_timeout_s, connect_timeout_s, tls_timeout_s, first_byte_timeout_s: for these phases of each request.
-        method: "GET" or "HEAD"; a HEAD that gets 405, 501 or no valid answer is repeated as a GET.
-        follow: go where redirects point.
-        max_redirects: more of them are `too_many_redirects`.
-        body_limit_bytes: so much of a body is read; what is longer is cut off, which is no error.
-        headers: fields of each request, (name, value).
-        user_agent: the field of this name.
-        auth: (user, password), for the host of the URL itself and not for others that it redirects to.
+        method: "GET" or "HEAD". A HEAD request is repeated as GET if the response is 405, 501 or not valid HTTP.
+        follow: follow redirects.
+        max_redirects: more redirects are the error `too_many_redirects`.
+        body_limit_bytes: read at most this much of a body. A longer body is not an error.
+        headers: header fields of each request, (name, value).
+        user_agent: the header field User-Agent.
+        auth: (user, password). They are not sent to other hosts that a URL redirects to.
         insecure: accept every certificate.
         proxy: the URL of an HTTP proxy.
-        family: 4 or 6 for only IPv4 or only IPv6.
-        block_private: connect only to public addresses, in redirects too. Not with a proxy, which resolves by itself.
-        dns_servers: addresses of name servers, with a port or without; () is those of the system.
+        family: 4 or 6, to use only IPv4 or only IPv6.
+        block_private: connect only to public addresses, also after redirects. Not possible with a proxy, because the
+            proxy resolves the names.
+        dns_servers: addresses of name servers, with or without ports; () means the system's.
+
+    Raises:
+        OptionError: an option has a wrong value, or its value contradicts another option.
     """
 
     concurrency: int = 200
@@ -92,7 +97,7 @@ class Options:
         for name in _LIMITS:
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise OptionError(f"{name} must be above 0, or None for no limit: {value!r}")
+                raise OptionError(f"{name} must be greater than 0, or None for no limit: {value!r}")
         for name, values in _CHOICES.items():
             if getattr(self, name) not in values:
                 raise OptionError(f"{name} must be one of {values}: {getattr(self, name)!r}")
@@ -106,17 +111,19 @@ class Options:
         if self.proxy is None:
             return
         if urlsplit(self.proxy).scheme not in ("http", "https"):
-            raise OptionError(f"a proxy is the URL of an HTTP proxy, such as http://localhost:3128: {self.proxy!r}")
+            raise OptionError(f"proxy must be the URL of an HTTP proxy, such as http://localhost:3128: {self.proxy!r}")
         if self.block_private:
-            why = "the proxy resolves names itself"
-            raise OptionError(f"private addresses cannot be blocked behind a proxy ({why}): leave out one of the two")
+            raise OptionError(
+                "private addresses cannot be blocked behind a proxy, because the proxy resolves the names: leave out"
+                " one of the two"
+            )
 
 
 def _check_field(name: str, value: str) -> None:
     if not _TOKEN.fullmatch(name):
-        raise OptionError(f"not the name of a header field: {name!r}")
+        raise OptionError(f"not a valid name of a header field: {name!r}")
     if any(c in value for c in "\r\n\0"):
-        raise OptionError(f"the value of the header field {name} has a line break or a NUL")
+        raise OptionError(f"the value of the header field {name} contains a line break or NUL: {value!r}")
 
 
 def _check_server(server: str) -> None:
@@ -126,7 +133,7 @@ def _check_server(server: str) -> None:
         ip_address(address)
     except ValueError:
         raise OptionError(
-            f"a name server is an address with or without a port, such as 127.0.0.1:5353: {server!r}"
+            f"a name server must be an address with or without a port, such as 127.0.0.1:5353: {server!r}"
         ) from None
     if address != server and not (port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise OptionError(f"not a port: {port!r} of {server!r}")
+        raise OptionError(f"the port of a name server must be from 1 to 65535: {server!r}")

@@ -1,4 +1,4 @@
-"""`Phases`: how far a request has come, how long each part took, and how long the next one may take."""
+"""`Phases`: the current phase of a request, the duration of the phases before, and the timeout of the current one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAID: dict[Phase, str] = {
     "dns": "resolving the name",
     "connect": "connecting",
     "tls": "the TLS handshake",
-    "first_byte": "waiting for the answer",
+    "first_byte": "waiting for the response",
     "body": "reading the body",
 }
 
@@ -27,7 +27,7 @@ Limits: TypeAlias = "dict[Phase, float]"
 
 
 def limits_of(options: Options) -> Limits:
-    """Seconds for each phase that has a limit of its own."""
+    """Return the timeouts of the phases that have one, in seconds."""
     limits: dict[Phase, float | None] = {
         "dns": options.dns_timeout_s,
         "connect": options.connect_timeout_s,
@@ -38,7 +38,14 @@ def limits_of(options: Options) -> Limits:
 
 
 class Phases:
-    """Of one attempt; each request of it, which redirects make more, begins anew. One timer serves all limits."""
+    """The phases of one attempt. Each request of the attempt (there is one per redirect) starts again at the first.
+
+    One timer serves all limits: it is set to the phase's limit or to that of the attempt, whichever comes first.
+
+    Args:
+        limits: seconds per phase.
+        timer: the timeout of the attempt.
+    """
 
     __slots__ = (
         "blocked", "certificate_end", "connect_s", "deadline", "dns_s", "first_byte_s", "limits", "phase", "sent_at",
@@ -51,11 +58,11 @@ class Phases:
         self.deadline = timer.when()
         self.phase: Phase = "dns"
         self.blocked: str | None = None
-        """An address that must not be connected to."""
+        """The address of the last connection that was refused because the address is not public."""
         self.reset()
 
     def reset(self) -> None:
-        """A request begins."""
+        """Forget the values of the request before. Called when a request begins."""
         self.dns_s: float | None = None
         self.connect_s: float | None = None
         self.tls_s: float | None = None
@@ -65,7 +72,7 @@ class Phases:
         self.sent_at = 0.0
 
     def begin(self, phase: Phase) -> None:
-        """The next phase begins: its limit holds from now on, and that of the whole."""
+        """Begin a phase: start its timeout. The timeout of the attempt continues to apply."""
         if self.limits:
             self._set_timer(self.limits.get(phase))
         self.phase = phase
@@ -80,19 +87,19 @@ class Phases:
         self.timer.reschedule(when if self.deadline is None else min(when, self.deadline))
 
     def ready(self) -> None:
-        """There is a connection: the request leaves."""
-        self.blocked = None  # another of the name's addresses was
+        """Begin waiting for the response. Called when there is a connection and the request is sent."""
+        self.blocked = None  # another address of the name was blocked, but this one is not
         self.sent_at = time.monotonic()
         self.begin("first_byte")
 
     def answered(self) -> None:
-        """The answer's head is here."""
+        """Begin reading the body. Called when the head of the response has arrived."""
         self.first_byte_s = time.monotonic() - self.sent_at
         self.begin("body")
 
     def said(self) -> str:
-        """What it was doing when its time was over."""
-        return f"the time was over while {_SAID[self.phase]}"
+        """Return the text of a timeout error, which names the current phase."""
+        return f"timeout while {_SAID[self.phase]}"
 
 
 current: ContextVar[Phases] = ContextVar("oneloop.check.phases")

@@ -1,4 +1,4 @@
-"""`Progress`: what stderr shows while URLs are checked: a line on a terminal, nothing in a pipe."""
+"""`Progress`: a progress bar on stderr while URLs are checked. By default it is shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _STEP_S = 0.1
 
 
 class Progress:
-    """Used within `with`. `update` may be called for each URL: it is cheap, and draws ten times a second.
+    """A progress bar. Use it in `with`. `update` is cheap enough to be called for each URL.
 
     Args:
-        counts: what is shown.
-        total: of how many URLs; None if nobody knows.
-        is_shown: None: if stderr is a terminal and rich is installed.
+        counts: the counts to show.
+        total: the number of all URLs; None if it is not known.
+        is_shown: whether the bar is shown. None: if stderr is a terminal. Without rich there is no bar.
     """
 
     def __init__(self, counts: Counts, *, total: int | None = None, is_shown: bool | None = None) -> None:
@@ -33,7 +33,7 @@ class Progress:
         if is_shown or (is_shown is None and sys.stderr.isatty()):
             self._bar = _bar()
             if self._bar is None and is_shown:
-                print("oneloop check: the progress bar needs rich: pip install rich", file=sys.stderr)
+                print("oneloop check: --progress needs the package rich: pip install rich", file=sys.stderr)
         if self._bar is not None:
             self._task = self._bar.add_task("", total=total, said="")
 
@@ -50,7 +50,7 @@ class Progress:
             self._draw(self._bar.stop)
 
     def update(self) -> None:
-        """Draw, if it is time to."""
+        """Draw the bar, at most ten times a second."""
         if self._bar is None:
             return
         now_s = time.monotonic()
@@ -62,7 +62,7 @@ class Progress:
         self._draw(draw)
 
     def _draw(self, step: Callable[[], object]) -> None:
-        """As with lines for people, a stderr that cannot be written does not end the run."""
+        """Draw. If stderr cannot be written, the bar is dropped and the run continues."""
         try:
             step()
         except OSError:

@@ -1,4 +1,4 @@
-"""A Result as plain JSON values and back: what the journal and the outputs write."""
+"""Converts a Result to JSON values and back, for the journal and the outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIELDS = (
     "attempts",
     "number",
 )
-"""What the outputs show of a Result, in this order."""
+"""The fields of a Result in the outputs, in this order."""
 
 _DEFAULTS = {field.name: field.default for field in fields(Result)}
 _OPTIONAL_TEXT = {"certificate_end"}
@@ -36,7 +36,7 @@ _COUNT = {"number", "attempts", "body_bytes"}
 
 
 def row_of(result: Result) -> dict[str, Any]:
-    """FIELDS with their values, times to the microsecond."""
+    """Return the values of FIELDS by name, with times rounded to the microsecond."""
     return {
         "url": result.url,
         "final_url": result.final_url,
@@ -61,7 +61,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def record_of(result: Result) -> dict[str, Any]:
-    """All that a Result says; what is as it is by default is left out."""
+    """Return a Result as a dict of JSON values. Fields that have their default value are left out."""
     record: dict[str, Any] = {}
     for name, default in _DEFAULTS.items():
         value = getattr(result, name)
@@ -73,16 +73,22 @@ def record_of(result: Result) -> dict[str, Any]:
 
 
 def result_of(record: object) -> Result:
-    """The Result that a record is of.
+    """Make the Result from what `record_of` returned.
+
+    Args:
+        record: a decoded JSON value.
+
+    Returns:
+        The result.
 
     Raises:
-        ValueError: it is of none; says what is wrong.
+        ValueError: the record is not a Result; the message says what is wrong.
     """
     if not isinstance(record, dict):
-        raise ValueError("no object")
+        raise ValueError("not an object")
     for name, value in record.items():
         if name not in _DEFAULTS:
-            raise ValueError(f"a field {name!r} that is not known")
+            raise ValueError(f"unknown field {name!r}")
         if not _fits(name, value):
             raise ValueError(f"{name} cannot be {value!r}")
     if "number" not in record or "url" not in record:

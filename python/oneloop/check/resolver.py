@@ -1,4 +1,4 @@
-"""`Resolver`: names and their addresses, each kept for as long as its name server says."""
+"""`Resolver`: resolves names with c-ares and caches the addresses for the time that the name server gives (TTL)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["FAMILIES", "NameNotFoundError", "Resolver"]
 
 _MOST_NAMES = 65536
 _MOST_ASKED = 8192
-"""Names that one channel is asked for: it keeps 2 KB for each, in a cache that pycares cannot limit."""
+"""The most lookups of one channel: its cache keeps 2 KB for each, and pycares cannot limit this cache."""
 _NO_SUCH_NAME = (
     pycares.errno.ARES_ENODATA,
     pycares.errno.ARES_ENOTFOUND,
@@ -31,30 +31,47 @@ _NO_SUCH_NAME = (
     pycares.errno.ARES_EBADNAME,
 )
 FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
-"""By the option `family`."""
+"""The address family for each value of the option `family`."""
 
 Addresses = tuple[tuple[socket.AddressFamily, str], ...]
 
 
 class NameNotFoundError(OSError):
-    """The name servers say that there is no such name, or that it has no address."""
+    """The name does not exist, or it has no address."""
 
 
 class Resolver(AbstractResolver):
-    """Aiohttp's interface on c-ares. One lookup at a time for a name; those who want it too wait for the same."""
+    """Implements aiohttp's resolver interface with c-ares. Concurrent calls for the same name share one lookup.
+
+    Args:
+        options: how to check.
+    """
 
     def __init__(self, options: Options) -> None:
         self._family = FAMILIES[options.family]
         self._servers = list(options.dns_servers) or None
         self._channel: _Channel | None = None
-        # Name: its addresses, and when they are no longer its own.
+        # By name: the addresses, and the time at which they expire.
         self._known: dict[str, tuple[Addresses, float]] = {}
         self._lookups: dict[str, asyncio.Task[Addresses]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a name; OSError without an errno if there are none."""
+        """Resolve a name.
+
+        Args:
+            host: the name.
+            port: copied to the results.
+            family: ignored; the option `family` decides.
+
+        Returns:
+            The addresses, at least one.
+
+        Raises:
+            OSError: the lookup failed; it has no errno.
+            NameNotFoundError: the name does not exist, or it has no address.
+        """
         phases = current.get()
         began = time.monotonic()
         phases.begin("dns")
@@ -74,13 +91,13 @@ class Resolver(AbstractResolver):
         if lookup is None:
             lookup = self._lookups[host] = asyncio.create_task(self._ask(host))
             lookup.add_done_callback(lambda done: self._end(host, done))
-        # Whoever gives up leaves the others their answer.
+        # If one waiter is cancelled, the others still get the answer.
         return await asyncio.shield(lookup)
 
     def _end(self, host: str, lookup: asyncio.Task[Addresses]) -> None:
         del self._lookups[host]
         if not lookup.cancelled():
-            # All who waited may have given up.
+            # Every waiter may have been cancelled: mark the exception as retrieved.
             lookup.exception()
 
     async def _ask(self, host: str) -> Addresses:
@@ -107,7 +124,7 @@ class Resolver(AbstractResolver):
         return found
 
     async def _answer(self, host: str) -> tuple[Any, int]:
-        """What the name servers say, and the number of an error; c-ares asks in its own thread."""
+        """The answer of the name servers and the number of an error (0: none). The lookup runs in c-ares' thread."""
         channel = self._channel
         if channel is None or channel.asked >= _MOST_ASKED:
             if channel is not None:
@@ -121,7 +138,7 @@ class Resolver(AbstractResolver):
                 future.set_result((answer, error))
 
         def told(answer: Any, error: int) -> None:
-            # A loop that has been closed is told nothing.
+            # The loop may be closed.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, answer, error or 0)
 
@@ -132,7 +149,7 @@ class Resolver(AbstractResolver):
             channel.answered()
 
     async def close(self) -> None:
-        """Give up all lookups."""
+        """Cancel all lookups and close the channel."""
         lookups = list(self._lookups.values())
         for lookup in lookups:
             lookup.cancel()
@@ -142,7 +159,7 @@ class Resolver(AbstractResolver):
 
 
 class _Channel:
-    """A channel of c-ares, which has its own thread. After `retire()`, it is closed when its last answer is there."""
+    """A channel of c-ares, which has its own thread. After `retire()`, it is closed when its last lookup has ended."""
 
     def __init__(self, servers: list[str] | None) -> None:
         self._channel = pycares.Channel(servers=servers)

@@ -1,4 +1,4 @@
-"""`Result`: what became of one URL; `Target` and `BadLine`: what one line of the input says."""
+"""`Result`: the result for one URL. `Target` and `BadLine`: an entry of the input with and without a valid URL."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ErrorClass: TypeAlias = Literal[
 ]
 """Why a URL has no status.
 
-`protocol`: no valid HTTP answer, or a cut one. `invalid_url`: of the list, or in a redirect. `retry_after`: not
-requested, because the host had asked for a pause that is longer than allowed.
+`protocol`: the response is not valid HTTP or is incomplete. `invalid_url`: the URL of the list, or the target of a
+redirect, cannot be requested. `retry_after`: not requested, because the host asked for a pause longer than the limit.
 """
 
 ERRORS: tuple[ErrorClass, ...] = (
@@ -31,7 +31,7 @@ ERRORS: tuple[ErrorClass, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL to be checked. `number` counts the input's entries from 1: with the URL, it tells entries apart."""
+    """A URL to check. `number` is the number of the input's entry, from 1."""
 
     number: int
     url: str
@@ -39,9 +39,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """An entry of the input that has no URL.
+    """An entry of the input without a valid URL.
 
-    `line`: where it stands, from 1; `text`: what stands there, shortened; `reason`: what is wrong with it.
+    `line` is its line number, from 1; `text` its text, shortened; `reason` says what is wrong.
     """
 
     line: int
@@ -51,7 +51,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A redirect: the status, and the URL that answered with it."""
+    """A redirect: its status, and the URL whose response it was."""
 
     status: int
     url: str
@@ -59,10 +59,11 @@ class Hop:
 
 @dataclass(slots=True)
 class Result:
-    """What became of one URL. Times are in seconds, and None where it did not come that far.
+    """The result for one URL. Times are in seconds; None means that the phase was not reached or not needed.
 
-    A connection that was open already has no `connect_s` and `tls_s`; a name that was known, no `dns_s`. After
-    redirects, they are the last request's. `status` is the last answer's, and None if there is an `error`.
+    On a connection that was kept open, `connect_s` and `tls_s` are None; for a name in the cache, `dns_s` is None.
+    After redirects, the times are those of the last request. `status` is the status of the last response; it is None if
+    there is an `error`. `total_s` is the duration of the last attempt.
     """
 
     number: int
@@ -80,9 +81,9 @@ class Result:
     total_s: float = 0.0
     body_bytes: int = 0
     certificate_end: str | None = None
-    """When the server's certificate ends, as `2027-01-31T12:00:00Z`."""
+    """When the server's certificate expires, as `2027-01-31T12:00:00Z`."""
 
     @property
     def outcome(self) -> str:
-        """What the counts are of: the status, or the error's class."""
+        """The status as text, or the error class. This is what is counted."""
         return str(self.status) if self.error is None else self.error

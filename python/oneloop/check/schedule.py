@@ -1,6 +1,6 @@
-"""`Schedule`: which URL is checked next, and when: limits of each host, of the whole, and of the rate.
+"""`Schedule`: decides which URL is requested next and when, with limits per host, in total, and on the rate.
 
-It knows no HTTP and has no clock of its own: the loop's.
+It contains no HTTP code. Times are those of the loop's clock.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["Hold", "Job", "Schedule", "host_of"]
 
 KEPT_HOSTS = 1000
-"""So many hosts without work are remembered."""
+"""The number of hosts without URLs that are kept."""
 
 IDLE_WINDOWS = 25
-"""While workers are idle, up to this many windows of the input are read, to find hosts behind those that are busy."""
+"""While workers are idle, up to this many windows of the input are read ahead, to find URLs of other hosts."""
 
 
 def host_of(url: str) -> str:
-    """Host and port of a URL as far as they tell hosts apart; "" or anything else of what is no URL."""
+    """Return host and port of a URL, as a key for the limits per host. For a text that is not a URL, any string."""
     rest = url.partition("://")[2]
     for end in "/?#":
         rest = rest.partition(end)[0]
@@ -35,7 +35,7 @@ def host_of(url: str) -> str:
 
 
 class Hold(NamedTuple):
-    """For how many seconds a host gets no requests: its URLs wait for `wait_s`, and are refused for `refused_s`."""
+    """How long a host gets no requests: its URLs wait for `wait_s` seconds, or are refused for `refused_s` seconds."""
 
     wait_s: float
     refused_s: float
@@ -43,7 +43,7 @@ class Hold(NamedTuple):
 
 @dataclass(slots=True)
 class Job:
-    """A target on its way."""
+    """A target, its host, and the number of attempts so far."""
 
     target: Target
     host: Host
@@ -52,37 +52,42 @@ class Job:
 
 @dataclass(slots=True)
 class Host:
-    """A server by its name and port."""
+    """The state of a server, which is identified by its name and port."""
 
     name: str
     waiting: deque[Job] = field(default_factory=deque)
     under_way: int = 0
     resting: int = 0
-    """Jobs that are tried again later."""
+    """Jobs that wait for a retry."""
     not_before: float = 0.0
-    """No request begins earlier, on the loop's clock."""
+    """No request starts before this time of the loop's clock."""
     refused_until: float = 0.0
-    """The host asked for a longer pause than anybody waits for: until then its URLs are not requested at all."""
+    """The host asked for a pause longer than the limit: until this time its URLs are refused without a request."""
     is_due: bool = False
-    """It stands among those that may begin, or among those that will."""
+    """Whether the host is in one of the two queues of the schedule, `_due` and `_later`."""
 
 
 class Schedule:
-    """Jobs come in by `add`, go out by `take`, and come back by `done` or `again`."""
+    """The queue of URLs. `add` puts one in, `take` takes a job out; then `done` or `again` must be called for the job.
+
+    Args:
+        options: the limits.
+        holds: hosts that get no requests at first, and for how long.
+    """
 
     def __init__(self, options: Options, holds: Mapping[str, Hold]) -> None:
         self._loop = asyncio.get_running_loop()
         self._options = options
         self._hosts: dict[str, Host] = {}
         self._due: deque[Host] = deque()
-        # When, a number that makes it unique, and whose time it is.
+        # A heap of (time, unique number, host that may get requests or job that may be retried at this time).
         self._later: list[tuple[float, int, Host | Job]] = []
         self._count = 0
         self._pending = 0
         self._is_closed = False
         self._is_stopped = False
         self.rest: list[Target] = []
-        """What `stop` has left."""
+        """The targets that `stop` kept from being started."""
         self._next_begin = 0.0
         self._takers: deque[asyncio.Future[None]] = deque()
         self._adders: deque[asyncio.Future[None]] = deque()
@@ -94,11 +99,11 @@ class Schedule:
             self._hosts[name] = Host(name, not_before=now + held.wait_s, refused_until=now + held.refused_s)
 
     async def add(self, target: Target) -> None:
-        """Add a URL; waits while the window is full, unless workers are idle because of the hosts that are in it."""
+        """Add a URL. Waits while the window is full, unless workers are idle because all hosts in it must wait."""
         while not self._has_room():
             await self._wait(self._adders)
         if self._pending >= self._window:
-            # Reading further ahead must not hold up the requests.
+            # Reading further ahead must not delay the requests.
             await asyncio.sleep(0)
         if self._is_stopped:
             self.rest.append(target)
@@ -116,20 +121,20 @@ class Schedule:
         return self._pending < self._window or (bool(self._takers) and self._pending < IDLE_WINDOWS * self._window)
 
     def close(self) -> None:
-        """There are no more."""
+        """Declare that no more URLs will be added."""
         self._is_closed = True
         if self._pending == 0:
             self._wake_all()
 
     def stop(self) -> None:
-        """Those that were not begun with go to `rest`; what was, is done to its end."""
+        """Start no further URLs and move them to `rest`. URLs that were started are finished, with their retries."""
         self._is_stopped = True
         for host in self._hosts.values():
             self.rest += [job.target for job in host.waiting if job.attempts == 0]
             begun = deque(job for job in host.waiting if job.attempts)
             self._pending -= len(host.waiting) - len(begun)
             host.waiting = begun
-        # Hosts that have no work any more.
+        # Remove the hosts that have no URLs left.
         self._due = deque(host for host in self._due if host.waiting)
         for host in self._hosts.values():
             host.is_due = host.is_due and bool(host.waiting)
@@ -141,7 +146,7 @@ class Schedule:
             self._wake_all()
 
     async def take(self) -> Job | None:
-        """The next one whose time has come; None once all are done."""
+        """Wait for the next job that may start, and return it. Returns None when all jobs are done."""
         while True:
             job = self._pop()
             if job is not None:
@@ -154,7 +159,7 @@ class Schedule:
             await self._wait(self._takers)
 
     def done(self, job: Job) -> None:
-        """The job has its result."""
+        """Declare that the job has its result."""
         self._pending -= 1
         self._left(job.host)
         if self._adders:
@@ -163,13 +168,13 @@ class Schedule:
             self._wake_all()
 
     def again(self, job: Job, delay_s: float) -> None:
-        """The job is tried again after a while."""
+        """Put a job back, to be retried after `delay_s` seconds."""
         job.host.resting += 1
         self._left(job.host)
         self._set_later(self._loop.time() + delay_s, job)
 
     def hold(self, host: Host, delay_s: float) -> None:
-        """Send no request to the host for this time; its URLs are refused if that is more than `retry_after_s`."""
+        """Send no request to the host for this time. If it is longer than the limit, the host's URLs are refused."""
         when = self._loop.time() + delay_s
         if delay_s > self._options.retry_after_s:
             host.refused_until = max(host.refused_until, when)
@@ -177,11 +182,11 @@ class Schedule:
             host.not_before = max(host.not_before, when)
 
     def refused_s(self, host: Host) -> float:
-        """For how many more seconds the host's URLs are not to be requested."""
+        """Return for how many more seconds the host's URLs are refused."""
         return max(0.0, host.refused_until - self._loop.time()) if host.refused_until else 0.0
 
     def holds(self) -> dict[str, Hold]:
-        """Hosts that must be left alone, and for how long."""
+        """Return the hosts that must not get requests now, and for how long."""
         now = self._loop.time()
         return {
             host.name: Hold(max(0.0, host.not_before - now), self.refused_s(host))
@@ -194,7 +199,7 @@ class Schedule:
         self._consider(host)
 
     def _consider(self, host: Host) -> None:
-        """Puts a host that has work in its place."""
+        """Put a host that may start another job into the right queue."""
         if host.is_due or not host.waiting or host.under_way >= self._options.per_host:
             return
         host.is_due = True
@@ -214,7 +219,7 @@ class Schedule:
         while self._due:
             host = self._due[0]
             if self._is_held(host):
-                # A Retry-After came after the host had been put here.
+                # A Retry-After arrived after the host had been put into this queue.
                 self._due.popleft()
                 host.is_due = False
                 self._consider(host)
@@ -232,21 +237,21 @@ class Schedule:
         return None
 
     def _begin(self, host: Host) -> bool:
-        """Whether a request may begin now. It then counts against the rate and the host's delay."""
+        """Whether a request may start now. If so, it is counted for the rate and the host's delay."""
         options = self._options
         if options.rate is not None:
             now = self._loop.time()
             if self._next_begin > now:
                 self._set_timer(self._next_begin)
                 return False
-            # After a pause, requests that were not sent are not sent in a burst.
+            # After a pause there is no burst of requests.
             self._next_begin = max(self._next_begin, now - 1 / options.rate) + 1 / options.rate
         if options.per_host_delay_s:
             host.not_before = max(host.not_before, self._loop.time() + options.per_host_delay_s)
         return True
 
     def _bring(self) -> None:
-        """Those whose time has come."""
+        """Move the hosts and jobs whose time has come from `_later` to where `take` finds them."""
         now = self._loop.time()
         while self._later and self._later[0][0] <= now:
             _, _, item = heappop(self._later)
@@ -300,7 +305,7 @@ class Schedule:
             if waiter in waiters:
                 waiters.remove(waiter)
             elif not waiter.cancelled():
-                # It was woken and does not act on it: another may.
+                # It was woken and cancelled at the same time: wake another one instead.
                 _wake(waiters)
             raise
 
@@ -310,7 +315,7 @@ class Schedule:
 
 
 def _wake(waiters: deque[asyncio.Future[None]]) -> None:
-    """Wakes one of them."""
+    """Wake one waiter."""
     while waiters:
         waiter = waiters.popleft()
         if not waiter.done():

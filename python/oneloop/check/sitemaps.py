@@ -1,8 +1,8 @@
-"""What a sitemap says (sitemaps.org), read as its bytes come; knows no files and fetches nothing.
+"""Parses sitemaps (sitemaps.org) incrementally. Does not read files or request anything.
 
-Document types are refused, and with them entities: neither billions of laughs nor files of this machine. All else is
-bounded too: depth, the length of a tag or comment, the text of a `loc`. Only `loc` right below `url` or `sitemap`
-counts, whatever the namespace: images and videos have their own.
+Document types are refused, and with them entities: they could expand to huge texts ("billion laughs") or include files
+of this machine. The depth, the length of a tag or comment and the text of a `loc` are limited too. Only a `loc`
+directly inside `url` or `sitemap` counts, in any namespace; images and videos have other `loc` elements.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 class SitemapError(Exception):
-    """It is no sitemap, or one that may not be read; `line` says where."""
+    """The content is not a sitemap, is damaged, or exceeds a limit. `line` is the number of the line."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -28,15 +28,18 @@ class SitemapError(Exception):
 
 
 class Sitemap:
-    """Takes bytes, gives the addresses in them. `is_index`: they are other sitemaps'. None until it is known."""
+    """An incremental parser of one sitemap.
+
+    `is_index` is True if the addresses are those of other sitemaps, and None until the first element was read.
+    """
 
     def __init__(self) -> None:
         self.is_index: bool | None = None
-        self._open: list[str] = []  # the elements around
+        self._open: list[str] = []  # the elements around the current position
         self._entry = ""
-        self._text: list[str] | None = None  # of the `loc` that is read
+        self._text: list[str] | None = None  # of the current `loc`
         self._text_characters = 0
-        self._line = 0  # where it begins
+        self._line = 0  # of the beginning of the current `loc`
         self._found: list[tuple[int, str]] = []
         self._fed_bytes = 0
         parser = self._parser = expat.ParserCreate()
@@ -49,14 +52,20 @@ class Sitemap:
 
     @property
     def line(self) -> int:
-        """Which line is read."""
+        """The number of the current line."""
         return self._parser.CurrentLineNumber
 
     def feed(self, block: bytes) -> list[tuple[int, str]]:
-        """The addresses that have ended, each with the line on which it begins.
+        """Parse a block.
+
+        Args:
+            block: the next bytes.
+
+        Returns:
+            The complete addresses, each with the number of the line on which it begins.
 
         Raises:
-            SitemapError: it cannot be read further. What was found before it is in `found()`.
+            SitemapError: the content cannot be read further. `found()` returns the addresses before the error.
         """
         for start in range(0, len(block), _PIECE_BYTES):
             piece = block[start : start + _PIECE_BYTES]
@@ -67,21 +76,21 @@ class Sitemap:
         return self.found()
 
     def end(self) -> list[tuple[int, str]]:
-        """What is left when there are no more bytes; raises as `feed`."""
+        """Declare the end of the content. Returns the remaining addresses, and raises as `feed` does."""
         self._parse(b"", is_last=True)
         return self.found()
 
     def flush(self) -> None:
-        """Look at all that has come, if there is to be no more; raises as `feed`.
+        """Parse all bytes so far, before the content ends with an error. Raises as `feed` does.
 
-        Expat puts off a look at an unfinished tag until there is much more of it (from 2.6 on).
+        From version 2.6 on, Expat does not parse an unfinished tag again until much more of it has arrived.
         """
         if hasattr(self._parser, "SetReparseDeferralEnabled"):
             self._parser.SetReparseDeferralEnabled(False)
         self._parse(b"", is_last=False)
 
     def found(self) -> list[tuple[int, str]]:
-        """The addresses since the last call."""
+        """Return the addresses that were found since the last call."""
         found, self._found = self._found, []
         return found
 
@@ -89,20 +98,22 @@ class Sitemap:
         try:
             self._parser.Parse(piece, is_last)
         except expat.ExpatError as error:
-            raise SitemapError(error.lineno, f"no XML: {expat.ErrorString(error.code)}") from error
+            raise SitemapError(error.lineno, f"not valid XML: {expat.ErrorString(error.code)}") from error
         except (LookupError, ValueError) as error:
-            raise SitemapError(self.line, f"an encoding that is not known: {shown(str(error))}") from error
+            raise SitemapError(self.line, f"unknown encoding: {shown(str(error))}") from error
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = name.rpartition(":")[2]
         depth = len(self._open)
         if depth == 0:
             if name not in _ENTRIES:
-                raise SitemapError(self.line, f"no sitemap: <{shown(name)}> in place of <urlset> or <sitemapindex>")
+                raise SitemapError(
+                    self.line, f"not a sitemap: the first element is <{shown(name)}>, not <urlset> or <sitemapindex>"
+                )
             self._entry = _ENTRIES[name]
             self.is_index = name == "sitemapindex"
         elif depth == _DEPTH:
-            raise SitemapError(self.line, f"elements within elements, more than {_DEPTH} deep")
+            raise SitemapError(self.line, f"elements are nested more than {_DEPTH} deep")
         elif depth == 2 and name == "loc" and self._open[1] == self._entry:
             self._text = []
             self._text_characters = 0
@@ -118,10 +129,10 @@ class Sitemap:
     def _characters(self, text: str) -> None:
         if self._text is None or len(self._open) != 3:
             return
-        # One character too much is kept, and makes it too long for a URL.
+        # Slightly more than the longest URL is kept, so that a longer text is refused as too long.
         if self._text_characters <= URL_CHARACTERS:
             self._text.append(text)
         self._text_characters += len(text)
 
     def _refuse(self, *_: object) -> None:
-        raise SitemapError(self.line, "a document type: entities are not read")
+        raise SitemapError(self.line, "the sitemap has a document type (DOCTYPE), which is refused: remove it")

@@ -1,8 +1,9 @@
-"""`Spread`: the same check on several processes, of this machine or of a Dask cluster.
+"""`check_spread`: the same check in several processes, on this machine or in a Dask cluster.
 
-URLs are dealt out by their hosts: a host belongs to one shard, a shard has one chunk under way, so that limits of hosts
-hold as they do in one process. A worker begins no more of its chunk after a second, and gives back results and what is
-left. Where it is lost before that, nothing of its chunk has been counted, and it is done again.
+Each host belongs to one shard, and only one chunk of a shard is checked at a time, so that the limits per host hold as
+in one process. After a second a worker starts no further URLs of its chunk; it finishes those that it has started, and
+returns the results and the rest of the chunk. If a worker is lost before that, none of its results has been counted,
+and the whole chunk is checked again.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _MOST_TRIES = 3
 _MOST_CHUNK = 1000
 _LEAST_CHUNK = 50
 SLICE_S = 1.0
-"""So long a worker begins with more URLs of a chunk."""
+"""The time in which a worker starts URLs of a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker gives back: results, URLs that it has not begun with, hosts to be left alone for some time."""
+    """What a worker returns: results, URLs that it has not started, and hosts that must not get requests now."""
 
     results: list[Result]
     rest: list[Target]
@@ -51,29 +52,32 @@ class Answer:
 
 
 class WorkerLostError(RuntimeError):
-    """Workers were lost again and again on the same URLs."""
+    """Workers were lost repeatedly while they checked the same URLs."""
 
 
 class Workers(Protocol):
-    """Who checks chunks. `shards`: so many at once."""
+    """A way to check chunks elsewhere. `shards` is the number of chunks that are checked at the same time."""
 
     shards: int
 
     async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
-        """Check a chunk, somewhere."""
+        """Check a chunk in a worker."""
 
 
 def check_chunk(chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
-    """Check URLs on a loop of this thread's own; no more are begun with after a while.
+    """Check URLs on a new loop in this thread. After SLICE_S seconds no further URLs are started.
 
     Args:
         chunk: the URLs.
         options: how to check them.
-        holds: hosts that are to be left alone at first, and for how long.
+        holds: hosts that get no requests at first, and for how long.
+
+    Returns:
+        The results, and the URLs that were not started.
     """
     import oneloop
 
-    # Workers of a Dask cluster have the limit of the shell that started them.
+    # Workers of a Dask cluster have the limit of the shell that started them, not that of this run.
     raise_limit(options.concurrency)
 
     async def work() -> Answer:
@@ -86,7 +90,11 @@ def check_chunk(chunk: list[Target], options: Options, holds: dict[str, Hold]) -
 
 
 class Processes:
-    """Processes of this machine. One that dies is replaced."""
+    """Worker processes on this machine. A process that dies is replaced. Use it in `async with`.
+
+    Args:
+        count: the number of processes.
+    """
 
     def __init__(self, count: int) -> None:
         self.shards = count
@@ -101,14 +109,18 @@ class Processes:
 
     async def __aexit__(self, *exception: object) -> None:
         for pool in self._pools:
-            # What is under way is not wanted any more.
+            # The results of running chunks are not needed any more.
             for process in list((pool._processes or {}).values()):
                 process.terminate()
         for pool in self._pools:
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
-        """Check a chunk in the process of a shard."""
+        """Check a chunk in the process of a shard.
+
+        Raises:
+            WorkerLostError: the process died repeatedly.
+        """
         for _ in range(_MOST_TRIES):
             try:
                 return await asyncio.get_running_loop().run_in_executor(
@@ -117,11 +129,18 @@ class Processes:
             except BrokenProcessPool:
                 await asyncio.to_thread(self._pools[shard].shutdown)
                 self._pools[shard] = self._pool()
-        raise WorkerLostError(f"{_MOST_TRIES} processes ended one after the other while checking {_named(chunk)}")
+        raise WorkerLostError(f"{_MOST_TRIES} processes died one after the other while checking {_named(chunk)}")
 
 
 class DaskWorkers:
-    """Workers of a Dask cluster, by its scheduler's address; `local:4` is a cluster of its own with so many."""
+    """Workers of a Dask cluster. Use it in `async with`.
+
+    Args:
+        address: the scheduler's address, or `local:4` to start a cluster with four processes.
+
+    Raises:
+        ImportError: Dask is not installed.
+    """
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -144,7 +163,7 @@ class DaskWorkers:
             )  # fmt: skip
         self._client = await client(self._cluster or self._address, asynchronous=True)
         await self._client.wait_for_workers(1)
-        # More than workers, so that one slow URL does not leave a worker idle.
+        # More shards than workers, so that a worker is not idle while one shard waits for a slow URL.
         self.shards = 4 * max(1, sum((await self._client.nthreads()).values()))
         return self
 
@@ -155,19 +174,23 @@ class DaskWorkers:
             await self._cluster.close()
 
     async def run(self, shard: int, chunk: list[Target], options: Options, holds: dict[str, Hold]) -> Answer:
-        """Check a chunk on some worker; Dask gives it to another one if that is lost."""
+        """Check a chunk on any worker. If the worker is lost, Dask passes the chunk to another one.
+
+        Raises:
+            WorkerLostError: workers were lost repeatedly.
+        """
         from distributed import KilledWorker
 
         future = self._client.submit(check_chunk, chunk, options, holds, pure=False)
         try:
             answer: Answer = await future
         except KilledWorker as error:
-            raise WorkerLostError(f"Dask lost a worker again and again while checking {_named(chunk)}") from error
+            raise WorkerLostError(f"Dask lost workers repeatedly while checking {_named(chunk)}") from error
         return answer
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed stops asking."""
+    """Start a thread that ends this worker process when its parent process ends."""
     parent = parent_process()
     assert parent is not None
 
@@ -179,11 +202,24 @@ def _end_with_parent() -> None:
 
 
 def _named(chunk: list[Target]) -> str:
-    return f"{len(chunk)} URLs from {chunk[0].url!r} on"
+    return f"{len(chunk)} URLs, the first of which is {chunk[0].url!r}"
 
 
 async def check_spread(urls: AsyncIterable[Target], options: Options, workers: Workers) -> AsyncGenerator[Result]:
-    """As `check`, by workers. Results come chunk by chunk."""
+    """Check URLs in workers. Results arrive in batches, one per chunk.
+
+    Args:
+        urls: the URLs.
+        options: how to check. Concurrency and rate are divided among the shards.
+        workers: what checks the chunks.
+
+    Returns:
+        An async iterator of results.
+
+    Raises:
+        WorkerLostError: workers were lost repeatedly.
+        Exception: any exception that `check` or iterating over `urls` raises.
+    """
     async with Crew[list["Result"]]() as crew:
         spread = _Spread(options, workers, crew)
         crew.start(spread.feed(urls))
@@ -194,7 +230,7 @@ async def check_spread(urls: AsyncIterable[Target], options: Options, workers: W
 
 
 class _Spread:
-    """Who gets which URLs."""
+    """Assigns URLs to shards and passes chunks to the workers."""
 
     def __init__(self, options: Options, workers: Workers, crew: Crew[list[Result]]) -> None:
         shards = workers.shards
@@ -213,14 +249,14 @@ class _Spread:
         self._room = asyncio.Event()
 
     async def feed(self, urls: AsyncIterable[Target]) -> None:
-        """Deals them out; waits while enough are known."""
+        """Read the URLs and assign them to shards. Waits while enough URLs are read ahead."""
         async for target in urls:
             shard = zlib.crc32(host_of(target.url).encode()) % len(self._waiting)
             self._waiting[shard].append(target)
             self._count += 1
             self._start(shard, least=self._chunk)
             while self._count >= self._most_waiting:
-                # Whoever waits for a whole chunk waits in vain now.
+                # No URLs are read now, so shards must not wait for a full chunk.
                 self._start_all()
                 self._room.clear()
                 await self._room.wait()
@@ -250,7 +286,10 @@ class _Spread:
         self._start(shard, least=1 if self._is_fed or answer.rest else self._chunk)
 
     def _take_back(self, shard: int, answer: Answer) -> None:
-        """What was not begun with comes first, but for hosts that wait: they would fill the next chunk, in vain."""
+        """Put the URLs that were not started back at the front, but those of hosts that must wait at the end.
+
+        At the front they would fill the next chunk without being requested.
+        """
         waiting = {name for name, hold in answer.holds.items() if hold.wait_s}
         later = [target for target in answer.rest if host_of(target.url) in waiting]
         first = [target for target in answer.rest if host_of(target.url) not in waiting] if later else answer.rest

@@ -1,6 +1,6 @@
-"""The same check in other styles, for learners and for the bench: green threads, threads and processes.
+"""The same check in other styles, for learning and for benchmarks: green threads, threads and processes.
 
-Each calls `requests` as a plain program would; what `--style coroutines` has beyond that they have not.
+These styles use the package `requests` and support only the options that it has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["STYLES", "Style", "check_in_style"]
 Style: TypeAlias = Literal["coroutines", "green", "threads", "processes"]
 STYLES: tuple[Style, ...] = ("coroutines", "green", "threads", "processes")
 
-# What requests has a way to say.
+# The options that requests supports.
 _KNOWN = {
     "concurrency", "timeout_s", "method", "follow", "max_redirects", "headers", "user_agent", "auth", "insecure",
     "proxy",
@@ -29,15 +29,19 @@ _KNOWN = {
 
 
 def check_in_style(urls: Iterable[Target], options: Options, style: Style) -> Iterator[Result]:
-    """Check URLs with `requests`; results come as they are known.
+    """Check URLs with `requests`.
 
     Args:
-        urls: what to check.
-        options: of them, those that requests has.
-        style: not "coroutines", which is `check`.
+        urls: the URLs.
+        options: how to check.
+        style: any style except "coroutines", for which `check` is used.
+
+    Returns:
+        An iterator of the results, in the order in which the URLs finish.
 
     Raises:
-        OptionError: an option that this style does not have.
+        OptionError: this style does not support an option, or green threads are used in a process without
+            `monkey.patch_all()`.
         ImportError: `requests` is not installed.
     """
     _refuse_unknown(options, style)
@@ -45,7 +49,7 @@ def check_in_style(urls: Iterable[Target], options: Options, style: Style) -> It
         return _in_green_threads(urls, options)
     if style == "threads":
         return _in_pool(urls, options, ThreadPoolExecutor(options.concurrency))
-    # One for each URL at once would be too many of them.
+    # As many processes as the concurrency would be too many.
     return _in_pool(urls, options, ProcessPoolExecutor(min(options.concurrency, 32)))
 
 
@@ -53,11 +57,19 @@ def _refuse_unknown(options: Options, style: Style) -> None:
     plain = Options(retries=0, per_host=options.concurrency)
     for name in Options.__dataclass_fields__:
         if name not in _KNOWN and getattr(options, name) not in (getattr(plain, name), getattr(Options(), name)):
-            raise OptionError(f"{name} is an option of --style coroutines; --style {style} does not have it")
+            raise OptionError(f"{name} is supported only by --style coroutines, not by --style {style}")
 
 
 def get(target: Target, options: Options) -> Result:
-    """One request, as `requests` makes it."""
+    """Request a URL with `requests`.
+
+    Args:
+        target: the URL.
+        options: how to check.
+
+    Returns:
+        The result. Errors of the request are in it.
+    """
     import requests
 
     result = Result(target.number, target.url, final_url=target.url)
@@ -127,6 +139,8 @@ def _in_green_threads(urls: Iterable[Target], options: Options) -> Iterator[Resu
     from oneloop.green.pool import Pool
 
     if not monkey.is_module_patched("socket"):
-        raise OptionError("green threads need a patched process: monkey.patch_all() before anything else is imported")
+        raise OptionError(
+            "--style green needs a patched process: call oneloop.green.monkey.patch_all() before all other imports"
+        )
     one: Callable[[Target], Result] = lambda target: get(target, options)  # noqa: E731
     return iter(Pool(options.concurrency).imap_unordered(one, urls, maxsize=2 * options.concurrency))

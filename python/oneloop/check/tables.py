@@ -1,8 +1,9 @@
-"""Rows of CSV, of lines that come bit by bit; knows nothing of URLs.
+"""Parses rows of CSV incrementally. Does not interpret the fields.
 
-The csv module takes rows from an iterator that cannot wait. So rows are read as far as their lines are there; the
-lines of a row that has not ended are kept, and read again with the next ones. A field has at most the csv module's
-131,072 characters, and a row RECORD_CHARACTERS. What is no row costs its first line alone: reading goes on behind it.
+The csv module reads lines from an iterator that cannot wait. Therefore rows are parsed as far as their lines have
+arrived. The lines of an incomplete row are kept and parsed again together with the next lines. A field has at most
+131,072 characters (the csv module's limit), a row at most RECORD_CHARACTERS. If a row is not valid, its first line
+is reported, and parsing continues with the next line.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ if TYPE_CHECKING:
 __all__ = ["NoRow", "Rows"]
 
 RECORD_CHARACTERS = 1024 * 1024
-"""All lines of a row may be so long."""
+"""The longest row that is accepted, over all of its lines."""
 
 _DELIMITERS = (",", ";", "\t")
 
 
 @dataclass(frozen=True, slots=True)
 class NoRow:
-    """A line that begins no row: what it says, and why."""
+    """A line with which no valid row begins: its text, and the reason."""
 
     text: str
     reason: str
 
 
 class _MoreError(Exception):
-    """The lines are used up; never seen outside."""
+    """All lines that have arrived are used. This exception does not leave this file."""
 
 
 class _More:
-    """What follows the lines that are there."""
+    """An iterator that raises _MoreError after the lines that have arrived."""
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -46,24 +47,28 @@ class _More:
 
 
 class Rows:
-    """Takes lines, gives rows, each with the number of its first line."""
+    """An incremental parser of CSV. Each row has the number of its first line.
+
+    Args:
+        delimiter: the separator of fields. None: the first of `,`, `;` and tab that occurs in the first line.
+    """
 
     def __init__(self, delimiter: str | None = None) -> None:
-        self._delimiter = delimiter  # None until the first line is there
-        self._lines: list[str] = []  # of the row that has not ended
-        self._line = 1  # of the first of them
+        self._delimiter = delimiter  # None until the first line has arrived
+        self._lines: list[str] = []  # the lines of the incomplete row
+        self._line = 1  # the number of the first of these lines
 
     def feed(self, lines: list[str]) -> Iterator[tuple[int, list[str] | NoRow]]:
-        """The rows that have ended. Use it up before the next call."""
+        """Parse lines. Returns an iterator of the complete rows, which must be read to its end before the next call."""
         self._lines += lines
         return self._take(has_ended=False)
 
     def end(self) -> Iterator[tuple[int, list[str] | NoRow]]:
-        """What is left when there are no more lines, or not for the row that has begun."""
+        """Parse the rest, when there are no more lines, or when the line after the kept ones cannot be used."""
         return self._take(has_ended=True)
 
     def skip_line(self) -> int:
-        """Leave out a line, after `end()`; returns its number."""
+        """Skip a line, after `end()`. Returns its number."""
         self._line += 1
         return self._line - 1
 
@@ -87,7 +92,7 @@ class Rows:
             self._drop(1)
 
     def _separator(self) -> str:
-        """The first of the usual ones that the first line has."""
+        """The delimiter: the first of the usual ones that occurs in the first line, if none was given."""
         if self._delimiter is None:
             self._delimiter = next((one for one in _DELIMITERS if one in self._lines[0]), ",")
         return self._delimiter

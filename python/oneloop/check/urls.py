@@ -1,7 +1,7 @@
-"""Whether a text is a URL that can be requested, and if not, why; knows neither files nor the network.
+"""`url_of`: checks whether a text is a URL that can be requested, and if not, why. Uses neither files nor the network.
 
-Only what is wrong for sure is refused: no http(s), no host, a port that is none, whitespace and control characters.
-Whether a host exists, or is a name at all, is the client's to find out.
+It refuses only URLs that are certainly wrong: another scheme than http and https, no host, an invalid port, whitespace
+and control characters. The HTTP client finds out whether the host is a valid name and exists.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ __all__ = ["SCHEMES", "URL_CHARACTERS", "shown", "url_of"]
 SCHEMES = ("http", "https")
 
 URL_CHARACTERS = 32_768
-"""A URL may be so long."""
+"""The longest URL that is accepted."""
 
 SHOWN_CHARACTERS = 200
-"""What is wrong is shown up to this length."""
+"""Texts in messages are shortened to this length."""
 
 _FORBIDDEN_CLASS = r"\s\x00-\x1f\x7f-\x9f\ud800-\udfff"
-# Most URLs need no closer look.
+# The fast path: most URLs match this, and need no further checks.
 _is_plain = re.compile(
     r"https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
     rf"(?:[/?#][^{_FORBIDDEN_CLASS}]*)?"
 ).fullmatch
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# `localhost:8080` is a host and a port; `mailto:me` is a scheme, and so are these where digits follow.
+# `localhost:8080` is a host and a port, but `mailto:me` begins with a scheme. The listed names are schemes even before
+# digits.
 _OTHER_SCHEME = re.compile(
     r"((?:https?|tel|sms|data|javascript|mailto|urn)(?=:)|[a-z][a-z0-9+-]*(?=:[^0-9/@]))", re.ASCII | re.IGNORECASE
 )
@@ -35,10 +36,17 @@ _FORBIDDEN_IN_HOST = re.compile(r"[\\^<>\"`{|}]")
 
 
 def url_of(text: str, scheme: str | None = None) -> str:
-    """The URL that a text is, as it stands there; with `scheme://` in front if it has none and `scheme` is given.
+    """Check a URL.
+
+    Args:
+        text: the URL. Whitespace around it is removed.
+        scheme: `http` or `https`, which is put in front of a URL without a scheme.
+
+    Returns:
+        The URL, otherwise unchanged.
 
     Raises:
-        ValueError: it is none; the message says what to do, where that is known.
+        ValueError: the text is not a URL that can be requested. The message says why and, if possible, what to do.
     """
     if _is_plain(text) and len(text) <= URL_CHARACTERS:
         return text
@@ -49,7 +57,7 @@ def _looked_at(text: str, scheme: str | None) -> str:
     if not text:
         raise ValueError("no URL")
     if len(text) > URL_CHARACTERS:
-        raise ValueError(f"{len(text)} characters: a URL has at most {URL_CHARACTERS}")
+        raise ValueError(f"{len(text)} characters: a URL may have at most {URL_CHARACTERS}")
     forbidden = _FORBIDDEN.search(text)
     if forbidden:
         raise ValueError(_name(forbidden.group(), forbidden.start() + 1))
@@ -58,19 +66,20 @@ def _looked_at(text: str, scheme: str | None) -> str:
         parts = urlsplit(text)
         host = parts.hostname
     except ValueError as error:
-        # Brackets that are no IPv6 address, characters that Unicode's normal form makes delimiters.
+        # urlsplit refuses brackets without an IPv6 address, and characters that Unicode normalization turns into
+        # delimiters.
         raise ValueError(shown(str(error))) from None
     if not host:
         raise ValueError("no host")
     found = _FORBIDDEN_IN_HOST.search(parts.netloc)
     if found:
-        raise ValueError(f"{found.group()!r} in the host")
+        raise ValueError(f"the host contains {found.group()!r}")
     try:
         port = parts.port
     except ValueError:
         port = 0
     if port == 0:
-        raise ValueError("the port is no number from 1 to 65535")
+        raise ValueError("the port is not a number from 1 to 65535")
     return text
 
 
@@ -90,7 +99,7 @@ def _with_scheme(text: str, scheme: str | None) -> str:
     if name not in SCHEMES:
         raise ValueError(f"scheme {shown(name)!r}: only http and https can be checked")
     if found.re is not _SCHEME:
-        raise ValueError(f"no // behind {name}:")
+        raise ValueError(f"no // after {name}:")
     return text
 
 
@@ -100,12 +109,12 @@ def _name(character: str, column: int) -> str:
     if "\ud800" <= character <= "\udfff":
         return f"half of a surrogate pair at character {column}"
     if character.isspace():
-        return f"whitespace within the URL, at character {column}: write %20 for a space"
+        return f"whitespace in the URL, at character {column}: write %20 for a space"
     return f"control character 0x{ord(character):02x} at character {column}"
 
 
 def shown(text: str) -> str:
-    """A text for people: shortened, and without anything that a terminal would obey."""
+    """Return a text for a message: shortened, and with control characters escaped, so that a terminal ignores them."""
     short = text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
     if short.isprintable():
         return short

@@ -1,4 +1,4 @@
-"""The command `oneloop`: finds the command that is meant, and calls its file."""
+"""The command `oneloop`: calls the file of the subcommand that the command line names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ One native event loop for all of a Python program's I/O.
 commands:
   run     run a Python program on oneloop: oneloop run script.py
   serve   serve an ASGI or WSGI application: oneloop serve package.module:app
-  check   request each URL of a list and count the answers: oneloop check urls.txt
+  check   request each URL of a list and count the responses: oneloop check urls.txt
   top     watch the event loops of a running program: oneloop top
 
 Each command has its own help: oneloop run --help
@@ -25,18 +25,18 @@ Each command has its own help: oneloop run --help
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Do what the command line says.
+    """Run the command `oneloop`.
 
     Args:
-        arguments: without the command's own name; None takes those of the process.
+        arguments: the command line without the name of the program; None means that of the process.
 
     Raises:
-        SystemExit: always, unless the program ends without a word.
+        SystemExit: always, except when `oneloop run` ran a program that ended normally.
     """
     if arguments is None:
         arguments = sys.argv[1:]
     if not arguments:
-        _refuse("it needs a command: run, serve, check or top")
+        _refuse("no command given. The commands are run, serve, check and top")
     command, *rest = arguments
     if command == "run":
         from oneloop.cli import run
@@ -63,13 +63,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _unknown(command: str, arguments: list[str]) -> str:
-    """What the user may have meant."""
+    """An error message that suggests a command line."""
     if command in ("-m", "-c", "-") or command.endswith((".py", ".pyz", ".zip")):
         import shlex
 
         return f"{command} is not a command. To run a program, write: oneloop run {shlex.join(arguments)}"
     if command.startswith("-"):
-        return f"there is no option {command}. Options come behind the command"
+        return f"there is no option {command}. Write options after the command"
     if ":" in command:
         return f"{command} is not a command. To serve an application, write: oneloop serve {command}"
     return f"{command} is not a command. The commands are run, serve, check and top"

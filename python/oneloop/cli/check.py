@@ -1,4 +1,4 @@
-"""`oneloop check`: reads the command line, and checks the URLs of a list."""
+"""`oneloop check`: reads the command line and checks the URLs of a list."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 __all__ = ["main", "parser"]
 
 _DESCRIPTION = """\
-Request each URL of a list, count the answers, and print one JSON object: {"200": 31}. What has no status is counted by
-its error: dns, connect, tls, timeout, too_many_redirects, blocked, protocol, invalid_url, retry_after."""
+Request each URL of a list, count the responses, and print one JSON object: {"200": 31}. A URL without a status is
+counted under its error: dns, connect, tls, timeout, too_many_redirects, blocked, protocol, invalid_url, retry_after."""
 _EPILOG = """\
-Exit status: 0, or 1 if --fail-on says so, 2 for a wrong command line or an input that cannot be read, 130 after Ctrl-C.
-Everything is in docs/reference/check.md."""
+Exit status: 0; 1 if a result occurred that --fail-on names; 2 if the command line is wrong or the run failed; 130 after
+Ctrl-C; 143 after SIGTERM. All details are in docs/reference/check.md."""
 
 
 def _auth(text: str) -> tuple[str, str]:
     user, colon, password = text.partition(":")
     if not colon:
-        raise argparse.ArgumentTypeError("write USER:PASSWORD")
+        raise argparse.ArgumentTypeError("there is no colon: write USER:PASSWORD")
     return user, password
 
 
 def _seconds(text: str) -> float | None:
-    """0 is no limit."""
+    """Parse a timeout. 0 means no limit, which is None."""
     try:
         return float(text) or None
     except ValueError:
@@ -46,29 +46,29 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-# Group: flag, the name it has beyond here, type (None: a switch), metavar, help. Defaults are those of `Options`.
+# Group: flag, field of `Options`, type (None: a switch), metavar, help. The defaults are those of `Options`.
 _TABLE: dict[str, list[tuple[str, str, Callable[[str], Any] | None, str, str]]] = {
     "limits": [
-        ("--concurrency", "concurrency", int, "NUMBER", "URLs under way at once"),
-        ("--per-host", "per_host", int, "NUMBER", "URLs of one host under way at once"),
-        ("--per-host-delay", "per_host_delay_s", float, "SECONDS", "between two requests at one host"),
-        ("--rate", "rate", float, "NUMBER", "requests that begin in a second"),
-        ("--retries", "retries", int, "NUMBER", "more attempts after dns, connect, timeout, protocol, 429, 502 to 504"),
-        ("--retry-delay", "retry_delay_s", float, "SECONDS", "before the first of them; it doubles with each"),
-        ("--retry-after", "retry_after_s", float, "SECONDS", "wait for as long as a server asks for, up to this"),
-        ("--timeout", "timeout_s", _seconds, "SECONDS", "for one attempt with its redirects; 0: no limit"),
-        ("--timeout-dns", "dns_timeout_s", _seconds, "SECONDS", "for the look-up of a name"),
-        ("--timeout-connect", "connect_timeout_s", _seconds, "SECONDS", "for a TCP connection"),
-        ("--timeout-tls", "tls_timeout_s", _seconds, "SECONDS", "for a TLS handshake"),
-        ("--timeout-first-byte", "first_byte_timeout_s", _seconds, "SECONDS", "for the head of an answer"),
-        ("--body-limit", "body_limit_bytes", size, "BYTES", "read no more of a body"),
+        ("--concurrency", "concurrency", int, "NUMBER", "URLs in progress at the same time"),
+        ("--per-host", "per_host", int, "NUMBER", "URLs in progress at the same time with the same host"),
+        ("--per-host-delay", "per_host_delay_s", float, "SECONDS", "minimum time between two requests to one host"),
+        ("--rate", "rate", float, "NUMBER", "maximum number of requests started per second [no limit]"),
+        ("--retries", "retries", int, "NUMBER", "retries after dns, connect, timeout, protocol, 429, 502, 503, 504"),
+        ("--retry-delay", "retry_delay_s", float, "SECONDS", "pause before the first retry; doubles with each retry"),
+        ("--retry-after", "retry_after_s", float, "SECONDS", "obey Retry-After by waiting, up to this time"),
+        ("--timeout", "timeout_s", _seconds, "SECONDS", "timeout for one attempt with its redirects; 0: no limit"),
+        ("--timeout-dns", "dns_timeout_s", _seconds, "SECONDS", "timeout for resolving the name"),
+        ("--timeout-connect", "connect_timeout_s", _seconds, "SECONDS", "timeout for the TCP connection"),
+        ("--timeout-tls", "tls_timeout_s", _seconds, "SECONDS", "timeout for the TLS handshake"),
+        ("--timeout-first-byte", "first_byte_timeout_s", _seconds, "SECONDS", "timeout for the response's head"),
+        ("--body-limit", "body_limit_bytes", size, "BYTES", "read at most this much of a body"),
     ],
     "requests": [
-        ("--method", "method", str, "METHOD", "GET or HEAD; a HEAD that gets 405 or 501 becomes a GET"),
-        ("--max-redirects", "max_redirects", int, "NUMBER", "more are too_many_redirects"),
-        ("--header", "headers", header, "NAME:VALUE", "of every request; may be repeated"),
-        ("--user-agent", "user_agent", str, "TEXT", "the field User-Agent"),
-        ("--auth", "auth", _auth, "USER:PASSWORD", "for the hosts of the list, not for those that they redirect to"),
+        ("--method", "method", str, "METHOD", "GET or HEAD; a refused HEAD is repeated as GET"),
+        ("--max-redirects", "max_redirects", int, "NUMBER", "more redirects are the error too_many_redirects"),
+        ("--header", "headers", header, "NAME:VALUE", "header field for every request; can be repeated"),
+        ("--user-agent", "user_agent", str, "TEXT", "the header field User-Agent"),
+        ("--auth", "auth", _auth, "USER:PASSWORD", "HTTP basic authentication, not sent to hosts of redirects"),
         ("--insecure", "insecure", None, "", "accept every certificate"),
         ("--proxy", "proxy", str, "URL", "an HTTP proxy"),
         ("--dns-servers", "dns_servers", _names, "LIST", "addresses of name servers [the system's]"),
@@ -77,16 +77,16 @@ _TABLE: dict[str, list[tuple[str, str, Callable[[str], Any] | None, str, str]]] 
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says where the help is, instead of the long usage."""
+    """A parser whose error messages refer to the help, instead of printing the long usage."""
 
     def error(self, message: str) -> NoReturn:
-        """End with status 2."""
+        """Print the error and exit with status 2."""
         _tell(f"{message}\nTry 'oneloop check --help'.")
         raise SystemExit(2)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser; what is not given stays out of its result."""
+    """Return the parser. Options that are not given are not in its result."""
     from oneloop.check.options import Options
     from oneloop.check.styles import STYLES
 
@@ -99,19 +99,19 @@ def parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
     )
     given = made.add_argument_group("input")
-    made.add_argument("location", metavar="FILE", help="a list of URLs; - is standard input; or a sitemap's URL")
+    made.add_argument("location", metavar="FILE", help="a file with URLs, - for standard input, or a sitemap's URL")
     given.add_argument(
-        "--input", dest="form", choices=("text", "csv", "jsonl", "sitemap"), help="its form [by its name]"
+        "--input", dest="form", choices=("text", "csv", "jsonl", "sitemap"), help="form of the input [from its name]"
     )
     given.add_argument("--column", type=_column, help="the CSV column, by name or number, or the JSON field [url]")
-    given.add_argument("--scheme", choices=("http", "https"), help="for URLs without one [they are bad lines]")
+    given.add_argument("--scheme", choices=("http", "https"), help="for URLs without a scheme [bad lines]")
     written = made.add_argument_group("output")
     written.add_argument("--jsonl", metavar="FILE", help="write each result as a line of JSON")
-    written.add_argument("--csv", metavar="FILE", help="write each result as a row")
-    written.add_argument("--html", metavar="FILE", help="write a page: counts, latencies, slowest hosts, failures")
-    written.add_argument("--journal", metavar="FILE", help="keep what is done; the same command goes on after a kill")
-    written.add_argument("--fail-on", metavar="LIST", help="exit with 1 if one of these came: 5xx,404,dns,error,…")
-    written.add_argument("--progress", action=argparse.BooleanOptionalAction, help="a bar on stderr [on a terminal]")
+    written.add_argument("--csv", metavar="FILE", help="write each result as a CSV row")
+    written.add_argument("--html", metavar="FILE", help="write a page with counts, latencies, slowest hosts, failures")
+    written.add_argument("--journal", metavar="FILE", help="record finished URLs, to continue the run after a crash")
+    written.add_argument("--fail-on", metavar="LIST", help="exit with 1 if one of these occurred: 5xx,404,dns,error,…")
+    written.add_argument("--progress", action=argparse.BooleanOptionalAction, help="progress bar [on a terminal]")
     for title, rows in _TABLE.items():
         group = made.add_argument_group(title)
         for flag, name, kind, metavar, text in rows:
@@ -127,24 +127,26 @@ def parser() -> argparse.ArgumentParser:
         if title == "requests":
             group.add_argument("--follow", action=argparse.BooleanOptionalAction, help="follow redirects [yes]")
             family = group.add_mutually_exclusive_group()
-            family.add_argument("--ipv4", dest="family", action="store_const", const=4, help="only IPv4")
-            family.add_argument("--ipv6", dest="family", action="store_const", const=6, help="only IPv6")
+            family.add_argument("--ipv4", dest="family", action="store_const", const=4, help="use only IPv4")
+            family.add_argument("--ipv6", dest="family", action="store_const", const=6, help="use only IPv6")
             group.add_argument(
                 "--block-private",
                 action=argparse.BooleanOptionalAction,
-                help="connect only to public addresses [for JSON lines and sitemaps, which others have written]",
+                help="connect only to public addresses [yes for JSON lines and sitemaps]",
             )
     spread = made.add_argument_group("where it runs")
-    spread.add_argument("--processes", type=int, metavar="NUMBER", help="processes that share the work")
-    spread.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler, or local:4 for a cluster of one's own")
-    spread.add_argument("--style", choices=STYLES, help="how it is programmed; the others use requests [coroutines]")
+    spread.add_argument("--processes", type=int, metavar="NUMBER", help="number of processes on this machine")
+    spread.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler, or local:4 to start a local cluster")
+    spread.add_argument(
+        "--style", choices=STYLES, help="for comparison; the other styles use the package requests [coroutines]"
+    )
     return made
 
 
 def _open_standard_files() -> None:
-    """Whoever closed them must not find them in a file of ours: the next that is opened gets their number.
+    """Open /dev/null for standard streams that are closed, so that no file of this command gets their descriptor.
 
-    Standard output, if it is closed, cannot be written; what would go to stderr goes nowhere.
+    Standard output is opened for reading, so that writing the counts is an error. Output to stderr is discarded.
     """
     for fd, way in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -158,14 +160,17 @@ def _open_standard_files() -> None:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Check what the command line says.
+    """Run `oneloop check`.
+
+    Args:
+        arguments: the command line after `oneloop check`.
 
     Raises:
-        SystemExit: with 0, 1, 2 or 130, as the help says.
+        SystemExit: always, with the status that the help describes.
     """
     _open_standard_files()
     if "--style=green" in arguments or ("--style" in arguments and "green" in arguments):
-        # Before anything else is imported.
+        # This must happen before the other imports.
         from oneloop.green import monkey
 
         monkey.patch_all()
@@ -178,8 +183,8 @@ def main(arguments: list[str]) -> NoReturn:
         _tell(str(error))
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        # All of this takes some tenths of a second.
-        _tell("interrupted before it began")
+        # The imports take some tenths of a second.
+        _tell("interrupted before the first request")
         raise SystemExit(130) from None
 
     reader = parser()
@@ -198,13 +203,13 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def _tell(text: str) -> None:
-    """Say why it ends. The exit status does not depend on whether stderr can be written."""
+    """Print the reason to stderr. If stderr cannot be written, the exit status stays the same."""
     with contextlib.suppress(OSError):
         print(f"oneloop check: {text}", file=sys.stderr, flush=True)
 
 
 def _drop_output() -> None:
-    """What standard output does not take: the interpreter would try again at its end, and change the status to 120."""
+    """Discard output that cannot be written. The interpreter would try again at exit, and change the status to 120."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -214,7 +219,7 @@ def _drop_output() -> None:
 
 
 def _with_flags(text: str) -> str:
-    """An error of `Options` in words of the command line: the flags, and what is no limit."""
+    """Change an error message of `Options` for the command line: flags instead of field names, 0 instead of None."""
     for rows in _TABLE.values():
         for flag, name, kind, *_ in rows:
             if text.startswith(f"{name} "):

@@ -1,4 +1,4 @@
-"""`oneloop run`: runs a program as `python` would, and gives it oneloop for its event loops."""
+"""`oneloop run`: runs a program as `python` would, with oneloop for its event loops."""
 
 from __future__ import annotations
 
@@ -19,35 +19,38 @@ _USAGE = "usage: oneloop run [option]... (script.py | -m module | -c code | -) [
 _HELP = f"""\
 {_USAGE}
 
-Run a Python program unmodified on oneloop: write `oneloop run` where you wrote `python`. Loops that the program makes
-with asyncio or uvloop are oneloop loops, in this process and in the Python processes that the program starts.
+Run an unmodified Python program on oneloop: write `oneloop run` instead of `python`. Loops that the program makes with
+asyncio or uvloop are oneloop loops, in this process and in the Python processes that the program starts.
 
 the program:
-  script.py             a file; also a folder or a zip file that has a __main__.py
+  script.py             a file; also a folder or a zip file with a __main__.py
   -m module             a module, as in python -m
-  -c code               the program itself, as in python -c
+  -c code               the code of the program, as in python -c
   -                     the program is read from standard input
 
 options:
   --debug               turn on asyncio's debug mode (sets PYTHONASYNCIODEBUG=1)
-  --stats               when the program ends, print what each of its event loops has done, to stderr
+  --stats               when the program ends, print the statistics of each of its event loops to stderr
   --stats-socket[=PATH] let `oneloop top` watch the program, through a Unix socket
   --patch               patch the standard library, so that blocking calls let other green threads run; needs
                         oneloop[green]
   --replace NAME        give the program oneloop's replacement when it imports this package: {", ".join(compat.KNOWN)}
-  --keep-named          do not replace uvloop, nor asyncio.SelectorEventLoop where the program names it
+  --keep-named          do not replace uvloop, nor asyncio.SelectorEventLoop() where the program calls it
   -h, --help            show this help
 
 Options of python are accepted too: -b -B -d -E -i -I -O -OO -P -q -s -S -u -v -x -W arg -X opt. Options end at the
-program or at `--`; what follows the program are its arguments.
+program or at `--`. The words after the program are its arguments.
 """
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the words behind `oneloop run` say.
+    """Run `oneloop run`.
+
+    Args:
+        arguments: the command line after `oneloop run`.
 
     Raises:
-        SystemExit: with status 2 for a wrong command line, else as the program says.
+        SystemExit: with status 2 if the command line is wrong, or with the program's status.
     """
     try:
         line = interpreter.read(arguments)
@@ -60,9 +63,7 @@ def main(arguments: list[str]) -> None:
         print(f"Python {sys.version.partition(' ')[0]}")
         raise SystemExit(0)
     if line.program is None:
-        _refuse(
-            "there is no program to run. Write oneloop run script.py, oneloop run -m module, or oneloop run -c code"
-        )
+        _refuse("no program given. Write oneloop run script.py, oneloop run -m module, or oneloop run -c code")
     if line.rest == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         _refuse("- reads the program from standard input, which is a terminal here. Write: oneloop run - < script.py")
     if line.python_options:
@@ -86,17 +87,17 @@ def prepare(
     replace: list[str] | None = None,
     keep_named: bool = False,
 ) -> None:
-    """Make oneloop the loop of this process and of the Python processes that it starts.
+    """Make oneloop the event loop of this process and of the Python processes that it starts.
 
     Args:
         debug: loops start in debug mode.
         stats: print the statistics of every loop at exit.
         patch: patch the standard library for green threads.
-        replace: packages that are to be replaced by their facades, whether they are installed or not.
+        replace: packages to replace by their facades, whether they are installed or not.
         keep_named: do not replace uvloop and `asyncio.SelectorEventLoop`.
     """
     if debug:
-        # asyncio reads it whenever a loop is made; child processes inherit it.
+        # asyncio reads this variable whenever a loop is made. Child processes inherit it.
         os.environ["PYTHONASYNCIODEBUG"] = "1"
     for name in replace or []:
         compat.install(name)
@@ -104,16 +105,20 @@ def prepare(
     hooks.carry(settings)
     hooks.enter(settings)
     if stats:
-        # The table is also printed if the program imports it never.
+        # Importing asyncio registers the report, which is also printed if the program never imports asyncio.
         import asyncio  # noqa: F401
 
 
 def run_program(program: list[str], *, is_module: bool) -> None:
-    """Run a program in this process, which has no other `__main__` from here on.
+    """Run a program in this process. Afterwards `__main__` is the program's module.
 
     Args:
         program: the module's name or the script's path, then its arguments.
-        is_module: as `python -m` means it.
+        is_module: whether the program is a module, as with `python -m`.
+
+    Raises:
+        SystemExit: a script cannot be read, a module does not exist, or the program raised it.
+        BaseException: any other exception of the program.
     """
     Program("module" if is_module else "script", program[0], program[1:]).run()
 
@@ -123,7 +128,7 @@ def _run(program: Program, *, warns: bool) -> None:
     ended_well: list[bool] = []
 
     def say_if_nothing_was_done() -> None:
-        # A forked child inherits this; loops of child processes are not known here.
+        # Forked children inherit this function, but must not print the message. See _has_had_loops for other children.
         if ended_well and os.getpid() == pid and not _has_had_loops():
             print(f"oneloop run: this program made no event loop, so oneloop did nothing.{_other()}", file=sys.stderr)
 
@@ -139,11 +144,11 @@ def _run(program: Program, *, warns: bool) -> None:
 
 
 def _has_had_loops() -> bool:
-    """Whether loops have run here, or may have run in child processes that have ended."""
+    """Whether a loop has run in this process, or may have run in a child process."""
     report = sys.modules.get("oneloop.running.report")
     if report is not None and (report.has_seen_loops() or registry.has_made_loops()):
         return True
-    # trio starts one for a look-up when it is imported.
+    # trio starts a child process when it is imported, so with trio children mean nothing.
     return "trio" not in sys.modules and _has_had_children()
 
 
@@ -152,7 +157,7 @@ def _has_had_children() -> bool:
 
     if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0:
         return True
-    # Those that still run; some kernels do not tell.
+    # Children that still run. Some kernels do not have this file.
     threads = Path("/proc/self/task").glob("*/children")
     with contextlib.suppress(OSError):
         return any(thread.read_text() for thread in threads)
@@ -160,4 +165,4 @@ def _has_had_children() -> bool:
 
 
 def _other() -> str:
-    return " It uses trio, which has an event loop of its own." if "trio" in sys.modules else ""
+    return " It uses trio, which has its own event loop." if "trio" in sys.modules else ""

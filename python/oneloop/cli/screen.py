@@ -1,4 +1,4 @@
-"""What `oneloop top` shows: a table with one row per loop, drawn by rich on a terminal, else as plain text."""
+"""The output of `oneloop top`: a table with one row per loop, drawn by rich on a terminal, otherwise as plain text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMAND_MAX = 60
 
 
 def command(answer: dict[str, Any]) -> str:
-    """The command line of a process, shortened."""
+    """Return the command line of a process, shortened."""
     line = shlex.join(answer["argv"]) or "?"
     return line if len(line) <= COMMAND_MAX else line[: COMMAND_MAX - 1] + "…"
 
@@ -50,10 +50,10 @@ def _bytes(value: float) -> str:
 
 
 def _longest(loop: dict[str, Any], *, is_rate: bool) -> str:
-    """The callback that runs, if it has run long; else the longest of late, or of all."""
+    """The current callback if it has run for long; otherwise the longest recent one or, for totals, the longest one."""
     busy_s, recent_s = loop["busy_s"], loop["recent_longest_callback_s"]
     if busy_s is not None and busy_s > max(recent_s, 0.1):
-        return f"{_seconds(busy_s)} until now, in {loop['busy_with'] or 'a callback'}"
+        return f"{_seconds(busy_s)} so far, in {loop['busy_with'] or 'a callback'}"
     length_s, name = recent_s, loop["recent_longest_callback_name"]
     if not is_rate:
         length_s, name = loop["longest_callback_s"], loop["longest_callback_name"]
@@ -61,7 +61,7 @@ def _longest(loop: dict[str, Any], *, is_rate: bool) -> str:
 
 
 def _rows(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> list[list[str]]:
-    """Rates since the look before; totals if there was none."""
+    """The rows of the table: rates since `before`, or totals without it."""
     earlier = {
         (answer["pid"], loop["number"]): (answer["time_s"], loop) for answer in before or [] for loop in answer["loops"]
     }
@@ -101,7 +101,12 @@ def _title(answers: list[dict[str, Any]]) -> str:
 
 
 def text(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> str:
-    """The table as plain text: rates since `before`, or totals without it."""
+    """Return the table as plain text.
+
+    Args:
+        answers: the snapshots of the processes.
+        before: the snapshots before them, for rates per second; None for totals.
+    """
     rows = _rows(answers, before)
     if not rows:
         return f"{_title(answers)}\nno event loop is open"
@@ -115,7 +120,7 @@ def text(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> 
 
 
 class Screen:
-    """Shows one look after the other, in place on a terminal that rich can draw on."""
+    """Shows one table after the other: redrawn in place on a terminal if rich is installed, otherwise as text."""
 
     def __init__(self) -> None:
         self._live: Any = None
@@ -126,7 +131,7 @@ class Screen:
         try:
             from rich.live import Live
         except ImportError:
-            print("oneloop top: with the package rich this is drawn in place: pip install rich", file=sys.stderr)
+            print("oneloop top: to redraw the table in place, install rich: pip install rich", file=sys.stderr)
             return self
         self._live = Live(auto_refresh=False, screen=False)
         self._live.__enter__()
@@ -139,7 +144,7 @@ class Screen:
             self._live.__exit__(kind, value, traceback)
 
     def show(self, answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> None:
-        """Show a look; `before` is the one before it."""
+        """Show the table for these snapshots; `before` are the previous ones."""
         if self._live is None:
             print(text(answers, before), flush=True)
             return

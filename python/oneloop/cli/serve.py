@@ -1,4 +1,4 @@
-"""`oneloop serve`: reads uvicorn's command line, and what it lacks, and serves the application."""
+"""`oneloop serve`: reads a command line that is compatible with uvicorn's, and serves the application."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["main", "parser"]
 
 _DESCRIPTION = """\
-Serve an ASGI or WSGI application. Options have uvicorn's names and meanings, where it has them; times are in seconds,
-sizes in bytes. All of them are in docs/reference/serve.md."""
+Serve an ASGI or WSGI application. Options that uvicorn has too have the same names and meanings. Times are in seconds,
+sizes in bytes. All details are in docs/reference/serve.md."""
 
-# uvicorn's, without effect here: whether each takes a value.
+# Options of uvicorn that are accepted but have no effect, and whether each takes a value.
 LEFT_OUT = {
     "--loop": True,
     "--http": True,
@@ -61,85 +61,85 @@ def _level(text: str) -> str:
     return text.lower()
 
 
-# Group: flag, type (None: a switch), metavar or help. Where the field's name differs, `_FIELDS` has it.
+# Group: flag, type (None: a switch), metavar, help. `_FIELDS` has the field names that differ from the flags.
 _TABLE: dict[str, list[tuple[str, Callable[[str], Any] | None, str, str]]] = {
     "where it listens": [
         ("--host", str, "TEXT", "address or name to listen on"),
-        ("--port", int, "NUMBER", "port; 0 takes a free one"),
-        ("--uds", str, "PATH", "unix socket to listen on"),
-        ("--uds-mode", _octal, "OCTAL", "its permissions [that of an earlier socket there, else 666]"),
+        ("--port", int, "NUMBER", "port; 0: any free port"),
+        ("--uds", str, "PATH", "Unix socket to listen on"),
+        ("--uds-mode", _octal, "OCTAL", "permissions of the Unix socket [those of an earlier socket there, else 666]"),
         ("--fd", int, "NUMBER", "descriptor of a socket to listen on"),
         ("--backlog", int, "NUMBER", "connections that wait to be accepted"),
-        ("--reuse-port", None, "", "a socket for each worker (SO_REUSEPORT), not one for all"),
-        ("--proxy-protocol", None, "", "connections begin with the PROXY protocol, version 1 or 2"),
+        ("--reuse-port", None, "", "one socket per worker (SO_REUSEPORT) instead of one for all"),
+        ("--proxy-protocol", None, "", "connections begin with a PROXY protocol header, version 1 or 2"),
     ],
     "the application": [
-        ("--interface", str, "", "what the application is"),
-        ("--factory", None, "", "the application is what the function that is named returns"),
+        ("--interface", str, "", "kind of the application"),
+        ("--factory", None, "", "the name is that of a function that returns the application"),
         ("--app-dir", str, "DIR", "folder to import from [the current one]"),
         ("--env-file", str, "PATH", "file with KEY=VALUE lines for the environment"),
-        ("--lifespan", str, "", "whether the application is told of start and end"),
+        ("--lifespan", str, "", "whether the application gets ASGI lifespan events"),
         ("--root-path", str, "PATH", "path under which clients see the application"),
         ("--threads", int, "NUMBER", "threads for WSGI requests"),
         ("--green", None, "", "patch the standard library: WSGI requests run in green threads"),
     ],
     "processes": [
-        ("--workers", int, "NUMBER", "processes that serve [$WEB_CONCURRENCY, else 1]"),
-        ("--limit-max-requests", int, "NUMBER", "replace a worker after so many requests"),
-        ("--limit-max-requests-jitter", int, "NUMBER", "add up to so many, at random"),
+        ("--workers", int, "NUMBER", "number of worker processes [$WEB_CONCURRENCY, else 1]"),
+        ("--limit-max-requests", int, "NUMBER", "replace a worker after this number of requests"),
+        ("--limit-max-requests-jitter", int, "NUMBER", "add a random number up to this to --limit-max-requests"),
         ("--limit-memory", size, "BYTES", "replace a worker that uses more memory"),
-        ("--timeout-graceful-shutdown", float, "SECONDS", "how long requests may take to end [no limit]"),
+        ("--timeout-graceful-shutdown", float, "SECONDS", "at shutdown, wait this long for requests [no limit]"),
         (
             "--timeout-worker-healthcheck",
             float,
             "SECONDS",
-            "replace a worker whose loop is stuck so long. 0: never",
+            "replace a worker whose loop is blocked for this time; 0: never",
         ),
-        ("--reload", None, "", "start again when files change"),
-        ("--reload-dir", str, "DIR", "folder to watch [the current one]; may be repeated"),
-        ("--reload-include", str, "GLOB", "names to watch beside *.py; may be repeated"),
-        ("--reload-exclude", str, "GLOB", "names not to watch; may be repeated"),
-        ("--reload-delay", float, "SECONDS", "how long changes are gathered"),
+        ("--reload", None, "", "restart when files change"),
+        ("--reload-dir", str, "DIR", "folder to watch [the current one]; can be repeated"),
+        ("--reload-include", str, "GLOB", "names to watch in addition to *.py; can be repeated"),
+        ("--reload-exclude", str, "GLOB", "names not to watch; can be repeated"),
+        ("--reload-delay", float, "SECONDS", "how long to wait for further changes"),
     ],
     "logs": [
-        ("--log-level", _level, "", "what is logged"),
-        ("--log-config", str, "PATH", "configuration of logging: .json, .yaml, or INI"),
-        ("--access-log", bool, "", "one line for each response"),
-        ("--access-log-format", str, "", "what these lines are"),
+        ("--log-level", _level, "", "level from which messages are logged"),
+        ("--log-config", str, "PATH", "configuration file of logging: .json, .yaml, or INI"),
+        ("--access-log", bool, "", "log one line for each response"),
+        ("--access-log-format", str, "", "format of these lines"),
         ("--use-colors", bool, "", "colors in logs [on a terminal]"),
-        ("--metrics", str, "PATH", "path that answers with metrics for Prometheus"),
+        ("--metrics", str, "PATH", "URL path for Prometheus metrics"),
     ],
-    "what is answered": [
-        ("--header", header, "NAME:VALUE", "field of every response; may be repeated"),
-        ("--server-header", bool, "", "the field Server"),
-        ("--date-header", bool, "", "the field Date"),
-        ("--static", _folder, "URL=DIR", "serve a folder's files; may be repeated"),
-        ("--proxy-headers", bool, "", "take X-Forwarded-For and -Proto from trusted proxies"),
-        ("--forwarded-allow-ips", str, "LIST", "which these are [$FORWARDED_ALLOW_IPS, else 127.0.0.1,::1]"),
+    "responses": [
+        ("--header", header, "NAME:VALUE", "header field for every response; can be repeated"),
+        ("--server-header", bool, "", "send the header field Server"),
+        ("--date-header", bool, "", "send the header field Date"),
+        ("--static", _folder, "URL=DIR", "serve the files of a folder; can be repeated"),
+        ("--proxy-headers", bool, "", "use X-Forwarded-For and -Proto of trusted proxies"),
+        ("--forwarded-allow-ips", str, "LIST", "trusted proxies [$FORWARDED_ALLOW_IPS, else 127.0.0.1,::1]"),
     ],
     "limits": [
-        ("--limit-concurrency", int, "NUMBER", "connections or requests at once; above, 503"),
-        ("--max-line-size", size, "BYTES", "of the request line; above, 414"),
-        ("--max-header-size", size, "BYTES", "of all headers; above, 431"),
-        ("--max-headers", int, "NUMBER", "of headers; above, 431"),
-        ("--max-body-size", size, "BYTES", "of a request's body; above, 413 [no limit]"),
-        ("--timeout-header", float, "SECONDS", "for a request's head; then 408. 0: no limit"),
-        ("--timeout-body", float, "SECONDS", "without progress of a body; then 408. 0: no limit"),
-        ("--timeout-keep-alive", float, "SECONDS", "for the next request on a connection"),
+        ("--limit-concurrency", int, "NUMBER", "connections or requests at the same time; above: 503"),
+        ("--max-line-size", size, "BYTES", "size of the request line; above: 414"),
+        ("--max-header-size", size, "BYTES", "size of all header fields; above: 431"),
+        ("--max-headers", int, "NUMBER", "number of header fields; above: 431"),
+        ("--max-body-size", size, "BYTES", "size of a request's body; above: 413 [no limit]"),
+        ("--timeout-header", float, "SECONDS", "timeout for a request's head, then 408; 0: no limit"),
+        ("--timeout-body", float, "SECONDS", "timeout for the next part of a body, then 408; 0: no limit"),
+        ("--timeout-keep-alive", float, "SECONDS", "timeout for the next request on a connection"),
     ],
     "WebSocket": [
-        ("--ws-max-size", size, "BYTES", "of a message"),
-        ("--ws-ping-interval", float, "SECONDS", "between pings; 0: none"),
-        ("--ws-ping-timeout", float, "SECONDS", "for their answers; 0: no limit"),
-        ("--ws-per-message-deflate", _truth, "BOOLEAN", "compression"),
+        ("--ws-max-size", size, "BYTES", "size of a message"),
+        ("--ws-ping-interval", float, "SECONDS", "time between pings; 0: no pings"),
+        ("--ws-ping-timeout", float, "SECONDS", "timeout for a pong; 0: no limit"),
+        ("--ws-per-message-deflate", _truth, "BOOLEAN", "compress messages"),
     ],
     "TLS": [
-        ("--ssl-certfile", str, "PATH", "certificate, and its issuers' (PEM)"),
-        ("--ssl-keyfile", str, "PATH", "its key, if it is not in the same file"),
-        ("--ssl-keyfile-password", str, "TEXT", "the key's password"),
-        ("--ssl-ca-certs", str, "PATH", "authorities of clients' certificates"),
+        ("--ssl-certfile", str, "PATH", "certificate and its chain (PEM)"),
+        ("--ssl-keyfile", str, "PATH", "private key, if it is not in the same file"),
+        ("--ssl-keyfile-password", str, "TEXT", "password of the private key"),
+        ("--ssl-ca-certs", str, "PATH", "authorities for clients' certificates"),
         ("--ssl-cert-reqs", int, "NUMBER", "clients' certificates: 0 none, 1 optional, 2 required"),
-        ("--ssl-version", int, "NUMBER", "protocol of the module ssl; others than 17 need OpenSSL"),
+        ("--ssl-version", int, "NUMBER", "protocol constant of the module ssl; values other than 17 need OpenSSL"),
         ("--ssl-ciphers", str, "LIST", "ciphers, for OpenSSL"),
     ],
 }
@@ -153,17 +153,17 @@ _REPEATED = (*_FIELDS, "--static")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says where the help is, instead of the long usage."""
+    """A parser whose error messages refer to the help, instead of printing the long usage."""
 
     def error(self, message: str) -> NoReturn:
-        """End with status 2."""
+        """Print the error and exit with status 2."""
         print(f"oneloop serve: {message}", file=sys.stderr)
         print("Try 'oneloop serve --help'.", file=sys.stderr)
         raise SystemExit(2)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser; what is not given stays out of its result."""
+    """Return the parser. Options that are not given are not in its result."""
     made = _Parser(
         prog="oneloop serve",
         description=_DESCRIPTION,
@@ -171,14 +171,14 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
-    made.add_argument("app", metavar="package.module:app", help="the application: its module and its name in it")
+    made.add_argument("app", metavar="package.module:app", help="the application: its module and its name there")
     defaults = Options.__dataclass_fields__
     for title, rows in _TABLE.items():
         group = made.add_argument_group(title)
         for flag, kind, metavar, text in rows:
             name = _FIELDS.get(flag, flag[2:].replace("-", "_"))
             default = defaults[name].default
-            # Switches are off, and None and lists are what the text says.
+            # Defaults that are False, None, empty or a list are not shown, or are in the text.
             if "[" not in text and not isinstance(default, bool | tuple) and default not in (None, ""):
                 text += f" [{default}]"
             settings: dict[str, Any] = {"dest": name, "help": text.replace("%", "%%")}
@@ -195,7 +195,7 @@ def parser() -> argparse.ArgumentParser:
                     settings["metavar"] = metavar
             group.add_argument(flag, **settings)
         if title == "processes":
-            text = "let oneloop top watch each process, through a Unix socket"
+            text = "let oneloop top watch each process through a Unix socket"
             group.add_argument("--stats-socket", nargs="?", metavar="PATH", help=text)
     for flag, has_value in LEFT_OUT.items():
         settings = {"dest": "left_out", "help": argparse.SUPPRESS, "action": "append" if has_value else "append_const"}
@@ -208,17 +208,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Serve what the command line says.
+    """Run `oneloop serve`.
+
+    Args:
+        arguments: the command line after `oneloop serve`.
 
     Raises:
-        SystemExit: with 0 after SIGINT or SIGTERM, 2 for a wrong command line, 3 if the start fails.
+        SystemExit: always: with 0 after SIGINT or SIGTERM, 2 if the command line is wrong, 3 if the start fails.
     """
     reader = parser()
-    # Without a value it must not take the application for one.
+    # Without a value, argparse would take the application for the value of --stats-socket.
     given: Any = vars(reader.parse_args([f"{word}=1" if word == "--stats-socket" else word for word in arguments]))
     app = given.pop("app")
     if "stats_socket" in given:
-        # Each process with a loop opens its own.
+        # Each process with a loop opens its own socket.
         os.environ["ONELOOP_STATS_SOCKET"] = given.pop("stats_socket")
     left_out = given.pop("left_out", [])
     try:
@@ -230,9 +233,10 @@ def main(arguments: list[str]) -> NoReturn:
     except OptionError as error:
         reader.error(str(error))
     except KeyboardInterrupt:
-        # Before it has served.
+        # Interrupted before the server was ready.
         status = 0
-    # What else comes does not change how it has ended; threads of the application's may hold up the end for ever.
+    # Further signals must not change the exit status. A second Ctrl-C exits immediately, because threads of the
+    # application may delay the exit forever.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, lambda *_: os._exit(status))
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)

@@ -14,14 +14,14 @@ from oneloop.statistics import Statistics
 
 __all__ = ["at_exit", "table"]
 
-# Loops with a column of their own; those after them share one.
+# The first loops have a column each; all others share one.
 COLUMNS_MAX = 6
-# Of several loops, the greatest; every other counter is added up.
+# In the shared column these fields show the maximum; all others show the sum.
 _MAXIMA = ("longest_callback_s", "longest_tick_s", "loop_lag_s")
 
 
 class _Log:
-    """Every loop of the process: what remains of a closed one is its statistics."""
+    """All loops of the process. Of a closed loop only the statistics are kept."""
 
     def __init__(self) -> None:
         self._made = 0
@@ -38,16 +38,17 @@ class _Log:
             self._closed[number] = loop.statistics()
 
     def statistics(self) -> list[Statistics]:
-        """In the order in which the loops were made."""
+        """The statistics in the order in which the loops were made."""
         still_open = {number: loop.statistics() for loop, number in self._open.items()}
         return [numbered for _, numbered in sorted({**self._closed, **still_open}.items())]
 
 
 def at_exit(*, is_child: bool = False) -> None:
-    """Print the table when the process ends (not when it is killed, nor after `os._exit`).
+    """Print the table when the process ends (not when it is killed, and not after `os._exit`).
 
     Args:
-        is_child: the process is one of several: the table names it, and is left out if there is no loop.
+        is_child: whether a program under `oneloop run` started this process. Then the table has the process id, and
+            nothing is printed if there is no loop.
     """
     log = _Log()
     make, close = Loop.__init__, Loop.close
@@ -72,14 +73,20 @@ def _report(statistics: list[Statistics], *, is_child: bool) -> None:
 
 
 def write(statistics: list[Statistics], file: TextIO, *, process: int | None = None) -> None:
-    """Write the table, or that there was no oneloop loop."""
+    """Write the table, or a message if there was no oneloop loop.
+
+    Args:
+        statistics: the statistics of each loop.
+        file: where to write.
+        process: the process id for the heading; None if the heading has none.
+    """
     text = table(statistics) if statistics else "this program made no oneloop event loop"
     of_process = "" if process is None else f" of process {process}"
     print(f"oneloop statistics{of_process}\n{text}", file=file)
 
 
 def table(statistics: list[Statistics]) -> str:
-    """One line per counter and one column per loop."""
+    """Return a table with one line per field and one column per loop."""
     shown = statistics[:COLUMNS_MAX]
     heads = [f"loop {number}" for number in range(1, len(shown) + 1)]
     rest = statistics[COLUMNS_MAX:]
@@ -116,5 +123,5 @@ def _cell(value: float | str) -> str:
         return value
     if isinstance(value, int):
         return f"{value:,}"
-    # The seconds of a callback or of a tick.
+    # A duration in seconds.
     return f"{value * 1e3:,.3f} ms"

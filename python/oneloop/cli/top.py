@@ -1,4 +1,4 @@
-"""`oneloop top`: finds the stats sockets of running programs, and shows what they answer, again and again."""
+"""`oneloop top`: finds the stats sockets of running programs, requests snapshots repeatedly and shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["main"]
 
 FORMAT = 1
 LIMIT_S = 5.0
-"""How long a process may take to answer; longer only if an extension module keeps the GIL."""
+"""The timeout for an answer. A process takes longer only if an extension module holds the GIL."""
 
 _EPILOG = """\
 A program can be watched if it was started with oneloop run --stats-socket, oneloop serve --stats-socket, or with the
@@ -28,7 +28,7 @@ _HINT = "Start the program with: oneloop run --stats-socket script.py (or set ON
 
 
 class TopError(Exception):
-    """There is nothing to show; the text says why, and what to do."""
+    """There is nothing to show. The message says why, and what to do."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,22 +44,25 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PROCESS",
         help="a process id (also that of the parent of worker processes), or the path of a stats socket",
     )
-    parser.add_argument("--once", action="store_true", help="print one snapshot as text, and end")
-    parser.add_argument("--json", action="store_true", help="print one snapshot of each process as JSON, and end")
-    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks [1.0]")
+    parser.add_argument("--once", action="store_true", help="print one table as text and exit")
+    parser.add_argument("--json", action="store_true", help="print one snapshot of each process as JSON and exit")
+    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="time between updates [1.0]")
     return parser
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Show what the command line asks for.
+    """Run `oneloop top`.
+
+    Args:
+        arguments: the command line after `oneloop top`.
 
     Raises:
-        SystemExit: 0, or 1 if there is no such program, 2 for a wrong command line.
+        SystemExit: always: with 0; 1 if there is no such program or it ends; 2 if the command line is wrong.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.interval > 0:
-        parser.error("--interval has to be above 0")
+        parser.error(f"--interval must be greater than 0: {options.interval}")
     try:
         paths = _find(options.process)
         if options.json:
@@ -73,7 +76,7 @@ def main(arguments: list[str]) -> NoReturn:
         print(f"oneloop top: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     except BrokenPipeError:
-        # The reader of our output has gone; Python would complain when it flushes at its end.
+        # The reader of stdout has closed it. Without this, Python would print an error when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except KeyboardInterrupt:
         print()
@@ -84,7 +87,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def _find(process: str | None) -> list[str]:
-    """The sockets that are meant."""
+    """The paths of the sockets that the argument PROCESS selects."""
     if process is not None and not process.isdecimal():
         if not os.path.exists(process):
             raise TopError(f"there is no socket {process}. Is the program still running?")
@@ -104,7 +107,7 @@ def _find(process: str | None) -> list[str]:
         return list(there)
     lines = [f"  {answer['pid']:>8}  {screen.command(answer)}" for answer in there.values()]
     if len(parents) == 1:
-        lines.append(f"  {parents.pop():>8}  the parent of all these: shows them together")
+        lines.append(f"  {parents.pop():>8}  the parent of all of these, which shows them together")
     raise TopError("\n".join(["there are several programs; choose one with: oneloop top PID", *lines]))
 
 
@@ -114,18 +117,18 @@ def _owner(pid: int) -> int:
     except FileNotFoundError:
         raise TopError(f"there is no process {pid}") from None
     if owner != os.geteuid() and os.geteuid() != 0:
-        raise TopError(f"process {pid} is another user's; only its owner may watch it")
+        raise TopError(f"process {pid} belongs to another user; only its owner may watch it")
     return owner
 
 
 def _living(folder: str) -> dict[str, dict[str, Any]]:
-    """Sockets in a folder, and what they answer; those of ended processes are removed."""
+    """The sockets in a folder and their snapshots. Sockets of processes that have ended are removed."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return {}
     except PermissionError:
-        raise TopError(f"{folder} is another user's; only its owner may watch the programs in it") from None
+        raise TopError(f"{folder} belongs to another user; only its owner may watch the programs in it") from None
     found = {}
     for name in names:
         path = os.path.join(folder, name)
@@ -141,10 +144,16 @@ def _living(folder: str) -> dict[str, dict[str, Any]]:
 
 
 def ask(path: str) -> dict[str, Any]:
-    """The snapshot of the process that listens at a path.
+    """Request a snapshot from the process that listens at a path.
+
+    Args:
+        path: the stats socket.
+
+    Returns:
+        The snapshot.
 
     Raises:
-        TopError: nobody listens, or the answer is none.
+        TopError: no process listens there, it does not answer, or the answer is not a snapshot.
     """
     received = bytearray()
     try:
@@ -154,27 +163,27 @@ def ask(path: str) -> dict[str, Any]:
             while chunk := sock.recv(65536):
                 received += chunk
     except TimeoutError:
-        raise TopError(f"{path} does not answer: an extension module keeps the process from running Python") from None
+        raise TopError(f"{path} does not answer: an extension module may hold the GIL for a long time") from None
     except (ConnectionRefusedError, FileNotFoundError):
         raise TopError(f"the program at {path} has ended") from None
     except PermissionError:
-        raise TopError(f"{path} is another user's; only its owner may watch the program") from None
+        raise TopError(f"{path} belongs to another user; only its owner may watch the program") from None
     except OSError as error:
         raise TopError(f"{path}: {error.strerror}") from None
     if not received:
-        raise TopError(f"{path} refuses to answer: it is another user's, or ends")
+        raise TopError(f"{path} refuses to answer: the program belongs to another user, or it is ending")
     try:
         answer: dict[str, Any] = json.loads(received)
         version = answer["format"]
     except (ValueError, TypeError, KeyError):
         raise TopError(f"{path} is not a stats socket of oneloop") from None
     if version != FORMAT:
-        raise TopError(f"{path} answers in format {version}; this oneloop top knows {FORMAT}. Update oneloop here")
+        raise TopError(f"{path} answers in format {version}, but this oneloop top reads {FORMAT}. Update oneloop here")
     return answer
 
 
 def _answers(paths: list[str]) -> list[dict[str, Any]]:
-    """Of those that still run; an error if none does."""
+    """The snapshots of the processes that still run. Raises TopError if none does."""
     answers, errors = [], []
     for path in paths:
         try:
@@ -195,5 +204,5 @@ def _watch(paths: list[str], process: str | None, interval_s: float) -> None:
             before = answers
             time.sleep(interval_s)
             if process is not None and process.isdecimal():
-                # Workers come and go.
+                # The process id may be that of a parent, whose workers are replaced from time to time.
                 paths = _find(process)

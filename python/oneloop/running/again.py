@@ -1,6 +1,6 @@
 """Continues `oneloop run` in an interpreter that was started again with Python's own options.
 
-A file, and not a module: with -I, -E and -S the interpreter might not find the package oneloop on its path.
+It is run as a file, not as a module, because with -I, -E and -S the package oneloop might not be on `sys.path`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.util import module_from_spec
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        # `python` has put this folder there; the program's comes instead, with `Program`.
+        # `python` has put the folder of this file here. `Program` puts the program's folder here later.
         sys.path[0] = ""
     folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     spec = PathFinder.find_spec("oneloop", [folder])

@@ -1,9 +1,9 @@
 """Makes a process use oneloop when its program imports asyncio or uvloop.
 
 `enter` is called in the process of `oneloop run`, and by `children/sitecustomize.py` in each Python process that the
-program starts. Nothing is loaded before the program needs it: a finder in front of `sys.meta_path` waits for the import
-of asyncio, and of packages that a facade replaces. Therefore this file imports `os` and `sys` only, and no other file
-of oneloop at its top.
+program starts. Nothing is loaded before the program needs it: a finder at the front of `sys.meta_path` handles the
+import of asyncio and of packages that a facade replaces. Therefore this file imports only `os` and `sys` at its top,
+and no other file of oneloop.
 """
 
 from __future__ import annotations
@@ -26,12 +26,19 @@ VARIABLE = "ONELOOP_RUN"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CHILDREN = os.path.join(_PACKAGE, "running", "children")
 
-# The finder of importlib, without an import: every interpreter has it.
+# importlib's finder, without importing importlib: every interpreter has loaded this module.
 _PathFinder: Any = sys.modules["_frozen_importlib_external"].PathFinder
 
 
 class Settings:
-    """What `oneloop run` was asked for, as far as child processes have to know it."""
+    """The options of `oneloop run` that also apply to child processes.
+
+    Args:
+        replace: packages to replace by their facades.
+        keep_named: do not replace uvloop and `asyncio.SelectorEventLoop`.
+        patch: patch the standard library for green threads.
+        stats: print the statistics of every loop at exit.
+    """
 
     def __init__(
         self, *, replace: Sequence[str] = (), keep_named: bool = False, patch: bool = False, stats: bool = False
@@ -42,14 +49,14 @@ class Settings:
         self.stats = stats
 
     def text(self) -> str:
-        """The value of the environment variable."""
+        """Return the value of the environment variable for these settings."""
         words = ["on", *(f"replace={name}" for name in self.replace)]
         words += [name for name in ("keep_named", "patch", "stats") if getattr(self, name)]
         return " ".join(words)
 
     @classmethod
     def of(cls, text: str) -> Settings:
-        """Read what `text()` has made; words of another version are ignored."""
+        """Parse the result of `text()`. Unknown words, from another version of oneloop, are ignored."""
         words = text.split()
         replace = [word.removeprefix("replace=") for word in words if word.startswith("replace=")]
         return cls(replace=replace, keep_named="keep_named" in words, patch="patch" in words, stats="stats" in words)
@@ -60,21 +67,21 @@ class _State:
     is_child = False
     is_active = False
     is_waiting = False
-    """What has to be done waits for the end of the interpreter's start."""
+    """Whether `_begin` must be called again when the interpreter has started."""
 
 
 def settings() -> Settings | None:
-    """The settings of this process; None outside of `oneloop run`."""
+    """Return the settings of this process; None if it does not run under `oneloop run`."""
     return _State.settings
 
 
 def is_child() -> bool:
-    """Whether this process was started by a program under `oneloop run`."""
+    """Return whether this process was started by a program under `oneloop run`."""
     return _State.is_child
 
 
 def carry(chosen: Settings) -> None:
-    """Write the settings to the environment, so that Python processes started from here on enter them."""
+    """Write the settings to the environment, so that Python processes that are started from now on apply them."""
     os.environ[VARIABLE] = chosen.text()
     before = os.environ.get("PYTHONPATH", "")
     if before.split(os.pathsep)[0] != _CHILDREN:
@@ -82,7 +89,7 @@ def carry(chosen: Settings) -> None:
 
 
 def enter_child() -> None:
-    """Enter the settings that the environment carries; called when the interpreter of a child process starts."""
+    """Apply the settings in the environment. Called when the interpreter of a child process starts."""
     _State.is_child = True
     enter(Settings.of(os.environ[VARIABLE]))
 
@@ -97,7 +104,7 @@ def enter(chosen: Settings) -> None:
 
 
 def _begin() -> None:
-    """Do what does not wait for an import."""
+    """Apply the settings that do not wait for an import."""
     chosen = _State.settings
     if chosen is None or _must_wait():
         return
@@ -110,7 +117,7 @@ def _begin() -> None:
 
 
 def _must_wait() -> bool:
-    """From Python 3.15 on the interpreter does not count as initialized while site runs, and PyO3 refuses to work."""
+    """Whether `site` is running, in Python 3.15 or later: the interpreter is not initialized then, and PyO3 fails."""
     if sys.hexversion < 0x030F0000:
         return False
     frame: FrameType | None = sys._getframe()
@@ -123,7 +130,7 @@ def _must_wait() -> bool:
 
 
 def _activate() -> None:
-    """Change asyncio, which has just been imported."""
+    """Replace the loops of asyncio, which has just been imported."""
     if _State.is_active or _State.settings is None or _must_wait():
         return
     _State.is_active = True
@@ -144,7 +151,10 @@ class Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module's spec, with a loader of ours if we have to do with it; None leaves it to the other finders."""
+        """Return a spec with a loader of this file for the modules that are changed or replaced.
+
+        For oneloop, return its usual spec. For all other modules return None, so that the other finders find them.
+        """
         if _State.is_waiting and name.partition(".")[0] != "oneloop" and not _must_wait():
             _State.is_waiting = False
             _begin()
@@ -152,7 +162,7 @@ class Finder:
         if chosen is None or "." in name:
             return None
         if name == "oneloop":
-            # A child process need not have it on its own path.
+            # oneloop might not be on the path of a child process.
             found: ModuleSpec | None = _PathFinder.find_spec(name, [os.path.dirname(_PACKAGE)])
             return found
         if name == "asyncio" and not _State.is_active:
@@ -160,7 +170,7 @@ class Finder:
             if spec is not None and hasattr(spec.loader, "exec_module"):
                 spec.loader = _Changed(spec.loader)  # type: ignore[assignment]
             return spec
-        # uvloop is replaced where it is installed: a program that finds none behaves as it does under `python`.
+        # uvloop is replaced only if it is installed. A program that does not find it behaves as under `python`.
         if name in chosen.replace or (
             name == "uvloop" and not chosen.keep_named and self._spec_of_others(name) is not None
         ):
@@ -178,7 +188,7 @@ class Finder:
 
 
 class _Changed:
-    """The loader of asyncio: loads it as its own loader does, and then changes it."""
+    """The loader of asyncio: calls the original loader, and then replaces asyncio's loops."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -188,7 +198,7 @@ class _Changed:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The program sees the loader that it would see without us.
+        # The program must see the original loader.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
@@ -205,6 +215,6 @@ class _Facade:
     def exec_module(self, module: ModuleType) -> None:
         from oneloop import compat
 
-        # The empty module that the import system has made; the facade takes its place.
+        # Remove the empty module that the import system has made; the facade replaces it.
         del sys.modules[module.__name__]
         compat.install(module.__name__)

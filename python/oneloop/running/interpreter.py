@@ -1,7 +1,7 @@
 """Reads the options of `oneloop run`: its own, and those of `python`.
 
-Python's options belong to an interpreter, which reads them when it starts: if there are any, the interpreter is started
-again with them, in the same process.
+An interpreter reads Python's options when it starts. If there are any, the interpreter is started again with them in
+the same process (exec).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _OWN = {"--debug": "debug", "--stats": "stats", "--patch": "patch", "--keep-name
 
 
 class UsageError(Exception):
-    """The command line is wrong; the text says what to write."""
+    """The command line is wrong. The message says what to write."""
 
 
 class CommandLine:
-    """What a command line asks for."""
+    """A parsed command line."""
 
     def __init__(self) -> None:
         self.python_options: list[str] = []
-        """To be given to the interpreter."""
+        """The options for the interpreter."""
         self.own: list[str] = []
-        """Our own options as they were written."""
+        """The options of `oneloop run`, as they were written."""
         self.rest: list[str] = []
-        """The program as it was written, with its arguments."""
+        """The program and its arguments, as they were written."""
         self.debug = self.stats = self.patch = self.keep_named = self.help = self.version = False
         self.replace: list[str] = []
         self.stats_socket: str | None = None
@@ -71,7 +71,7 @@ class _Reader:
 
     def _value(self, option: str, what: str) -> str:
         if not self._left:
-            raise UsageError(f"the option {option} needs {what} behind it")
+            raise UsageError(f"the option {option} needs {what} after it")
         return self._left.pop(0)
 
     def _long(self, word: str) -> None:
@@ -96,7 +96,7 @@ class _Reader:
             _refuse(word)
 
     def _short(self, word: str, written: list[str]) -> None:
-        """One word may have several options, and the value of the last: `-OBc pass`."""
+        """Read a word that may have several options, and the value of the last one: `-OBc pass`."""
         line = self._line
         for at, letter in enumerate(word[1:], 1):
             behind = word[at + 1 :]
@@ -105,7 +105,7 @@ class _Reader:
                 value = behind or self._value(f"-{letter}", what)
                 if letter in "cm":
                     kind = "command" if letter == "c" else "module"
-                    # Without the switches before it in the same word, which are read by now.
+                    # Leave out the switches before it in the same word, which have been read.
                     self._take_program(kind, value, [f"-{letter}", value, *self._left])
                 else:
                     line.python_options += [f"-{letter}", value]
@@ -126,7 +126,7 @@ def _checked(name: str) -> str:
     from oneloop import compat
 
     if name not in compat.KNOWN:
-        raise UsageError(f"--replace does not know {name!r}; it knows {', '.join(compat.KNOWN)}")
+        raise UsageError(f"--replace has no replacement for {name!r}; use one of: {', '.join(compat.KNOWN)}")
     return name
 
 
@@ -136,21 +136,27 @@ def _refuse(option: str) -> NoReturn:
     known = [*_OWN, "--replace", "--stats-socket", "--check-hash-based-pycs", "--help", "--version"]
     close = difflib.get_close_matches(option, known, 1) if option.startswith("--") else []
     text = f"there is no option {option}"
-    text += f". Perhaps you mean {close[0]}" if close else ". Options of the program come behind the program"
+    text += f". Did you mean {close[0]}" if close else ". Write options of the program after the program"
     raise UsageError(text)
 
 
 def read(arguments: list[str]) -> CommandLine:
-    """Read the words behind `oneloop run`.
+    """Parse the command line after `oneloop run`.
+
+    Args:
+        arguments: its words.
+
+    Returns:
+        The parsed command line.
 
     Raises:
-        UsageError: an option is unknown, or lacks its value.
+        UsageError: an option is unknown, or its value is missing.
     """
     return _Reader(arguments).read()
 
 
 def _given_options() -> list[str]:
-    """The options that this interpreter was started with: `python -X dev -m oneloop run`."""
+    """The options with which this interpreter was started, for example in `python -X dev -m oneloop run`."""
     words = iter(sys.orig_argv[1:])
     options = []
     for word in words:
@@ -160,7 +166,7 @@ def _given_options() -> list[str]:
         switches = "-" if found is None else found.group()
         behind = word[len(switches) :]
         if behind[:1] in ("c", "m"):
-            # The program, which is this command.
+            # -c or -m starts the program, which is this command.
             if len(switches) > 1:
                 options.append(switches)
             break
@@ -171,7 +177,7 @@ def _given_options() -> list[str]:
 
 
 def restart(line: CommandLine) -> NoReturn:
-    """Replace this interpreter by one with Python's options, which does the rest of the command line."""
+    """Replace this interpreter (exec) by one with Python's options, which runs the rest of the command line."""
     again = os.path.join(os.path.dirname(os.path.abspath(__file__)), "again.py")
     command = [sys.executable, *_given_options(), *line.python_options, again, "run", *line.own, *line.rest]
     for stream in (sys.stdout, sys.stderr):

@@ -1,6 +1,6 @@
 """Runs a program in this process as `python` does: a script, a folder, a zip file, a module, `-c`, standard input.
 
-The program gets a `__main__` of its own, and its tracebacks do not show the frames of this file.
+The program gets a new `__main__` module, and its tracebacks do not show the frames of this file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Program:
     Args:
         kind: "script", "module", "command" or "stdin".
         text: the script's path, the module's name, or the command; "-" for standard input.
-        arguments: what the program finds in `sys.argv` behind its first item.
-        skip_first_line: of a script, as `python -x` does.
+        arguments: the items of `sys.argv` after the first.
+        skip_first_line: skip the first line of a script, as `python -x` does.
     """
 
     def __init__(self, kind: str, text: str, arguments: list[str], *, skip_first_line: bool = False) -> None:
@@ -39,11 +39,11 @@ class Program:
         self._skip_first_line = skip_first_line
 
     def run(self) -> None:
-        """Run it to its end; from then on the process has its `__main__` and `sys.argv`.
+        """Run the program. Its `__main__` and `sys.argv` stay in place afterwards.
 
         Raises:
-            SystemExit: with status 2 if a script cannot be read, 1 if a module is not there, or as the program says.
-            BaseException: what the program raises.
+            SystemExit: with status 2 if a script cannot be read, 1 if a module does not exist; or from the program.
+            BaseException: any other exception of the program.
         """
         main = _new_main()
         {
@@ -54,7 +54,13 @@ class Program:
         }[self._kind](main)
 
     def _begin(self, first_argument: str, first_path: str, *, always: bool = False) -> None:
-        """Set what `python` would set; `always`: also with -P, for a folder or a zip file."""
+        """Set `sys.argv` and `sys.path` as `python` does.
+
+        Args:
+            first_argument: the first item of `sys.argv`.
+            first_path: the first item of `sys.path`, which `python` leaves out with -P.
+            always: set it with -P too, as `python` does for a folder or a zip file.
+        """
         sys.argv = [first_argument, *self._arguments]
         if not sys.flags.safe_path:
             sys.path[0] = first_path
@@ -79,7 +85,7 @@ class Program:
         sys.audit("cpython.run_file", str(path))
         compiled = pkgutil.read_code(io.BytesIO(source))
         if self._skip_first_line:
-            # Its end stays, so that the numbers of lines do.
+            # The line feed stays, so that the line numbers do not change.
             source = source[source.index(b"\n") :] if b"\n" in source else b""
         code = compiled if isinstance(compiled, CodeType) else compile(source, path, "exec", dont_inherit=True)
         loader = importlib.machinery.SourceFileLoader("__main__", str(path))
@@ -87,7 +93,7 @@ class Program:
         exec(code, main.__dict__)
 
     def _module(self, main: ModuleType) -> None:
-        # What `python -m` has there until the module is found.
+        # `python -m` has "-m" in sys.argv until the module is found.
         self._begin("-m", str(Path.cwd()))
         sys.audit("cpython.run_module", self._text)
         try:
@@ -95,7 +101,7 @@ class Program:
         except SystemExit as error:
             if type(error.__context__).__module__ != "runpy":
                 raise
-            # runpy says what is wrong, behind the interpreter's path.
+            # The message is runpy's: the interpreter's path and the error.
             raise SystemExit(f"{error.code}\n{_module_advice(self._text)}") from None
 
     def _command(self, main: ModuleType) -> None:
@@ -111,7 +117,7 @@ class Program:
             code = compile(source, "<string>", "exec", dont_inherit=True)
             register: Any = getattr(linecache, "_register_code", None)
             if register is not None:
-                # Tracebacks show the lines, as those of `python -c` do from 3.13 on, which knows them by the name.
+                # Tracebacks show the source lines, as with `python -c` from 3.13 on. 3.13 finds them by the name.
                 register("<string>" if sys.version_info < (3, 14) else code, source, "<string>")
             exec(code, main.__dict__)
 
@@ -155,11 +161,11 @@ def _cannot_open(given: str, path: Path, error: OSError) -> NoReturn:
 def _module_advice(name: str) -> str:
     if name.endswith(".py"):
         return f"To run a file, leave out -m: oneloop run {name}"
-    return f"oneloop run uses the Python above, and its packages. Is {name.partition('.')[0]} installed there?"
+    return f"oneloop run uses the Python above and its packages. Is {name.partition('.')[0]} installed there?"
 
 
 def _guard(run: Callable[[], object]) -> None:
-    """Run the program; a traceback that ends it is shown without the frames of this file."""
+    """Run the program. If it ends with an exception, the traceback does not show the frames of this file."""
     try:
         run()
     except SystemExit:
@@ -180,5 +186,5 @@ def _hide_own_frames(error: BaseException) -> None:
             whole = value.__traceback__ = traceback
         show(kind, value, whole)
 
-    # The interpreter calls it when the exception has left the last frame, as for any program.
+    # The interpreter calls the hook when the exception has left the last frame, as for any program.
     sys.excepthook = hook

@@ -1,6 +1,6 @@
-"""Tells the user of `oneloop run` that a program does not run on oneloop, and why.
+"""Prints a warning under `oneloop run` if a program does not run on oneloop, and why.
 
-It sees each loop when it starts to run: every loop calls `asyncio._set_running_loop`, once per `run_forever`.
+Each loop is detected when it starts to run: every loop calls `asyncio._set_running_loop`, once per `run_forever`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["has_seen_loops", "watch"]
 
 _OF_LOOPS = ("asyncio", "oneloop", "uvloop", "anyio")
-"""Packages whose frames do not say who has chosen a loop."""
+"""Packages whose frames are skipped in the search for the code that has chosen the loop."""
 
 
 class _Seen:
-    kinds: set[type] = set()  # noqa: RUF012 - one for the process
+    kinds: set[type] = set()  # noqa: RUF012 - there is one for the process
     has_ours = False
     has_warned = False
 
 
 def watch() -> None:
-    """Look at each loop that starts to run, from here on."""
+    """Check each loop that starts to run from now on."""
     set_running: Any = events._set_running_loop
     seen = _Seen.kinds
 
@@ -39,13 +39,13 @@ def watch() -> None:
         if loop is not None and type(loop) not in seen:
             _look_at(type(loop))
 
-    # Loops of other packages take it from either when they are imported, which is later.
+    # Loops of other packages are imported later and import the function from one of these two modules.
     events._set_running_loop = _set_running_loop
     asyncio._set_running_loop = _set_running_loop
 
 
 def has_seen_loops() -> bool:
-    """Whether a loop of any kind has run in this process."""
+    """Return whether a loop of any kind has run in this process."""
     return bool(_Seen.kinds)
 
 
@@ -81,7 +81,7 @@ def _chooser(kind: type) -> str:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package == "__main__" or package not in (*_OF_LOOPS, own):
             path = frame.f_code.co_filename
-            # `uvicorn/server.py` says more than `server.py`.
+            # With the package, because `uvicorn/server.py` is clearer than `server.py`.
             short = os.path.join(package, os.path.basename(path)) if package != "__main__" else os.path.basename(path)
             return f"{short}, line {frame.f_lineno},"
         frame = frame.f_back
@@ -97,7 +97,7 @@ def _advice(kind: type) -> str:
     if root == "uvloop":
         return "It was imported before oneloop could replace it."
     if is_stock:
-        return "It was given a selector of its own. Leave that out, and oneloop replaces it."
+        return "It was created with a selector. Leave out the selector, and oneloop replaces it."
     if issubclass(kind, asyncio.SelectorEventLoop):
         return "oneloop does not replace a class derived from asyncio.SelectorEventLoop. Derive it from oneloop.Loop."
-    return "If there is an option for the loop, choose asyncio, which oneloop replaces."
+    return "If the program has an option for the loop, choose asyncio, which oneloop replaces."

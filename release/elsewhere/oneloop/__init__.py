@@ -1,7 +1,7 @@
-"""oneloop where there is no native wheel: `run` is `asyncio.run`, with one warning, and there is nothing else.
+"""oneloop for systems without a native wheel. It contains only `run`, which is `asyncio.run` with one warning.
 
-With it a library can depend on oneloop on every system. `hasattr(oneloop, "Loop")` is False here. Importing a name or a
-module that only the native package has raises an ImportError that says so.
+It allows a library to depend on oneloop on every system. `hasattr(oneloop, "Loop")` is False here. Importing a name or
+a module that only the native package has raises an ImportError that says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["__version__", "run"]
 
 _T = TypeVar("_T")
 
-# Both lines are written by release/fallback.py.
+# release/fallback.py replaces both lines.
 __version__ = "0"
 _NATIVE_NAMES: frozenset[str] = frozenset()
 
@@ -40,7 +40,16 @@ def run(
     debug: bool | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> _T:
-    """Run a coroutine as `asyncio.run` does; a RuntimeWarning at the first call says that this is asyncio's loop."""
+    """Run a coroutine as `asyncio.run` does. The first call emits a RuntimeWarning that this is asyncio's loop.
+
+    Args:
+        main: the coroutine.
+        debug: asyncio's debug mode; None means the default.
+        loop_factory: makes the loop; None means asyncio's default loop.
+
+    Returns:
+        The result of the coroutine.
+    """
     if not _warned:
         _warned.append("run")
         warnings.warn(f"oneloop.run is asyncio.run on this system. {_reason()}", RuntimeWarning, stacklevel=2)
@@ -52,7 +61,7 @@ def run(
 
 
 class _Finder:
-    """Says why a module of the native package, or a name in `from oneloop import name`, is not there."""
+    """Raises an ImportError with an explanation for modules and names that only the native package has."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

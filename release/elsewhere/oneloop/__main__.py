@@ -1,4 +1,4 @@
-"""The command `oneloop` where there is no native wheel: it says so."""
+"""The command `oneloop` on systems without a native wheel: it prints a message."""
 
 from __future__ import annotations
 

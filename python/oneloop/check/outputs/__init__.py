@@ -1,7 +1,7 @@
-"""Where results go as they come: JSON lines, CSV, a page of HTML.
+"""The outputs of results: JSON lines, CSV and an HTML page.
 
-Each has `write(result)`, which only remembers, `flush()`, which brings it into the file, and `close()`. They block for
-the time of a write, raise OSError where the file cannot be written, and know no loop.
+Each has `write(result)`, which adds a result to a buffer, `flush()`, which writes the buffer, and `close()`. They block
+while they write, raise OSError if the file cannot be written, and do not use an event loop.
 """
 
 from __future__ import annotations

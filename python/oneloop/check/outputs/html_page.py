@@ -1,7 +1,8 @@
-"""`Html`: one page with what is known so far, that needs nothing else: no network, no scripts, no other file.
+"""`Html`: one HTML page with a summary of the results so far. It needs no network, no scripts and no other files.
 
-The page is written anew and takes the old one's place (rename), so that nobody sees half of it. What comes from
-outside is escaped, and a link only if it is http or https; the page's own policy forbids all but its style sheet.
+A new page replaces the old one with rename(2), so a reader never sees an incomplete page. Texts from the input and from
+servers are escaped, and only http and https URLs become links. The page's content security policy allows only its own
+style sheet.
 """
 
 from __future__ import annotations
@@ -52,15 +53,15 @@ _STANDARD_OUTPUT = 1
 
 
 class Html:
-    """A page of counts, latencies, slowest hosts and failures; `-` is standard output.
+    """A page with counts, latencies, the slowest hosts and failures.
 
-    What is no regular file (a pipe, a device) is written once, by `close()`.
+    A regular file is replaced by each `flush()`. Standard output, pipes and devices get the page once, from `close()`.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, title: str = "oneloop check", source: str | None = None
     ) -> None:
-        """Write the first page, which is empty, so that a path that cannot be written is noticed at the start.
+        """Write a first page without results, so that a path that cannot be written is an error at the start.
 
         Args:
             path: the file; `-` is standard output.
@@ -68,7 +69,7 @@ class Html:
             source: the name of the list of URLs, shown under the heading.
 
         Raises:
-            OSError: as `open(path, "w")` raises it.
+            OSError: for the same reasons as `open(path, "w")`.
         """
         self._title = title
         self._source = source
@@ -76,39 +77,48 @@ class Html:
         self._is_interrupted = False
         self._summary = Summary()
         self._started_s = time.monotonic()
-        self._is_new = True  # since the last page
+        self._is_new = True  # whether something has changed since the last page
         self._is_closed = False
         self._path = None if path == "-" else Path(path)
         self._is_replaced = self._path is not None and (not self._path.exists() or self._path.is_file())
         if self._is_replaced:
-            # A link stays. Only then: what /dev/stdout leads to may be a pipe, which has no path.
+            # If the path is a symbolic link, replace its target, not the link. Only for regular files: /dev/stdout may
+            # lead to a pipe, which has no path.
             self._path = Path(os.path.realpath(path))
         if self._path is not None and self._path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         self.flush()
 
     def write(self, result: Result) -> None:
-        """Remember a result."""
+        """Add a result to the summary."""
         self._summary.add(result)
         self._is_new = True
 
     def write_bad_line(self, bad: BadLine) -> None:
-        """Count a line of the input that has no URL."""
+        """Count a bad line of the input."""
         self._summary.counts.add(bad)
         self._is_new = True
 
     def interrupt(self) -> None:
-        """The last page will say that the run did not come to its end."""
+        """Make the last page say that the run was interrupted."""
         self._is_interrupted = True
 
     def flush(self) -> None:
-        """Put a new page in the old one's place, if there is something new."""
+        """Replace the page, if something has changed and the file is a regular file.
+
+        Raises:
+            OSError: the page cannot be written.
+        """
         if self._is_new and self._is_replaced and self._path is not None:
             _replace(self._path, self._page(is_over=False))
             self._is_new = False
 
     def close(self) -> None:
-        """Write the last page."""
+        """Write the last page.
+
+        Raises:
+            OSError: the page cannot be written.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -131,7 +141,7 @@ class Html:
         if not is_over:
             passed += ', <span class="faint">still running</span>'
         elif self._is_interrupted:
-            passed += ", <strong>interrupted: the list was not checked to its end</strong>"
+            passed += ", <strong>interrupted: the list was not checked completely</strong>"
         origin = f"{_escaped(self._source)}, " if self._source is not None else ""
         refresh = "" if is_over else f'<meta http-equiv="refresh" content="{_REFRESH_S}">\n'
         page = f"""<!DOCTYPE html>
@@ -178,8 +188,9 @@ def _latencies(summary: Summary) -> str:
         f"<td>{_bar(latencies.bars[place], most)}</td></tr>"
         for place in shown
     )
-    note = f"{latencies.count:,} answers{': ' if text else ''}{text}"
-    return _table("Time to the whole answer", ("name", "time"), ("number", "answers"), ("", ""), rows=rows, note=note)
+    note = f"{latencies.count:,} responses{': ' if text else ''}{text}"
+    heads = (("name", "time"), ("number", "responses"), ("", ""))
+    return _table("Time until the response was complete", *heads, rows=rows, note=note)
 
 
 def _hosts(summary: Summary) -> str:
@@ -191,8 +202,8 @@ def _hosts(summary: Summary) -> str:
     )
     note = ""
     if summary.forgotten_hosts:
-        note = f"Among so many hosts, faster ones were forgotten on the way, {summary.forgotten_hosts:,} times."
-    heads = (("", "host"), ("number", "on average"), ("number", "longest"), ("number", "URLs"))
+        note = f"Of the many hosts, {summary.forgotten_hosts:,} faster ones were dropped during the run."
+    heads = (("", "host"), ("number", "mean"), ("number", "longest"), ("number", "URLs"))
     return _table("Slowest hosts", *heads, rows=rows, note=note)
 
 
@@ -203,8 +214,8 @@ def _failures(summary: Summary) -> str:
         for failure in summary.failures
     )
     more = summary.failed - len(summary.failures)
-    note = f"{summary.failed:,} in all" + (
-        f": the first of each kind are shown, and {more:,} more are not" if more else ""
+    note = f"{summary.failed:,} in total" + (
+        f": the first of each kind are shown, {more:,} more are not shown" if more else ""
     )
     return _table("Failures", ("name", "outcome"), ("", "URL"), ("", "error"), rows=rows, note=note)
 
@@ -251,10 +262,10 @@ def _edge(value: float) -> str:
 
 
 def _replace(path: Path, page: bytes) -> None:
-    """Write beside it, and rename; with the rights of the page that is there."""
+    """Write the page to a new file in the same folder and rename it. The permissions of an old page are kept."""
     beside = path.with_name(f".{path.name}.new")
     with contextlib.suppress(FileNotFoundError):
-        beside.unlink()  # of a run that was killed
+        beside.unlink()  # left by a run that was killed
     try:
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:

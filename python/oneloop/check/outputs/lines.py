@@ -1,7 +1,7 @@
-"""`JsonLines` and `Csv`: a line per result, in the order in which they came.
+"""`JsonLines` and `Csv`: one line per result, in the order in which the URLs finished.
 
-Lines are written whole, many at a time. A program that is killed leaves whole lines; only a kill, or a full disk, in
-the middle of the kernel's own copying cuts one.
+Whole lines are written, many at a time, so a program that is killed leaves whole lines. Only a kill in the middle of
+the kernel's copying, or a full disk, can leave an incomplete line.
 """
 
 from __future__ import annotations
@@ -27,18 +27,21 @@ _OPENING = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
-# Where a spreadsheet takes a cell for a formula (OWASP, CSV injection), full-width forms too.
+# A spreadsheet takes a cell for a formula if it begins with one of these (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 class _Lines:
-    """A file that is written anew, whole lines at a time; `-` is standard output, which stays open."""
+    """A file that is overwritten with lines. `-` is standard output, which stays open."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open it.
+        """Open the file.
+
+        Args:
+            path: the file; `-` is standard output.
 
         Raises:
-            OSError: as `open(path, "w")` raises it.
+            OSError: for the same reasons as `open(path, "w")`.
         """
         self._is_own = path != "-"
         self._name = os.fspath(path) if self._is_own else "standard output"
@@ -51,15 +54,19 @@ class _Lines:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has come.
+        """Write the buffered lines.
 
         Raises:
-            OSError: what has not been written is written by the next call.
+            OSError: writing failed. The next call writes the rest.
         """
         write_all(self._fd, self._buffer, self._name)
 
     def close(self) -> None:
-        """Write all, and close the file."""
+        """Write the buffered lines and close the file.
+
+        Raises:
+            OSError: writing failed. The file is closed nevertheless.
+        """
         if self._fd < 0:
             return
         try:
@@ -72,38 +79,46 @@ class _Lines:
 
 
 class JsonLines(_Lines):
-    """An object per result, with the fields of `record.FIELDS`; ASCII alone."""
+    """One JSON object per result, with the fields of `record.FIELDS`, in ASCII."""
 
     def write(self, result: Result) -> None:
-        """Remember a result."""
+        """Add a result to the buffer, which is written when it is large enough."""
         self._add(_encode(row_of(result)) + "\n")
 
 
 class _Sink:
-    """What the csv module hands its rows to."""
+    """The file object to which the csv module writes its rows."""
 
     def __init__(self, add: Callable[[str], None]) -> None:
         self._add = add
 
     def write(self, row: str) -> None:
-        # Up to Python 3.12 only characters of the line's end are quoted: it has both, and loses one here.
+        # Up to Python 3.12 the csv module quotes a field with CR or LF only if the character is part of the line
+        # terminator. Therefore the terminator has both, and is replaced here.
         self._add(row[:-2] + "\n")
 
 
 class Csv(_Lines):
-    """A header, then a row per result; redirects as `301 URL 302 URL`.
+    """A header, then one row per result, with redirects as `301 URL 302 URL`.
 
-    A cell with text that a spreadsheet would run gets a `'` in front. Rows end with a line feed.
+    A cell that a spreadsheet would execute as a formula gets a `'` in front. Rows end with a line feed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """As its base; the header is written with the first rows."""
+        """Open the file. The header is written together with the first rows.
+
+        Args:
+            path: the file; `-` is standard output.
+
+        Raises:
+            OSError: for the same reasons as `open(path, "w")`.
+        """
         super().__init__(path)
         self._writer = csv.writer(_Sink(self._add), lineterminator="\r\n")
         self._add(",".join(FIELDS) + "\n")
 
     def write(self, result: Result) -> None:
-        """Remember a result."""
+        """Add a result to the buffer, which is written when it is large enough."""
         row = row_of(result)
         row["redirects"] = " ".join(f"{hop.status} {hop.url}" for hop in result.redirects)
         self._writer.writerow([_safe(value) for value in row.values()])

@@ -1,7 +1,8 @@
-"""What the page of HTML is made of: sums over results, in memory that is bounded however many come.
+"""`Summary`: the numbers on the HTML page, in a bounded amount of memory.
 
-Times go into buckets, 8 for each doubling: a percentile is off by at most 5 %. Failures: the first few of each
-outcome. Hosts: when there are twice HOSTS, the faster half is forgotten; one that comes again then starts from zero.
+Times are counted in buckets, 8 per doubling, so a percentile is off by at most 5 %. Of the failures, the first few of
+each outcome are kept. When there are twice HOSTS hosts, the faster half is dropped; a dropped host that occurs again
+starts from zero.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ __all__ = ["EDGES_S", "Failure", "Host", "Latencies", "Summary"]
 
 HOSTS = 5000
 SLOWEST = 20
-"""So many hosts are shown."""
+"""The number of hosts on the page."""
 
 FAILURES_EACH = 20
 FAILURES = 300
-"""So many failures are shown, and of each outcome FAILURES_EACH."""
+"""The most failures on the page; of each outcome, FAILURES_EACH."""
 
 URL_CHARACTERS = 2000
 TEXT_CHARACTERS = 300
 _HOST_CHARACTERS = 255
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
-"""Where the bars of the histogram end; the last one has no end."""
+"""The upper limits of the histogram's bars; a further bar has no limit."""
 
 _SMALLEST_S = 1e-5
 _PER_DOUBLING = 8
@@ -40,7 +41,7 @@ _BUCKETS = 28 * _PER_DOUBLING  # up to 2,600 seconds
 
 
 class Latencies:
-    """How long answers took."""
+    """The distribution of the response times."""
 
     __slots__ = ("_buckets", "bars", "count")
 
@@ -50,7 +51,7 @@ class Latencies:
         self._buckets = [0] * _BUCKETS
 
     def add(self, seconds: float) -> None:
-        """Note one."""
+        """Count a response time."""
         self.count += 1
         bar = 0
         while bar < len(EDGES_S) and seconds > EDGES_S[bar]:
@@ -60,7 +61,7 @@ class Latencies:
         self._buckets[min(place, _BUCKETS - 1)] += 1
 
     def percentile(self, percent: float) -> float | None:
-        """In how many seconds so many of a hundred were there; None if there was none."""
+        """Return the time in seconds within which this percentage of the responses was complete; None without any."""
         wanted = math.ceil(self.count * percent / 100)
         if not wanted:
             return None
@@ -69,7 +70,7 @@ class Latencies:
 
 
 class Host:
-    """What a host's URLs took."""
+    """The number of a host's URLs, and how long they took."""
 
     __slots__ = ("count", "longest_s", "total_s")
 
@@ -80,12 +81,12 @@ class Host:
 
     @property
     def mean_s(self) -> float:
-        """On average."""
+        """The mean time of a URL."""
         return self.total_s / self.count
 
 
 class Failure:
-    """A URL that had an error, or a status from 400 on; its texts are shortened."""
+    """A URL with an error or a status of at least 400. Its texts are shortened."""
 
     __slots__ = ("outcome", "text", "url")
 
@@ -96,7 +97,7 @@ class Failure:
 
 
 class Summary:
-    """All of that; `add` takes a result."""
+    """Counts, latencies, hosts and failures of the results that were added."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -108,7 +109,7 @@ class Summary:
         self._failed_by: dict[str, int] = {}
 
     def add(self, result: Result) -> None:
-        """Note a result."""
+        """Add a result."""
         self.counts.add(result)
         if result.error is None:
             self.latencies.add(result.total_s)
@@ -117,7 +118,7 @@ class Summary:
         self._add_host(result)
 
     def slowest(self) -> list[tuple[str, Host]]:
-        """The hosts that took longest on average."""
+        """Return the hosts with the longest mean times, longest first."""
         return nsmallest(SLOWEST, self._hosts.items(), key=lambda item: (-item[1].mean_s, item[0]))
 
     def _add_failure(self, result: Result) -> None:

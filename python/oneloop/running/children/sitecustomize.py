@@ -1,8 +1,9 @@
 # mypy: ignore-errors
-"""Enters the settings of `oneloop run` in a child process, and then runs the user's own sitecustomize.
+"""Applies the settings of `oneloop run` in a child process, and then runs the user's own sitecustomize.
 
-Python imports it at its start, because `oneloop run` puts this folder on PYTHONPATH. It runs in every Python that the
-program starts, also in other versions, so it has no newer syntax, and does nothing where oneloop cannot work.
+Python imports this file when it starts, because `oneloop run` puts this folder on PYTHONPATH. It runs in every Python
+that the program starts. These can have other versions, so it uses no new syntax, and does nothing if oneloop does not
+support the version.
 """
 
 import os
@@ -13,7 +14,7 @@ sys.path[:] = [_entry for _entry in sys.path if os.path.abspath(_entry) != _fold
 
 
 def _enter(running):
-    # `children` is in `running`, which is in the package; the extension module is there for some interpreters only.
+    # The folder `running` is in the package. The extension module exists for some interpreters only.
     from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
 
     package = os.path.dirname(running)
@@ -21,7 +22,7 @@ def _enter(running):
         return
     name = "oneloop.running.hooks"
     path = os.path.join(running, "hooks.py")
-    # Without its parents, whose import takes longer than all of this.
+    # Load the module without its parent packages, whose import takes longer than all of this.
     spec = ModuleSpec(name, SourceFileLoader(name, path), origin=path)
     spec.has_location = True
     hooks = type(sys)(name)
@@ -36,6 +37,7 @@ try:
     if os.environ.get("ONELOOP_RUN") and sys.version_info >= (3, 11) and sys.platform == "linux":
         _enter(os.path.dirname(_folder))
 finally:
-    # The user's own, which Python would have found without us. If there is none, Python ignores the ImportError.
+    # Import the user's own sitecustomize, which Python would have found. If there is none, Python ignores the
+    # ImportError.
     del sys.modules["sitecustomize"]
     import sitecustomize  # noqa: F401
