@@ -434,8 +434,8 @@ impl LoopCore {
         Ok(counters)
     }
 
-    /// For who watches the loop, any thread: how many seconds the callback has run that runs now (None if the loop
-    /// sleeps or does not run), and seconds and name of the longest callback of late.
+    /// For `oneloop top`, from any thread: the seconds that the current callback has run (None if the loop sleeps or
+    /// does not run), and the seconds and the name of the longest recent callback.
     fn _activity(&self, py: Python<'_>) -> (Option<f64>, f64, String) {
         let is_busy = self.is_running() && !self.asleep.load(Ordering::SeqCst);
         self.meter.with(py, |meter| {
