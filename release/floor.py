@@ -6,6 +6,7 @@ import io
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
@@ -62,7 +63,8 @@ def _too_new(library: bytes, target: Target) -> list[str]:
     With glibc, the linker gives each symbol of that library a version, so a symbol without a version is not in it. Weak
     symbols are allowed to be missing.
     """
-    elf = ELFFile(io.BytesIO(library))
+    # pyelftools declares the class of all sections alone.
+    elf: Any = ELFFile(io.BytesIO(library))
     versions = elf.get_section_by_name(".gnu.version")
     found = []
     for n, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
