@@ -12,6 +12,7 @@ import os
 import pkgutil
 import runpy
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -67,10 +68,13 @@ class Program:
             self._begin(self._text, str(path.absolute()), always=True)
             _guard(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
         else:
-            self._begin(self._text, str(path.resolve().parent))
-            _guard(lambda: self._run_file(path.absolute(), main))
+            self._begin(self._text, _folder_of(path))
+            _guard(lambda: self._run_file(path, main))
 
     def _run_file(self, path: Path, main: ModuleType) -> None:
+        # Where the current folder has been removed, the path stays as it was given.
+        with suppress(FileNotFoundError):
+            path = path.absolute()
         try:
             with io.open_code(str(path)) as file:
                 source = file.read()
@@ -88,7 +92,7 @@ class Program:
 
     def _module(self, main: ModuleType) -> None:
         # What `python -m` has there until the module is found.
-        self._begin("-m", str(Path.cwd()))
+        self._begin("-m", _current_folder())
         sys.audit("cpython.run_module", self._text)
         try:
             _guard(lambda: runpy._run_module_as_main(self._text))  # type: ignore[attr-defined]
@@ -123,6 +127,22 @@ class Program:
         main.__dict__.update(_file_attributes("<stdin>"))
         source = sys.stdin.buffer.read() if sys.stdin is not None else b""
         _guard(lambda: exec(compile(source, "<stdin>", "exec", dont_inherit=True), main.__dict__))
+
+
+def _current_folder() -> str:
+    """What `python -m` puts on `sys.path`: the current folder, or nothing if it has been removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def _folder_of(path: Path) -> str:
+    try:
+        return str(path.resolve().parent)
+    except FileNotFoundError:
+        # The current folder has been removed.
+        return os.path.dirname(path)
 
 
 def _new_main() -> ModuleType:
