@@ -91,28 +91,35 @@ def _own_folder() -> str:
 def _sweep(name: str) -> None:
     """Remove the sockets of processes that were killed."""
     for entry in os.listdir(name):
-        number = entry.partition(".")[0]
+        number, _, kind = entry.partition(".")
+        if not kind.startswith("sock"):
+            continue
         try:
             os.kill(int(number), 0)
         except ProcessLookupError:
             # It may be another container's: then somebody listens.
             is_in_use(os.path.join(name, entry))
-        except (ValueError, PermissionError):
+        except (ValueError, OverflowError, PermissionError):
             continue
 
 
-def is_in_use(path: str) -> bool:
-    """Whether a process listens there. A socket that nobody listens at any more is removed."""
+def is_in_use(path: str, *, removes: bool = True) -> bool:
+    """Whether a process listens there. A socket that nobody listens at any more is removed if `removes`."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise OSError(errno.EEXIST, "there is a file of another kind", path)
     except FileNotFoundError:
         return False
     with closing(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)) as sock:
+        # Where the process does not accept, its queue may be full.
+        sock.setblocking(False)
         try:
             sock.connect(path)
+        except BlockingIOError:
+            return True
         except ConnectionRefusedError:
-            os.unlink(path)
+            if removes:
+                os.unlink(path)
             return False
         except FileNotFoundError:
             return False
