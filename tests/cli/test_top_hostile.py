@@ -23,22 +23,9 @@ EVIL = "\x1b]0;owned\x07\x9b2J\n\udc80\u202e"
 
 
 def answer(**changes: object) -> dict[str, Any]:
-    loop = dict.fromkeys(
-        [
-            "busy_s",
-            "recent_longest_callback_s",
-            "longest_callback_s",
-            "ticks",
-            "callbacks",
-            "loop_lag_s",
-            "bytes_in",
-            "bytes_out",
-            "open_transports",
-            "green_threads",
-            "file_operations",
-        ],
-        0,
-    )
+    seconds = ["busy_s", "recent_longest_callback_s", "longest_callback_s", "loop_lag_s"]
+    counts = ["ticks", "callbacks", "bytes_in", "bytes_out", "open_transports", "green_threads", "file_operations"]
+    loop: dict[str, object] = dict.fromkeys([*seconds, *counts], 0)
     names = {"recent_longest_callback_name": EVIL, "longest_callback_name": EVIL, "busy_with": EVIL}
     one = {"pid": 1, "argv": [EVIL], "oneloop": EVIL, "python": EVIL, "time_s": 0.0}
     return {**one, "loops": [{**loop, **names, "number": 1, "state": "busy", **changes}]}
