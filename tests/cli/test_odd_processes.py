@@ -63,3 +63,14 @@ def test_current_folder_has_been_removed(tmp_path: Path, words: str, status: int
         results.append((done.returncode, done.stdout))
     assert results[0] == results[1]
     assert results[1][0] == status
+
+
+def test_loader_of_asyncio_answers_before_the_import(tmp_path: Path) -> None:
+    text = """
+import copy, importlib.util
+loader = copy.copy(importlib.util.find_spec("asyncio").loader)
+print(loader.get_filename("asyncio"), loader.is_package("asyncio"), len(loader.get_source("asyncio")))
+"""
+    stock, ours = (run(*command, "-c", text, cwd=tmp_path) for command in (PYTHON, ONELOOP_RUN))
+    assert (stock.returncode, ours.returncode) == (0, 0), ours.stderr
+    assert stock.stdout == ours.stdout
