@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import oneloop
 from tests.cli.command import LIMIT_S, NO_LOOP, ONELOOP_RUN, PYTHON, run
 
 STOCK_LOOP = """
@@ -74,3 +75,14 @@ print(loader.get_filename("asyncio"), loader.is_package("asyncio"), len(loader.g
     stock, ours = (run(*command, "-c", text, cwd=tmp_path) for command in (PYTHON, ONELOOP_RUN))
     assert (stock.returncode, ours.returncode) == (0, 0), ours.stderr
     assert stock.stdout == ours.stdout
+
+
+def test_removed_folder_costs_no_entry_of_pythonpath(tmp_path: Path) -> None:
+    (tmp_path / "show.py").write_text("import sys; print(sys.path)\n")
+    results = []
+    for command in (PYTHON, ONELOOP_RUN):
+        script = shlex.quote(str(tmp_path / "show.py"))
+        path = shlex.quote(os.pathsep.join([str(Path(oneloop.__file__).parents[1]), "/last"]))
+        text = f"mkdir gone && cd gone && rmdir ../gone && PYTHONPATH={path} exec {shlex.join(command)} {script}"
+        results.append(shell(text, tmp_path).stdout)
+    assert results[0] == results[1]

@@ -38,6 +38,7 @@ class Program:
         self._text = text
         self._arguments = arguments
         self._skip_first_line = skip_first_line
+        self._replaces_first = True
 
     def run(self) -> None:
         """Run it to its end; from then on the process has its `__main__` and `sys.argv`.
@@ -46,6 +47,8 @@ class Program:
             SystemExit: with status 2 if a script cannot be read, 1 if a module is not there, or as the program says.
             BaseException: what the program raises.
         """
+        # `python -m oneloop` has put no folder in front of sys.path if the current one has been removed.
+        self._replaces_first = bool(_current_folder()) or sys.modules["__main__"].__spec__ is None
         main = _new_main()
         {
             "script": self._script,
@@ -58,7 +61,7 @@ class Program:
         """Set what `python` would set; `always`: also with -P, for a folder or a zip file."""
         sys.argv = [first_argument, *self._arguments]
         if not sys.flags.safe_path:
-            sys.path[0] = first_path
+            sys.path[: int(self._replaces_first)] = [first_path]
         elif always:
             sys.path.insert(0, first_path)
 
