@@ -42,7 +42,7 @@ def take() -> dict[str, Any]:
         "python": sys.version.partition(" ")[0],
         "pid": os.getpid(),
         "parent": os.getppid(),
-        "argv": [str(word) for word in sys.argv],
+        "argv": [str(word) for word in getattr(sys, "argv", ())],
         "time_s": time.monotonic(),
         "loops": [_of_loop(number, loop) for number, loop in registry.loops()],
     }

@@ -98,21 +98,24 @@ def _own_folder() -> str:
 def _sweep(name: str) -> None:
     """Remove the sockets of processes that were killed."""
     for entry in os.listdir(name):
-        number = entry.partition(".")[0]
+        number, _, kind = entry.partition(".")
+        if not kind.startswith("sock"):
+            continue
         try:
             os.kill(int(number), 0)
         except ProcessLookupError:
             # The process may run in another container. Then it listens, and the socket is not removed.
             is_in_use(os.path.join(name, entry))
-        except (ValueError, PermissionError):
+        except (ValueError, OverflowError, PermissionError):
             continue
 
 
-def is_in_use(path: str) -> bool:
-    """Return whether a process listens at a path. Removes the socket if its process has ended.
+def is_in_use(path: str, *, removes: bool = True) -> bool:
+    """Return whether a process listens at a path.
 
     Args:
         path: the path of a socket, which need not exist.
+        removes: remove the socket if its process has ended.
 
     Raises:
         OSError: the path is not a socket, or it cannot be accessed.
@@ -123,10 +126,15 @@ def is_in_use(path: str) -> bool:
     except FileNotFoundError:
         return False
     with closing(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)) as sock:
+        # Where the process does not accept, its queue may be full.
+        sock.setblocking(False)
         try:
             sock.connect(path)
+        except BlockingIOError:
+            return True
         except ConnectionRefusedError:
-            os.unlink(path)
+            if removes:
+                os.unlink(path)
             return False
         except FileNotFoundError:
             return False

@@ -8,7 +8,7 @@
 //! `oneloop.stats_socket`), so it never runs during either of them (S6, S7). This file does not use loops.
 
 use crate::errors;
-use oneloop_engine::sys::eventfd;
+use oneloop_engine::sys::{eventfd, thread};
 use oneloop_engine::{Interest, Poller};
 use pyo3::prelude::*;
 use std::io;
@@ -17,32 +17,36 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle, sleep};
+use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
 /// The pause before the next attempt if the process has no file descriptor left.
 const REST: Duration = Duration::from_millis(50);
 
+/// Ends one thread. Each has its own: while one thread of the program waits for the end of ours before it forks, another
+/// may fork too, and start the next.
+struct End {
+    bell: OwnedFd,
+    is_wanted: AtomicBool,
+}
+
 struct Shared {
     listener: UnixListener,
-    /// An eventfd that wakes the thread.
-    bell: OwnedFd,
-    is_ending: AtomicBool,
     /// Called with the descriptor of each connection. The function must close it.
     answer: Py<PyAny>,
 }
 
 impl Shared {
-    fn serve(&self) -> io::Result<()> {
+    fn serve(&self, end: &End) -> io::Result<()> {
         let mut poller = Poller::new()?;
         poller.register(self.listener.as_raw_fd(), Interest::READ)?;
-        poller.register(self.bell.as_raw_fd(), Interest::READ)?;
+        poller.register(end.bell.as_raw_fd(), Interest::READ)?;
         loop {
             match poller.wait(None) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
                 _ => while poller.next_event().is_some() {},
             }
-            if self.is_ending.load(Ordering::SeqCst) {
+            if end.is_wanted.load(Ordering::SeqCst) {
                 return Ok(());
             }
             match self.listener.accept() {
@@ -75,20 +79,22 @@ fn is_passing(error: &io::Error) -> bool {
 #[pyclass(frozen, module = "oneloop._native")]
 pub struct SnapshotSocket {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<Running>>,
 }
 
+type Running = (JoinHandle<()>, Arc<End>);
+
 impl SnapshotSocket {
-    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+    fn thread(&self) -> MutexGuard<'_, Option<Running>> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests the thread to end and returns it. None if no thread runs.
     fn end_thread(&self) -> Option<JoinHandle<()>> {
-        let thread = self.thread().take()?;
-        self.shared.is_ending.store(true, Ordering::SeqCst);
+        let (thread, end) = self.thread().take()?;
+        end.is_wanted.store(true, Ordering::SeqCst);
         // An error means that the counter is full, which wakes the thread as well.
-        let _rung = eventfd::signal(self.shared.bell.as_fd());
+        let _rung = eventfd::signal(end.bell.as_fd());
         Some(thread)
     }
 }
@@ -97,27 +103,28 @@ impl SnapshotSocket {
 impl SnapshotSocket {
     #[new]
     fn new(path: PathBuf, answer: Py<PyAny>) -> PyResult<Self> {
-        let make = || -> io::Result<(UnixListener, OwnedFd)> {
+        let make = || -> io::Result<UnixListener> {
             let listener = UnixListener::bind(path)?;
             listener.set_nonblocking(true)?;
-            Ok((listener, eventfd::create()?))
+            Ok(listener)
         };
-        let (listener, bell) = make().map_err(|e| errors::os_error("bind", &e))?;
-        let shared = Shared { listener, bell, is_ending: AtomicBool::new(false), answer };
+        let listener = make().map_err(|e| errors::os_error("bind", &e))?;
+        let shared = Shared { listener, answer };
         Ok(Self { shared: Arc::new(shared), thread: Mutex::new(None) })
     }
 
     /// Starts the thread unless it is running. Raises OSError if the thread cannot be created.
     fn start(&self) -> PyResult<()> {
-        let mut thread = self.thread();
-        if thread.is_none() {
-            self.shared.is_ending.store(false, Ordering::SeqCst);
-            let shared = Arc::clone(&self.shared);
-            let made = Builder::new().name("oneloop-stats".into()).spawn(move || {
+        let mut running = self.thread();
+        if running.is_none() {
+            let bell = eventfd::create().map_err(|e| errors::os_error("eventfd", &e))?;
+            let end = Arc::new(End { bell, is_wanted: AtomicBool::new(false) });
+            let (shared, told) = (Arc::clone(&self.shared), Arc::clone(&end));
+            let made = thread::spawn_without_signals("oneloop-stats", move || {
                 // If polling fails, connections are no longer answered, but the program continues.
-                let _failed = shared.serve();
+                let _failed = shared.serve(&told);
             });
-            *thread = Some(made.map_err(|e| errors::os_error("thread", &e))?);
+            *running = Some((made.map_err(|e| errors::os_error("thread", &e))?, end));
         }
         Ok(())
     }
@@ -127,7 +134,6 @@ impl SnapshotSocket {
         if let Some(thread) = self.end_thread() {
             let ended = py.detach(|| thread.join());
             let _panicked = ended.is_err();
-            let _drained = eventfd::drain(self.shared.bell.as_fd());
         }
     }
 }

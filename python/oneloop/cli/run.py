@@ -129,8 +129,14 @@ def _run(program: Program, *, warns: bool) -> None:
 
     def say_if_nothing_was_done() -> None:
         # Forked children inherit this function, but must not print the message. See _has_had_loops for other children.
-        if ended_well and os.getpid() == pid and not _has_had_loops():
-            print(f"oneloop run: this program made no event loop, so oneloop did nothing.{_other()}", file=sys.stderr)
+        if not ended_well or os.getpid() != pid or _has_had_loops():
+            return
+        # The program may have closed stderr, or may have been started without it.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            if sys.stderr is not None:
+                print(
+                    f"oneloop run: this program made no event loop, so oneloop did nothing.{_other()}", file=sys.stderr
+                )
 
     if warns and sys.platform == "linux":
         atexit.register(say_if_nothing_was_done)
@@ -153,14 +159,13 @@ def _has_had_loops() -> bool:
 
 
 def _has_had_children() -> bool:
-    import resource
-
-    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0:
-        return True
-    # Children that still run. Some kernels do not have this file.
-    threads = Path("/proc/self/task").glob("*/children")
+    # No import here: the program may have a module of that name, as in resource.py.
     with contextlib.suppress(OSError):
-        return any(thread.read_text() for thread in threads)
+        # The minor page faults of children that have ended: cminflt in proc_pid_stat(5).
+        if int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[8]) > 0:
+            return True
+        # Those that still run; some kernels do not tell.
+        return any(thread.read_text() for thread in Path("/proc/self/task").glob("*/children"))
     return False
 
 

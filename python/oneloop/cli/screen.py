@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Screen", "command", "text"]
+__all__ = ["Screen", "command", "printable", "text"]
 
 _HEADS = (
     "process",
@@ -29,9 +29,14 @@ _TOTAL_HEADS = tuple(head.removesuffix("/s") for head in _HEADS)
 COMMAND_MAX = 60
 
 
+def printable(text: str) -> str:
+    """Text of another process, without what a terminal would obey or Python could not print."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def command(answer: dict[str, Any]) -> str:
     """Return the command line of a process, shortened."""
-    line = shlex.join(answer["argv"]) or "?"
+    line = printable(shlex.join(answer["argv"])) or "?"
     return line if len(line) <= COMMAND_MAX else line[: COMMAND_MAX - 1] + "…"
 
 
@@ -81,7 +86,7 @@ def _rows(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) ->
                 [
                     str(answer["pid"]),
                     str(loop["number"]),
-                    loop["state"],
+                    printable(loop["state"]),
                     f"{change('ticks'):,.0f}",
                     f"{change('callbacks'):,.0f}",
                     _seconds(max(loop["loop_lag_s"], loop["busy_s"] or 0.0)),
@@ -90,14 +95,15 @@ def _rows(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) ->
                     f"{loop['open_transports']:,}",
                     f"{loop['green_threads']:,}",
                     f"{loop['file_operations']:,}",
-                    _longest(loop, is_rate=elapsed_s is not None),
+                    printable(_longest(loop, is_rate=elapsed_s is not None)),
                 ]
             )
     return rows
 
 
 def _title(answers: list[dict[str, Any]]) -> str:
-    return f"{command(answers[0])}   oneloop {answers[0]['oneloop']}, Python {answers[0]['python']}"
+    versions = printable(f"oneloop {answers[0]['oneloop']}, Python {answers[0]['python']}")
+    return f"{command(answers[0])}   {versions}"
 
 
 def text(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> str:

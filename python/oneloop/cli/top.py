@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import socket
+import stat
 import sys
 import time
 from typing import Any, NoReturn
@@ -18,6 +20,7 @@ __all__ = ["main"]
 FORMAT = 1
 LIMIT_S = 5.0
 """The timeout for an answer. A process takes longer only if an extension module holds the GIL."""
+_ANSWER_MAX_BYTES = 64 << 20
 
 _EPILOG = """\
 A program can be watched if it was started with oneloop run --stats-socket, oneloop serve --stats-socket, or with the
@@ -93,8 +96,9 @@ def _find(process: str | None) -> list[str]:
             raise TopError(f"there is no socket {process}. Is the program still running?")
         return [process]
     pid = None if process is None else int(process)
-    folder = stats_socket.folder(None if pid is None else _owner(pid))
-    there = _living(folder)
+    owner = os.geteuid() if pid is None else _owner(pid)
+    folder = stats_socket.folder(owner)
+    there = _living(folder, owner)
     if pid is not None:
         paths = [path for path, answer in there.items() if pid in (answer["pid"], answer["parent"])]
         if not paths:
@@ -121,23 +125,33 @@ def _owner(pid: int) -> int:
     return owner
 
 
-def _living(folder: str) -> dict[str, dict[str, Any]]:
-    """The sockets in a folder and their snapshots. Sockets of processes that have ended are removed."""
+def _living(folder: str, owner: int) -> dict[str, dict[str, Any]]:
+    """The sockets in a user's folder and their snapshots. Our own sockets of processes that have ended are removed."""
     try:
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (owner, os.geteuid()):
+            # The temporary directory is everybody's.
+            raise TopError(f"{folder} is another user's, or not a folder; its sockets may say anything")
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return {}
     except PermissionError:
         raise TopError(f"{folder} belongs to another user; only its owner may watch the programs in it") from None
-    found = {}
+    answers = {}
+    # If root reads another user's folder, that user could replace the socket by another file before it is removed.
+    removes = found.st_uid == os.geteuid()
     for name in names:
         path = os.path.join(folder, name)
-        if ".sock" in name and not name.endswith(".new") and stats_socket.is_in_use(path):
-            try:
-                found[path] = ask(path)
-            except TopError as error:
-                print(f"oneloop top: {error}", file=sys.stderr)
-    return found
+        if ".sock" not in name or name.endswith(".new"):
+            continue
+        try:
+            if stats_socket.is_in_use(path, removes=removes):
+                answers[path] = ask(path)
+        except TopError as error:
+            print(f"oneloop top: {error}", file=sys.stderr)
+        except OSError as error:
+            print(f"oneloop top: {screen.printable(path)}: {error.strerror}", file=sys.stderr)
+    return answers
 
 
 # -- asking --------------------------------------------------------------------------------------
@@ -155,31 +169,46 @@ def ask(path: str) -> dict[str, Any]:
     Raises:
         TopError: no process listens there, it does not answer, or the answer is not a snapshot.
     """
-    received = bytearray()
+    shown = screen.printable(path)
     try:
-        with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(LIMIT_S)
-            sock.connect(path)
-            while chunk := sock.recv(65536):
-                received += chunk
+        received = _received(path)
     except TimeoutError:
-        raise TopError(f"{path} does not answer: an extension module may hold the GIL for a long time") from None
+        raise TopError(f"{shown} does not answer: an extension module may hold the GIL for a long time") from None
     except (ConnectionRefusedError, FileNotFoundError):
-        raise TopError(f"the program at {path} has ended") from None
+        raise TopError(f"the program at {shown} has ended") from None
     except PermissionError:
-        raise TopError(f"{path} belongs to another user; only its owner may watch the program") from None
+        raise TopError(f"{shown} belongs to another user; only its owner may watch the program") from None
     except OSError as error:
-        raise TopError(f"{path}: {error.strerror}") from None
+        raise TopError(f"{shown}: {error.strerror}") from None
     if not received:
-        raise TopError(f"{path} refuses to answer: the program belongs to another user, or it is ending")
+        raise TopError(f"{shown} refuses to answer: the program belongs to another user, or it is ending")
     try:
         answer: dict[str, Any] = json.loads(received)
         version = answer["format"]
     except (ValueError, TypeError, KeyError):
-        raise TopError(f"{path} is not a stats socket of oneloop") from None
+        raise TopError(f"{shown} is not a stats socket of oneloop") from None
     if version != FORMAT:
-        raise TopError(f"{path} answers in format {version}, but this oneloop top reads {FORMAT}. Update oneloop here")
+        raise TopError(
+            f"{shown} answers in format {version!r}, but this oneloop top reads {FORMAT}. Update oneloop here"
+        )
     return answer
+
+
+def _received(path: str) -> bytearray:
+    received = bytearray()
+    until_s = time.monotonic() + LIMIT_S
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(LIMIT_S)
+        sock.connect(path)
+        while chunk := sock.recv(65536):
+            received += chunk
+            if len(received) > _ANSWER_MAX_BYTES:
+                raise OSError(errno.EMSGSIZE, "the answer is too long")
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            sock.settimeout(left_s)
+    return received
 
 
 def _answers(paths: list[str]) -> list[dict[str, Any]]:

@@ -197,6 +197,12 @@ class _Changed:
         module: ModuleType | None = self._loader.create_module(spec)
         return module
 
+    def __getattr__(self, name: str) -> Any:
+        # Tools that find modules without their import ask for the source, the file and more.
+        if name == "_loader":
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
     def exec_module(self, module: ModuleType) -> None:
         # The program must see the original loader.
         module.__loader__ = self._loader

@@ -12,6 +12,7 @@ import os
 import pkgutil
 import runpy
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -37,6 +38,7 @@ class Program:
         self._text = text
         self._arguments = arguments
         self._skip_first_line = skip_first_line
+        self._replaces_first = True
 
     def run(self) -> None:
         """Run the program. Its `__main__` and `sys.argv` stay in place afterwards.
@@ -45,6 +47,8 @@ class Program:
             SystemExit: with status 2 if a script cannot be read, 1 if a module does not exist; or from the program.
             BaseException: any other exception of the program.
         """
+        # `python -m oneloop` has put no folder in front of sys.path if the current one has been removed.
+        self._replaces_first = bool(_current_folder()) or sys.modules["__main__"].__spec__ is None
         main = _new_main()
         {
             "script": self._script,
@@ -63,7 +67,7 @@ class Program:
         """
         sys.argv = [first_argument, *self._arguments]
         if not sys.flags.safe_path:
-            sys.path[0] = first_path
+            sys.path[: int(self._replaces_first)] = [first_path]
         elif always:
             sys.path.insert(0, first_path)
 
@@ -73,10 +77,13 @@ class Program:
             self._begin(self._text, str(path.absolute()), always=True)
             _guard(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
         else:
-            self._begin(self._text, str(path.resolve().parent))
-            _guard(lambda: self._run_file(path.absolute(), main))
+            self._begin(self._text, _folder_of(path))
+            _guard(lambda: self._run_file(path, main))
 
     def _run_file(self, path: Path, main: ModuleType) -> None:
+        # Where the current folder has been removed, the path stays as it was given.
+        with suppress(FileNotFoundError):
+            path = path.absolute()
         try:
             with io.open_code(str(path)) as file:
                 source = file.read()
@@ -94,7 +101,7 @@ class Program:
 
     def _module(self, main: ModuleType) -> None:
         # `python -m` has "-m" in sys.argv until the module is found.
-        self._begin("-m", str(Path.cwd()))
+        self._begin("-m", _current_folder())
         sys.audit("cpython.run_module", self._text)
         try:
             _guard(lambda: runpy._run_module_as_main(self._text))  # type: ignore[attr-defined]
@@ -129,6 +136,22 @@ class Program:
         main.__dict__.update(_file_attributes("<stdin>"))
         source = sys.stdin.buffer.read() if sys.stdin is not None else b""
         _guard(lambda: exec(compile(source, "<stdin>", "exec", dont_inherit=True), main.__dict__))
+
+
+def _current_folder() -> str:
+    """What `python -m` puts on `sys.path`: the current folder, or nothing if it has been removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def _folder_of(path: Path) -> str:
+    try:
+        return str(path.resolve().parent)
+    except FileNotFoundError:
+        # The current folder has been removed.
+        return os.path.dirname(path)
 
 
 def _new_main() -> ModuleType:

@@ -6,6 +6,7 @@ Each loop is detected when it starts to run: every loop calls `asyncio._set_runn
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from asyncio import events
@@ -59,8 +60,10 @@ def _look_at(kind: type) -> None:
 
 
 def _say(text: str) -> None:
-    if sys.stderr is not None:
-        print(f"oneloop run: {text}", file=sys.stderr, flush=True)
+    # The program's loop runs, whatever the program has done to sys.stderr: closed it, or taken away its reader.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        if sys.stderr is not None:
+            print(f"oneloop run: {text}", file=sys.stderr, flush=True)
 
 
 def _subject() -> str:
@@ -78,7 +81,7 @@ def _chooser(kind: type) -> str:
     own = kind.__module__.partition(".")[0]
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package == "__main__" or package not in (*_OF_LOOPS, own):
             path = frame.f_code.co_filename
             # With the package, because `uvicorn/server.py` is clearer than `server.py`.

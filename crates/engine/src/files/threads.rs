@@ -13,12 +13,11 @@ use super::handover::{Pace, Sleeper, Wait, is_one_processor};
 use super::request::Request;
 use super::slots::{Key, Slots};
 use super::{Completion, Outcome};
-use crate::sys::{eventfd, file};
+use crate::sys::{eventfd, file, thread};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Threads for requests that may wait forever. Further ones use the queue of the other threads.
@@ -322,8 +321,7 @@ impl<T> Pool<T> {
         let idle = row.idle.pop();
         if idle.is_none() && row.threads < lane.width() {
             let shared = Arc::clone(&self.shared);
-            let name = "oneloop-files".into();
-            match Builder::new().name(name).spawn(move || shared.work(lane)) {
+            match thread::spawn_without_signals("oneloop-files", move || shared.work(lane)) {
                 Ok(_) => row.threads += 1,
                 // The existing threads will take it.
                 Err(_) if row.threads > 0 => {}
@@ -355,7 +353,7 @@ impl<T> Pool<T> {
         self.stops.insert(key, Arc::clone(&stop));
         let shared = Arc::clone(&self.shared);
         shared.lock().loners += 1;
-        let made = Builder::new().name("oneloop-waits".into()).spawn(move || {
+        let made = thread::spawn_without_signals("oneloop-waits", move || {
             let result = blocking::execute_until(&request, stop.as_raw_fd());
             drop(stop);
             let mut state = shared.lock();
