@@ -1,7 +1,7 @@
 """One native event loop for all of a Python program's I/O.
 
 Importing this package imports neither asyncio nor the native core: each name is loaded when it is
-first used. This is the package for Linux; `release/elsewhere` is the one for other systems.
+first used. This is the package for Linux. On other systems a package with `run` alone is installed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from oneloop import aio as aio
     from oneloop import check as check
+    from oneloop import compat as compat
     from oneloop import files as files
     from oneloop import green as green
     from oneloop import http as http
     from oneloop import stats_socket as stats_socket
+    from oneloop import testing as testing
     from oneloop import tls as tls
     from oneloop._native import (
         DatagramTransport,
@@ -91,4 +94,5 @@ if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any n
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    hidden = {"TYPE_CHECKING", "annotations", "import_module", "sys"}
+    return sorted(({*globals(), *__all__} - hidden) | {*_SUBMODULES})

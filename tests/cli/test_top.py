@@ -539,3 +539,29 @@ def test_rich_draws_on_a_terminal(tmp_path: Path, runtime: Path) -> None:
             assert watching.wait(LIMIT_S) == 0
         os.close(ours)
         assert "━".encode() in shown
+
+
+@pytest.mark.parametrize(
+    ("width", "missing"), [(200, set()), (80, {"files", "green"}), (60, {"files", "green", "calls"})]
+)
+def test_a_narrow_terminal_shows_the_longest_callback(width: int, missing: set[str]) -> None:
+    heads = screen._HEADS
+    row = [
+        "123456",
+        "1",
+        "sleeping",
+        "1,204",
+        "1,377",
+        "2.3 ms",
+        "310.4 KiB",
+        "12.6 MiB",
+        "212",
+        "0",
+        "3",
+        "4.1 ms handle",
+    ]
+    shown = [heads[column].removesuffix("/s") for column in screen._shown(heads, [row], width)]
+    assert shown[0] == "process"
+    assert shown[-1] == "longest"
+    assert missing <= {head.removesuffix("/s") for head in heads} - set(shown)
+    assert bool(missing) == (len(shown) < len(heads))

@@ -109,6 +109,8 @@ def test_native_classes_cannot_be_subclassed_but_for_these() -> None:
 
 def test_dir_lists_what_is_not_loaded_yet() -> None:
     assert set(oneloop.__all__) <= set(dir(oneloop))
+    assert {"files", "green", "testing", "stats_socket"} <= set(dir(oneloop))
+    assert not {"sys", "TYPE_CHECKING"} & set(dir(oneloop))
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
 __all__ = ["Screen", "command", "printable", "text"]
@@ -25,6 +26,8 @@ _HEADS = (
     "files",
     "longest",
 )
+_LESS_IMPORTANT = ("files", "green", "calls", "loop", "in", "out", "conns")
+"""Columns that a narrow terminal does not show; the first ones are left out first."""
 _TOTAL_HEADS = tuple(head.removesuffix("/s") for head in _HEADS)
 COMMAND_MAX = 60
 
@@ -125,6 +128,23 @@ def text(answers: list[dict[str, Any]], before: list[dict[str, Any]] | None) -> 
     return "\n".join([_title(answers), *lines])
 
 
+def _shown(heads: Sequence[str], rows: list[list[str]], width: int) -> list[int]:
+    """The columns that fit into a terminal of this width. `longest` gets at least 20 characters."""
+    shown = list(range(len(heads)))
+
+    def needed() -> int:
+        widths = [max(len(row[column]) for row in [heads, *rows]) for column in shown[:-1]]
+        # rich draws three characters between two columns, and one at each edge.
+        return sum(widths) + 20 + 3 * len(shown) + 1
+
+    for name in _LESS_IMPORTANT:
+        column = next(place for place, head in enumerate(heads) if head.removesuffix("/s") == name)
+        if needed() <= width:
+            break
+        shown.remove(column)
+    return shown
+
+
 class Screen:
     """Shows one table after the other: redrawn in place on a terminal if rich is installed, otherwise as text."""
 
@@ -158,10 +178,11 @@ class Screen:
         from rich.table import Table
 
         table = Table(title=escape(_title(answers)), title_justify="left", expand=True)
-        for head in _HEADS if before else _TOTAL_HEADS:
-            table.add_column(
-                head, justify="left" if head in ("state", "longest") else "right", no_wrap=head != "longest"
-            )
-        for row in _rows(answers, before):
-            table.add_row(*(escape(cell) for cell in row))
+        heads, rows = _HEADS if before else _TOTAL_HEADS, _rows(answers, before)
+        shown = _shown(heads, rows, self._live.console.width)
+        for head in (heads[column] for column in shown):
+            is_text = head in ("state", "longest")
+            table.add_column(head, justify="left" if is_text else "right", no_wrap=head != "longest")
+        for row in rows:
+            table.add_row(*(escape(row[column]) for column in shown))
         self._live.update(table, refresh=True)

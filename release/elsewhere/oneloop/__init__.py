@@ -29,9 +29,13 @@ _warned: list[str] = []
 def _reason() -> str:
     here = f"{platform.system()} {platform.machine()}, {platform.python_implementation()} {platform.python_version()}"
     native = "The native package has wheels for Linux on x86-64 and AArch64 with CPython 3.11 to 3.15; this is"
-    return f"{native} {here}." + (
-        " On Linux, `pip install --no-binary oneloop oneloop` builds it from source." if sys.platform == "linux" else ""
-    )
+    text = f"{native} {here}."
+    if sys.platform == "linux":
+        text += (
+            " If that fits, update pip and install oneloop again; on other processors,"
+            " `pip install --no-binary oneloop oneloop` builds it from source."
+        )
+    return text
 
 
 def run(
