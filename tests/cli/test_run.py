@@ -125,3 +125,17 @@ def test_help(program: Path) -> None:
     done = oneloop("--help", cwd=program)
     assert done.returncode == 0
     assert "run" in done.stdout
+
+
+@pytest.mark.parametrize("option", [("--patch",), ("--replace", "gevent")])
+def test_what_green_threads_need_is_said(program: Path, option: tuple[str, ...]) -> None:
+    source = "import sys; sys.modules['greenlet'] = None; from oneloop.cli import main; main(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", source, "run", *option, str(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "oneloop run: oneloop.green needs the greenlet package: pip install 'oneloop[green]'\n"

@@ -70,7 +70,12 @@ def main(arguments: list[str]) -> None:
         interpreter.restart(line)
     if line.stats_socket is not None:
         os.environ["ONELOOP_STATS_SOCKET"] = line.stats_socket
-    prepare(debug=line.debug, stats=line.stats, patch=line.patch, replace=line.replace, keep_named=line.keep_named)
+    try:
+        prepare(debug=line.debug, stats=line.stats, patch=line.patch, replace=line.replace, keep_named=line.keep_named)
+    except ImportError as error:
+        # --patch and --replace gevent need greenlet.
+        print(f"oneloop run: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
     _run(line.program, warns=not (line.stats or line.patch or line.replace))
 
 
