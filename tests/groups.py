@@ -67,9 +67,9 @@ def groups(*, core: bool) -> list[Group]:
         _pytest("tests/green"),
     ]
     if core:
-        return [conformance, *rooms, _rest(rooms, core)]
+        return [conformance, _rest(rooms, core), *rooms]
     ecosystem = _pytest("tests/ecosystem")
-    return [ecosystem, conformance, *rooms, _rest([ecosystem, *rooms], core), rust, stubs]
+    return [ecosystem, conformance, _rest([ecosystem, *rooms], core), *rooms, rust, stubs]
 
 
 @dataclass

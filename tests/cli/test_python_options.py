@@ -177,8 +177,8 @@ MISTAKES = [
     (["-m", "show"], "oneloop run -m show"),
     (["pkg.module:app"], "oneloop serve pkg.module:app"),
     (["serv"], "run, serve, check and top"),
-    (["--stats"], "behind the command"),
-    ([], "run, serve, check or top"),
+    (["--stats"], "after the command"),
+    ([], "run, serve, check and top"),
 ]
 
 
