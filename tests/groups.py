@@ -99,15 +99,19 @@ def sums_of(output: str) -> Counter[str]:
 def run(group: Group) -> Outcome:
     """Run a group and wait for its end."""
     began_s = time.monotonic()
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        status = _wait(group, log)
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log,
+        # pytest removes old temporary folders, and groups that share them disturb each other there.
+        tempfile.TemporaryDirectory(prefix="t", ignore_cleanup_errors=True) as folder,
+    ):
+        status = _wait(group, log, folder)
         log.seek(0)
         output = log.read()
     return Outcome(group, status, time.monotonic() - began_s, sums_of(output), output)
 
 
-def _wait(group: Group, log: IO[str]) -> int:
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+def _wait(group: Group, log: IO[str], folder: str) -> int:
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTEST_DEBUG_TEMPROOT": folder}
     # The log is a file, because a process that a test leaves behind would keep a pipe open.
     process = subprocess.Popen(
         group.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT

@@ -70,3 +70,12 @@ def test_what_a_test_leaves_behind_holds_nothing_up() -> None:
     )
     outcome = run(Group("leaves", [sys.executable, "-c", program.replace(", stdin=3", ", stdin=subprocess.PIPE")]))
     assert outcome.status == 0
+
+
+def test_groups_share_no_temporary_folder() -> None:
+    program = "import os; print(os.environ['PYTEST_DEBUG_TEMPROOT']); assert os.path.isdir(os.environ['PYTEST_DEBUG_TEMPROOT'])"
+    found = run_all([Group(name, [sys.executable, "-c", program]) for name in ("one", "two")], jobs=2)
+    folders = {outcome.output.strip() for outcome in found}
+    assert [outcome.status for outcome in found] == [0, 0]
+    assert len(folders) == 2
+    assert not any(Path(folder).exists() for folder in folders)
