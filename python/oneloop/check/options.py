@@ -123,7 +123,7 @@ def _check_field(name: str, value: str) -> None:
     if not _TOKEN.fullmatch(name):
         raise OptionError(f"not a valid name of a header field: {name!r}")
     if any(c in value for c in "\r\n\0"):
-        raise OptionError(f"the value of the header field {name} contains a line break or NUL: {value!r}")
+        raise OptionError(f"the value of the header field {name} contains a line break or NUL")
 
 
 def _check_server(server: str) -> None:
