@@ -111,7 +111,7 @@ impl Transfer {
     pub fn read(&self) -> io::Result<usize> {
         let (pointer, count) = self.pointer_and_count();
         // SAFETY: as above.
-        unsafe { preadv2(self.fd, pointer, count, self.offset, 0) }
+        unsafe { READ.run(self.fd, pointer, count, self.offset, 0) }
     }
 
     /// Like `write`, with RWF_NOWAIT: EAGAIN if it would block, EOPNOTSUPP if the file cannot tell.
@@ -119,14 +119,14 @@ impl Transfer {
         let (pointer, count) = self.pointer_and_count();
         let flags = libc::RWF_NOWAIT;
         // SAFETY: as above.
-        unsafe { pwritev2(self.fd, pointer, count, self.offset, flags) }
+        unsafe { WRITE.run(self.fd, pointer, count, self.offset, flags) }
     }
 
     /// pwritev(2), or writev(2) at the descriptor's own position.
     pub fn write(&self) -> io::Result<usize> {
         let (pointer, count) = self.pointer_and_count();
         // SAFETY: as above.
-        unsafe { pwritev2(self.fd, pointer, count, self.offset, 0) }
+        unsafe { WRITE.run(self.fd, pointer, count, self.offset, 0) }
     }
 }
 
@@ -143,7 +143,7 @@ pub fn write_slice_at_once(fd: RawFd, data: &[u8], offset: i64) -> io::Result<us
 fn write_flagged(fd: RawFd, data: &[u8], offset: i64, flags: libc::c_int) -> io::Result<usize> {
     let vector = IoVec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
     // SAFETY: the kernel reads `data.len()` bytes of live memory during the call.
-    unsafe { pwritev2(fd, &raw const vector, 1, offset, flags) }
+    unsafe { WRITE.run(fd, &raw const vector, 1, offset, flags) }
 }
 
 /// preadv2(2) with RWF_NOWAIT at an offset: EAGAIN if not even the first byte is in the page cache. Returns `n`; the
@@ -186,79 +186,62 @@ fn read_flagged(
 ) -> io::Result<usize> {
     let vector = IoVec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
     // SAFETY: the kernel writes at most `room.len()` bytes into live memory during the call.
-    unsafe { preadv2(fd, &raw const vector, 1, offset, flags) }
+    unsafe { READ.run(fd, &raw const vector, 1, offset, flags) }
 }
 
-/// preadv2(2), by its number: glibc has the function from 2.26 on, musl from 1.2.5 on. Where the kernel has no such call
-/// (before Linux 4.6, emulators), it does what glibc does: without flags the older calls, with flags EOPNOTSUPP.
-///
-/// # Safety
-///
-/// `vectors` are `count` descriptions of memory that stays valid and may be written during the call.
-#[inline]
-unsafe fn preadv2(
-    fd: RawFd,
-    vectors: *const IoVec,
-    count: libc::c_int,
-    offset: i64,
-    flags: libc::c_int,
-) -> io::Result<usize> {
-    // syscall(2) takes longs. The kernel joins two halves of the offset; on 64 bits all of it is in the first.
-    let (count_long, no_high_half): (libc::c_long, libc::c_long) = (count.into(), 0);
-    // SAFETY: the caller's promise.
-    let result = checked_len(unsafe {
-        libc::syscall(libc::SYS_preadv2, fd, vectors, count_long, offset, no_high_half, flags)
-            as libc::ssize_t
-    });
-    match result {
-        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-            if flags != 0 {
-                return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
-            }
-            if offset == -1 {
-                // SAFETY: the caller's promise.
-                return checked_len(unsafe { libc::readv(fd, vectors, count) });
-            }
-            // SAFETY: the caller's promise.
-            checked_len(unsafe { libc::preadv(fd, vectors, count, offset) })
-        }
-        done => done,
-    }
+/// The vectored calls of one direction.
+struct Calls {
+    /// preadv2(2) or pwritev2(2).
+    flagged: libc::c_long,
+    /// readv(2) or writev(2).
+    plain: unsafe extern "C" fn(RawFd, *const IoVec, libc::c_int) -> libc::ssize_t,
+    /// preadv(2) or pwritev(2).
+    positioned: unsafe extern "C" fn(RawFd, *const IoVec, libc::c_int, i64) -> libc::ssize_t,
 }
 
-/// pwritev2(2), by its number: glibc has the function from 2.26 on, musl from 1.2.5 on. Where the kernel has no such call
-/// (before Linux 4.6, emulators), it does what glibc does: without flags the older calls, with flags EOPNOTSUPP.
-///
-/// # Safety
-///
-/// `vectors` are `count` descriptions of memory that stays valid during the call.
-#[inline]
-unsafe fn pwritev2(
-    fd: RawFd,
-    vectors: *const IoVec,
-    count: libc::c_int,
-    offset: i64,
-    flags: libc::c_int,
-) -> io::Result<usize> {
-    // syscall(2) takes longs. The kernel joins two halves of the offset; on 64 bits all of it is in the first.
-    let (count_long, no_high_half): (libc::c_long, libc::c_long) = (count.into(), 0);
-    // SAFETY: the caller's promise.
-    let result = checked_len(unsafe {
-        libc::syscall(libc::SYS_pwritev2, fd, vectors, count_long, offset, no_high_half, flags)
-            as libc::ssize_t
-    });
-    match result {
-        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-            if flags != 0 {
-                return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+const READ: Calls =
+    Calls { flagged: libc::SYS_preadv2, plain: libc::readv, positioned: libc::preadv };
+const WRITE: Calls =
+    Calls { flagged: libc::SYS_pwritev2, plain: libc::writev, positioned: libc::pwritev };
+
+impl Calls {
+    /// preadv2(2) or pwritev2(2), by its number: glibc has the functions from 2.26 on, musl from 1.2.5 on. Where the
+    /// kernel has no such call (before Linux 4.6, emulators), it does what glibc does: without flags the older calls,
+    /// with flags EOPNOTSUPP.
+    ///
+    /// # Safety
+    ///
+    /// `vectors` are `count` descriptions of memory that stays valid during the call. If it reads, the memory may be
+    /// written during the call.
+    #[inline]
+    unsafe fn run(
+        &self,
+        fd: RawFd,
+        vectors: *const IoVec,
+        count: libc::c_int,
+        offset: i64,
+        flags: libc::c_int,
+    ) -> io::Result<usize> {
+        // syscall(2) takes longs. The kernel joins two halves of the offset; on 64 bits all of it is in the first.
+        let (count_long, no_high_half): (libc::c_long, libc::c_long) = (count.into(), 0);
+        // SAFETY: the caller's promise.
+        let result = checked_len(unsafe {
+            libc::syscall(self.flagged, fd, vectors, count_long, offset, no_high_half, flags)
+                as libc::ssize_t
+        });
+        match result {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                if flags != 0 {
+                    return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+                }
+                checked_len(match offset {
+                    // SAFETY: the caller's promise.
+                    -1 => unsafe { (self.plain)(fd, vectors, count) },
+                    // SAFETY: the caller's promise.
+                    _ => unsafe { (self.positioned)(fd, vectors, count, offset) },
+                })
             }
-            if offset == -1 {
-                // SAFETY: the caller's promise.
-                return checked_len(unsafe { libc::writev(fd, vectors, count) });
-            }
-            // SAFETY: the caller's promise.
-            checked_len(unsafe { libc::pwritev(fd, vectors, count, offset) })
+            done => done,
         }
-        done => done,
     }
 }
