@@ -24,7 +24,7 @@ SECTIONS: dict[str, list[str]] = {
     "The project": ["CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "docs/**/*.md"],
 }
 
-#: Public modules, in the order of the API reference.
+#: Public modules, in the order of the API reference. tests/package/test_names.py checks their names.
 MODULES = [
     "oneloop",
     "oneloop.files",

@@ -11,42 +11,12 @@ from pathlib import Path
 import pytest
 
 import oneloop
+from docs.site.pages import MODULES
 from oneloop import _native
 from tests.package.needs import can_import
 
-PUBLIC = [
-    "oneloop",
-    "oneloop.aio",
-    "oneloop.check",
-    "oneloop.compat",
-    "oneloop.compat.gevent.modules",
-    "oneloop.compat.httptools",
-    "oneloop.compat.httptools.parser",
-    "oneloop.compat.linux_aio",
-    "oneloop.compat.linux_aio.block",
-    "oneloop.compat.linux_aio_bind",
-    "oneloop.compat.uvloop",
-    "oneloop.green",
-    "oneloop.green.core",
-    "oneloop.green.event",
-    "oneloop.green.exceptions",
-    "oneloop.green.greenlet",
-    "oneloop.green.hub",
-    "oneloop.green.local",
-    "oneloop.green.lock",
-    "oneloop.green.pool",
-    "oneloop.green.queue",
-    "oneloop.green.threadpool",
-    "oneloop.green.timeout",
-    "oneloop.green.waiter",
-    "oneloop.green.watchers",
-    "oneloop.http",
-    "oneloop.testing",
-    "oneloop.tls",
-]
 
-
-@pytest.mark.parametrize("module", PUBLIC)
+@pytest.mark.parametrize("module", MODULES)
 def test_all_names_exist_and_are_documented(module: str) -> None:
     public = importlib.import_module(module)
     if module == "oneloop.check":
