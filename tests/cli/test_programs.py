@@ -68,6 +68,41 @@ def test_program_sees_what_python_shows_it(here: Path, program: list[str]) -> No
     assert (shown.stdout, shown.stderr) == (expected.stdout, expected.stderr + NO_LOOP)
 
 
+OWN_MODULES = ["copy", "dataclasses", "fnmatch", "glob", "hashlib", "pathlib", "pkgutil", "ntpath", "runpy"]
+"""Modules of the standard library that oneloop needs and asyncio does not. Some are loaded before any program."""
+
+USES_OWN_MODULES = f"""
+import asyncio, subprocess, sys
+asyncio.run(asyncio.sleep(0))
+{"; ".join(f"import {name}" for name in OWN_MODULES)}
+print([name for name in {OWN_MODULES} if hasattr(sys.modules[name], "IS_OURS")])
+"""
+
+
+@pytest.mark.parametrize("program", [["show.py"], ["-m", "show"], ["-c", USES_OWN_MODULES], ["parent.py"]], ids=len)
+def test_modules_of_the_program_hide_those_of_the_standard_library(tmp_path: Path, program: list[str]) -> None:
+    for name in OWN_MODULES:
+        (tmp_path / f"{name}.py").write_text(f"IS_OURS = True\nprint('loaded', {name!r})")
+    (tmp_path / "show.py").write_text(USES_OWN_MODULES)
+    (tmp_path / "parent.py").write_text(
+        "import subprocess, sys\nsubprocess.run([sys.executable, 'show.py'], check=True)"
+    )
+    (tmp_path / "tempfile").mkdir()  # not a package
+    usual = run(*PYTHON, *program, cwd=tmp_path)
+    # Not `python -m oneloop`: that imports the command itself from the current folder.
+    ours = run(str(Path(sys.executable).with_name("oneloop")), "run", *program, cwd=tmp_path)
+    assert "copy" in usual.stdout
+    assert (ours.returncode, ours.stdout, ours.stderr) == (0, usual.stdout, "")
+
+
+def test_a_program_in_the_folder_of_the_standard_library(tmp_path: Path) -> None:
+    folder = Path(subprocess.__file__).parent
+    program = "import copy, dataclasses, types, asyncio; print(types.SimpleNamespace, asyncio.run(asyncio.sleep(0, 1)))"
+    program += "; import enum, re; assert type(re.I) is re.RegexFlag and isinstance(re.I, enum.IntFlag)"
+    ended = run(*ONELOOP_RUN, "-c", program, cwd=folder)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_safe_path_keeps_the_folder_out_of_sys_path(here: Path) -> None:
     (here / "first.py").write_text("import sys; print(sys.path)")
     expected = run(*PYTHON, "-P", "first.py", cwd=here)

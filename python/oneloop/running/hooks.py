@@ -2,14 +2,15 @@
 
 `enter` is called in the process of `oneloop run`, and by `children/sitecustomize.py` in each Python process that the
 program starts. Nothing is loaded before the program needs it: a finder at the front of `sys.meta_path` handles the
-import of asyncio and of packages that a facade replaces. Therefore this file imports only `os` and `sys` at its top,
-and no other file of oneloop.
+import of asyncio and of packages that a facade replaces. Therefore this file imports only `os`, `sys` and `_thread` at
+its top, and no other file of oneloop.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from _thread import get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any
 
-__all__ = ["VARIABLE", "Finder", "Settings", "carry", "enter", "enter_child", "settings"]
+__all__ = ["VARIABLE", "Finder", "Settings", "carry", "enter", "enter_child", "forget_shadowed", "settings"]
 
 VARIABLE = "ONELOOP_RUN"
 """The environment variable that carries the settings into child processes."""
@@ -68,6 +69,10 @@ class _State:
     is_active = False
     is_waiting = False
     """Whether `_begin` must be called again when the interpreter has started."""
+    thread: int | None = None
+    """The thread that imports oneloop for the program."""
+    shadowed: list[str] = []  # noqa: RUF012 - there is one for the process
+    """Modules that this thread has imported, although the program has modules of these names."""
 
 
 def settings() -> Settings | None:
@@ -134,15 +139,49 @@ def _activate() -> None:
     if _State.is_active or _State.settings is None or _must_wait():
         return
     _State.is_active = True
-    from oneloop.factories import replace_factories
-    from oneloop.running import report
+    _State.thread = get_ident()
+    try:
+        from oneloop.factories import replace_factories
+        from oneloop.running import report
 
-    replace_factories(named=not _State.settings.keep_named)
-    report.watch()
-    if _State.settings.stats:
-        from oneloop.cli import stats
+        replace_factories(named=not _State.settings.keep_named)
+        report.watch()
+        if _State.settings.stats:
+            from oneloop.cli import stats
 
-        stats.at_exit(is_child=_State.is_child)
+            stats.at_exit(is_child=_State.is_child)
+    finally:
+        _State.thread = None
+        _forget(_State.shadowed)
+
+
+def forget_shadowed(entry: str) -> None:
+    """Forget the loaded modules that the program would import from its own folder under `python`.
+
+    A program's `types.py` hides the module of the standard library, unless that is already loaded: by this command.
+
+    Args:
+        entry: the program's item of `sys.path`.
+    """
+    kept = (*sys.builtin_module_names, "__main__", "encodings", "oneloop")
+    loaded = {name.partition(".")[0] for name in sys.modules}.difference(kept)
+    _forget([name for name in loaded if _is_hidden(entry, getattr(sys.modules[name], "__spec__", None))])
+
+
+def _forget(names: Sequence[str]) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+        del sys.modules[name]
+
+
+def _is_hidden(entry: str, found: ModuleSpec | None) -> bool:
+    """Whether this item of `sys.path` has another module of the same name.
+
+    A folder without `__init__.py` hides nothing. Built-in and frozen modules cannot be hidden.
+    """
+    if found is None or found.origin in ("built-in", "frozen"):
+        return False
+    hiding = _PathFinder.find_spec(found.name, [entry])
+    return hiding is not None and hiding.origin not in (None, found.origin)
 
 
 class Finder:
@@ -161,6 +200,11 @@ class Finder:
         chosen = _State.settings
         if chosen is None or "." in name:
             return None
+        if _State.thread == get_ident() and name in sys.stdlib_module_names and not sys.flags.safe_path:
+            needed: ModuleSpec | None = _PathFinder.find_spec(name, sys.path[1:])
+            if name not in sys.builtin_module_names and _is_hidden(sys.path[0], needed):
+                _State.shadowed.append(name)
+                return needed
         if name == "oneloop":
             # oneloop might not be on the path of a child process.
             found: ModuleSpec | None = _PathFinder.find_spec(name, [os.path.dirname(_PACKAGE)])

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from oneloop.running import hooks
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -70,6 +72,9 @@ class Program:
             sys.path[: int(self._replaces_first)] = [first_path]
         elif always:
             sys.path.insert(0, first_path)
+        else:
+            return
+        hooks.forget_shadowed(first_path)
 
     def _script(self, main: ModuleType) -> None:
         path = Path(self._text)
