@@ -31,7 +31,7 @@ for package in "$apt"/cache/archives/*.deb; do
 done
 
 # The interpreter must find its C library, and ensurepip its wheels, inside the tree.
-triplet=$(basename "$(dirname "$(find "$root/usr/lib" -name 'libc.so.6' | head -1)")")
+triplet=$(basename "$(dirname "$(find "$root/usr/lib" "$root/lib" -name libc.so.6 2>/dev/null | head -1)")")
 loader=$(find "$root" -name 'ld-linux*.so.*' -type f | head -1)
 patchelf --set-interpreter "$loader" --force-rpath \
     --set-rpath "$root/usr/lib/$triplet:$root/lib/$triplet" "$root/usr/bin/python$version"
