@@ -13,14 +13,19 @@ dir=$(cd "$4" && pwd)
 target=$dir/$version-$machine-musl
 [ ! -e "$target/.complete" ] || exit 0
 case $machine in
-    x86_64) architecture=amd64 compiler=gcc ;;
+    x86_64) architecture=amd64 package=gcc compiler=gcc ;;
     # Without this option, gcc's functions for atomic operations call glibc to detect the processor's features.
-    aarch64) architecture=arm64 compiler="aarch64-linux-gnu-gcc -mno-outline-atomics" ;;
+    aarch64)
+        architecture=arm64 package=gcc-aarch64-linux-gnu
+        compiler="aarch64-linux-gnu-gcc -mno-outline-atomics"
+        ;;
     *) echo "no musl for $machine here" >&2 && exit 3 ;;
 esac
-for program in "${compiler%% *}" patchelf; do
-    command -v "$program" >/dev/null || { echo "$program is missing" >&2 && exit 3; }
-done
+if ! command -v "${compiler%% *}" >/dev/null; then
+    [ "$(id -u)" = 0 ] || { echo "$package is missing and only root can install it" >&2 && exit 3; }
+    apt-get update -q >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$package" >/dev/null
+fi
 
 . "$root/scripts/debian-suite.sh"
 rm -rf "$target" && mkdir -p "$target/source" "$target/sysroot"
