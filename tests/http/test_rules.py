@@ -67,7 +67,7 @@ async def test_refused(rule: Refused, way: str) -> None:
             await wire.send(rule.sent + (SECOND if way == "followed" else b""))
             if rule.is_cut and way == "whole":
                 wire.end()
-        answer = await asyncio.wait_for(wire.answer(rule.method), 5)
+        answer = await asyncio.wait_for(wire.answer(rule.method), 60)
         assert answer.status in rule.statuses, (rule, answer)
         assert answer.closes, (rule, answer)
         assert await wire.rest() == b""
