@@ -39,8 +39,11 @@ apt-get "${options[@]}" download -q musl musl-dev >/dev/null
 for package in ./*.deb; do
     dpkg-deb -x "$package" "$target/sysroot"
 done
-apt-get "${options[@]}" source --download-only -q "python$version" >/dev/null
-tar -xf python*.orig.tar.xz --strip-components=1
+if ! apt-get "${options[@]}" source --download-only -q "python$version" >/dev/null; then
+    echo "the sources of python$version cannot be downloaded from Debian $suite" >&2
+    exit 3
+fi
+tar -xf python*.orig.tar.?z --strip-components=1
 
 # A compiler with the headers and libraries of musl instead of glibc. The loader is the unpacked C library itself.
 # --print-multiarch prints nothing: gcc would print its own triplet, which configure compares with musl's.
@@ -58,6 +61,7 @@ export ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=n
 configure=(
     CC="$target/cc" --build="$(uname -m)-linux-gnu" --host="$machine-linux-musl" --prefix="$target"
     --with-build-python="$build_python" --with-ensurepip=no --disable-test-modules
+    READELF="$(command -v readelf)"  # that of 3.11 refuses the bare name
     PKG_CONFIG=false OPT="-O1 -DNDEBUG"  # the libraries of this system need glibc
 )
 if ! { ./configure "${configure[@]}" && make -j2 && make install; } >"$target/log" 2>&1 </dev/null; then
