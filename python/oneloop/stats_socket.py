@@ -90,7 +90,7 @@ def _own_folder() -> str:
         os.mkdir(name, 0o700)
     found = os.lstat(name)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        reason = "not a folder of this user with mode 700; remove it, or give the stats socket another path"
+        reason = "not a directory of this user with mode 700; remove it, or give the stats socket another path"
         raise OSError(errno.EACCES, reason, name)
     return name
 

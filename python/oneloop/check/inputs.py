@@ -395,7 +395,7 @@ class _Sitemaps:
             # Only files in the folder of the index: its author must not be able to choose other files of this machine.
             name = urlsplit(address).path.rpartition("/")[2]
             if not name or name in {".", ".."} or "\0" in name or index == "-":
-                raise ValueError("not the name of a file in the folder of the index")
+                raise ValueError("not the name of a file in the directory of the index")
             location = index[: index.rfind("/") + 1] + name
         elif _is_url(location):
             location = url_of(location)
