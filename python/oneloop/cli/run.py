@@ -140,9 +140,8 @@ def _run(program: Program, *, warns: bool) -> None:
         # The program may have closed stderr, or may have been started without it.
         with contextlib.suppress(AttributeError, OSError, ValueError):
             if sys.stderr is not None:
-                print(
-                    f"oneloop run: this program made no event loop, so oneloop did nothing.{_other()}", file=sys.stderr
-                )
+                text = f"this program created no event loop, so oneloop did nothing.{_other()}"
+                print(f"oneloop run: {text}", file=sys.stderr)
 
     if warns and sys.platform == "linux":
         atexit.register(say_if_nothing_was_done)
