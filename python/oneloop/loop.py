@@ -52,7 +52,7 @@ class Loop(  # type: ignore[misc]  # the mixins accept more argument types than 
 ):
     """A drop-in asyncio event loop on a native core (Linux).
 
-    Create one with `oneloop.new_event_loop()`. Only `call_soon_threadsafe` and `run_in_executor` can be
+    Create one with `oneloop.new_event_loop()`. Only `call_soon_threadsafe` and `statistics` can be
     called from any thread; call all other methods in the thread that runs the loop. Subclassing is
     supported, as with asyncio's loops.
 

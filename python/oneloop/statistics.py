@@ -32,7 +32,7 @@ class Statistics:
     longest_callback_s: float
     """Duration of the longest callback, in seconds."""
     longest_callback_name: str
-    """Qualified name of the longest callback."""
+    """Qualified name of the longest callback. For a step of a task: the coroutine's name, with the task's name."""
     longest_tick_s: float
     """Duration of the longest iteration, in seconds."""
     loop_lag_s: float

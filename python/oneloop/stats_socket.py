@@ -39,7 +39,7 @@ class _State:
 
 
 def folder(user: int | None = None) -> str:
-    """Return the folder of a user's sockets that were opened without a path.
+    """Return the directory of a user's sockets that were opened without a path.
 
     Args:
         user: the user's id; None means the user of this process.
@@ -58,15 +58,15 @@ def open(path: str | None = None) -> str:  # noqa: A001 - the module's verb
     """Open the socket of this process and return its path. A second call returns the path of the first.
 
     Args:
-        path: the path of the socket. In a folder the socket gets the process id as its name. None means the default: a
-            folder of the user in `$XDG_RUNTIME_DIR`, or else in the temporary directory. If another process listens at
-            the path already, the process id is appended to it.
+        path: the path of the socket. If it is a directory, the socket in it is named `PID.sock`. None means the
+            default: a directory of the user in `$XDG_RUNTIME_DIR`, or else in the temporary directory. If another
+            process listens at the path already, the process id is appended to it.
 
     Returns:
         The absolute path of the socket.
 
     Raises:
-        OSError: the default folder does not belong to the user, or the socket cannot be created.
+        OSError: the default directory does not belong to the user, or the socket cannot be created.
     """
     if _State.path is not None:
         return _State.path
@@ -84,13 +84,13 @@ def open(path: str | None = None) -> str:  # noqa: A001 - the module's verb
 
 
 def _own_folder() -> str:
-    """Create the default folder, which only the user may read and write."""
+    """Create the default directory, which only the user may read and write."""
     name = folder()
     with suppress(FileExistsError):
         os.mkdir(name, 0o700)
     found = os.lstat(name)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        reason = "not a folder of this user with mode 700; remove it, or give the stats socket another path"
+        reason = "not a directory of this user with mode 700; remove it, or give the stats socket another path"
         raise OSError(errno.EACCES, reason, name)
     return name
 

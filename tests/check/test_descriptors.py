@@ -81,7 +81,7 @@ async def test_a_limit_that_is_too_low_is_told_at_the_start(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
     with pytest.raises(
-        OptionError, match=r"a concurrency of 961 needs 1025 .* may open only 1024: lower the concurrency"
+        OptionError, match=r"a concurrency of 961 needs 1025 .* can open only 1024: lower the concurrency"
     ):
         [result async for result in check(["http://127.0.0.1:1/"], concurrency=961)]
     assert [result.outcome async for result in check(["http://127.0.0.1:1/"], concurrency=960, retries=0)] == [

@@ -239,7 +239,9 @@ def test_an_index_that_is_a_file_has_its_members_beside_it(tmp_path: Path) -> No
     assert [one.url for one in found if isinstance(one, Target)] == own
     assert len(found) == 9
     refused = [
-        one.text for one in found if isinstance(one, BadLine) and "not the name of a file in the folder" in one.reason
+        one.text
+        for one in found
+        if isinstance(one, BadLine) and "not the name of a file in the directory" in one.reason
     ]
     assert refused == ["x/..", "?"]
     site = Site({"http://a.example/x/one.xml": urlset("http://fetched.example/")})
@@ -260,7 +262,7 @@ def test_an_index_on_standard_input_has_nothing_beside_it(tmp_path: Path, monkey
         os.dup2(before, 0)
         os.close(before)
     assert [str(one).partition("reason=")[2] for one in found] == [
-        "'not the name of a file in the folder of the index (in -)')"
+        "'not the name of a file in the directory of the index (in -)')"
     ]
 
 

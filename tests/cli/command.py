@@ -12,7 +12,7 @@ LIMIT_S = 60.0
 PYTHON = (sys.executable,)
 ONELOOP_RUN = (sys.executable, "-m", "oneloop", "run")
 
-NO_LOOP = "oneloop run: this program made no event loop, so oneloop did nothing.\n"
+NO_LOOP = "oneloop run: this program created no event loop, so oneloop did nothing.\n"
 """What `oneloop run` says at the end of a program without loops, on stderr; all else is as under `python`."""
 
 

@@ -164,7 +164,7 @@ def test_trio_is_told(tmp_path: Path) -> None:
     pytest.importorskip("trio")
     done = run(*ONELOOP_RUN, "-c", "import trio; trio.run(trio.sleep, 0)", cwd=tmp_path)
     assert done.returncode == 0
-    assert "made no event loop" in done.stderr
+    assert "created no event loop" in done.stderr
     assert "trio" in done.stderr
 
 

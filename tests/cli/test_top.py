@@ -445,10 +445,10 @@ def test_workers_of_oneloop_serve(tmp_path: Path, runtime: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (b"", "refuses"),
+        (b"", "does not answer"),
         (b"{", "not a stats socket"),
         (b"[]", "not a stats socket"),
-        (b'{"format": 99}', "Update oneloop"),
+        (b'{"format": 99}', "reads only format 1"),
     ],
 )
 def test_answers_that_are_none(tmp_path: Path, answer: bytes, says: str) -> None:

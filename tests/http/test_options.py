@@ -187,7 +187,7 @@ def test_nobody_is_trusted_without_proxy_headers() -> None:
         ({"host": None}, "--host must be a text, not None"),
         ({"ssl_certfile": 3}, "--ssl-certfile must be a path, not 3"),
         ({"reload": "yes"}, "--reload must be True or False, not 'yes'"),
-        ({"static": "/s=public"}, r"static must be pairs of \(URL, folder\)"),
+        ({"static": "/s=public"}, r"static must be pairs of \(URL, directory\)"),
         ({"headers": {"a": "b"}}, r"headers must be pairs of \(name, value\), not 'a'"),
         ({"headers": ["a:b"]}, r"headers must be pairs of \(name, value\), not 'a:b'"),
     ],

@@ -87,7 +87,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         service.send(signal.SIGINT)
         assert service.wait() == 0
         assert b"200 OK" not in read_all(waiting)
-    assert "Received SIGINT, exiting at once." in service.log.text
+    assert "Received SIGINT, exiting immediately." in service.log.text
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_dies_is_replaced_and_the_reason_told(tmp_path: Path, path: str, re
     with Service(tmp_path, "--workers", "2") as service:
         before = pids(service)
         read_all(service.ask_later(path))
-        dead = service.log.wait_for(rf"Worker \[(\d+)\] {reason}.*; its successor starts at once").group(1)
+        dead = service.log.wait_for(rf"Worker \[(\d+)\] {reason}.*; its successor starts immediately").group(1)
         service.log.wait_for("Application startup complete")
         after = pids(service)
         assert dead in before
@@ -117,7 +117,7 @@ def test_a_worker_whose_loop_is_stuck_is_replaced(tmp_path: Path, is_stopped: bo
             waiting = service.ask_later("/stuck")
         told = service.log.wait_for(r"Worker \[(\d+)\] is stuck: its loop has not run for 1 s").group(1)
         reason = "SIGKILL" if is_stopped else "SIGABRT"
-        service.log.wait_for(rf"Worker \[{told}\] was killed by {reason}.*; its successor starts at once")
+        service.log.wait_for(rf"Worker \[{told}\] was killed by {reason}.*; its successor starts immediately")
         service.log.wait_for("Application startup complete")
         if is_stopped:
             assert told == stuck
@@ -149,7 +149,7 @@ def test_deadlines_may_be_far_away(tmp_path: Path) -> None:
 
 def test_what_dies_again_and_again_is_replaced_later_each_time(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "1", "--limit-max-requests", "1000000") as service:
-        for delay in ("at once", "in 0.2 s", "in 0.4 s"):
+        for delay in ("immediately", "in 0.2 s", "in 0.4 s"):
             read_all(service.ask_later("/die"))
             service.log.wait_for(rf"its successor starts {delay}")
             service.log.wait_for("Application startup complete")

@@ -1,8 +1,8 @@
 //! Drives sessions from one thread: paces them, waits for the server, counts, times.
 //!
-//! Waiting is spinning (a poll with no timeout, again and again) or sleeping. A client that sleeps makes the
-//! server pay for waking it, which is a large part of a small message's cost; large messages cost enough for that
-//! not to show, and a spinning client would only heat the machine.
+//! It waits by spinning (repeated polls without a timeout) or by sleeping. If a client sleeps, the server pays for
+//! waking it, which is a large part of a small message's cost. For large messages this part is negligible, and spinning
+//! would only waste CPU time.
 
 use std::collections::VecDeque;
 use std::io;

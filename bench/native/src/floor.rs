@@ -1,4 +1,4 @@
-//! Servers that do the rivals' work without Python: what the kernel alone costs on this machine.
+//! Servers that do the rivals' work without Python: they show what the kernel's part costs on this machine.
 
 pub mod datagram;
 pub mod files;

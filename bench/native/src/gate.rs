@@ -1,8 +1,9 @@
-//! The conversation with whoever started the generator: one line out, one line in.
+//! The protocol between the generator and its parent process: one line out, one line in.
 //!
-//! `ready` after the warm-up, when no message is under way; then `go` on standard input; the measured
-//! window; `done` when the last answer is in. The starter reads the server's CPU clock at both ends, while the
-//! server rests, so that exactly the counted messages are charged. End of input means: stop.
+//! The generator prints `ready` after the warm-up, when no message is in flight. It reads `go` from standard input,
+//! runs the measured window, and prints `done` after the last answer. The parent reads the server's CPU clock before
+//! and after the window, while the server is idle, so that exactly the counted messages are charged. The generator
+//! stops at the end of its input.
 
 use std::io::{self, BufRead, Write};
 

@@ -1,6 +1,7 @@
 //! The native half of the bench: a load generator (`loadgen`) and servers without Python (`floor`).
 //!
-//! Nothing here knows of Python, rivals or reports; the Python half starts these programs and reads their lines.
+//! This crate does not depend on Python, rivals or reports. The Python half starts these programs and reads their
+//! lines.
 
 pub mod clock;
 pub mod engine;

@@ -1,4 +1,4 @@
-//! What a measured window gave: counts, latency, and whether the generator itself stood in the way.
+//! The result of a measured window: counts, latency, and whether the generator was the bottleneck.
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! When the next message is due. Closed loop: as soon as the connection is free. Open loop: at a fixed rate,
-//! whether or not the server keeps up, and latency counts from the moment it was due (no coordinated omission).
+//! When the next message is due. In a closed loop: as soon as the connection is free. In an open loop: at a fixed rate,
+//! whether or not the server keeps up; latency counts from the time when the message was due (no coordinated omission).
 
 use std::collections::VecDeque;
 

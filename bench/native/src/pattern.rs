@@ -1,7 +1,7 @@
-//! The bytes that are sent and what must come back.
+//! The bytes that are sent, and the bytes that are expected as the answer.
 //!
-//! One pseudo-random ring of a prime length; a connection starts at its own offset, so that a byte that is
-//! changed, dropped, doubled or sent to another connection is seen. Knows nothing of sockets.
+//! They come from a pseudo-random ring of a prime length. Each connection starts at a different offset, so that a byte
+//! that is changed, dropped, duplicated or sent to another connection is detected. Does not use sockets.
 
 /// Prime, and larger than any single write or read that is compared.
 const RING_LEN: usize = 262_147;

@@ -1,4 +1,4 @@
-//! Edge-triggered epoll with plain tokens. Knows nothing of what the descriptors carry.
+//! Edge-triggered epoll with plain tokens. Does not depend on the kind of the descriptors.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the engine asks of one client connection, whatever it speaks.
+//! The interface between the engine and one client connection, for every protocol.
 //!
 //! ```text
 //!  idle --start--> busy --ready: Done--> idle

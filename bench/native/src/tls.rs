@@ -1,7 +1,7 @@
 //! rustls configurations from PEM files: the generator's trust, the floor server's certificate.
 //!
-//! Both sides know one cipher suite and one key exchange group only, so that every server does the same work:
-//! left to themselves, some libraries prefer AES-128 and others AES-256.
+//! Both sides support only one cipher suite and one key exchange group, so that every server does the same work.
+//! By default, some libraries prefer AES-128 and others AES-256.
 
 use std::io;
 use std::path::Path;
@@ -46,8 +46,8 @@ pub fn client(ca_file: &Path) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// The same client with a memory of its own: each of its connections resumes the session of one before, if the
-/// server lets it.
+/// The same client with a separate session store: each of its connections resumes the session of an earlier one, if
+/// the server accepts it.
 #[must_use]
 pub fn resuming(config: &ClientConfig) -> Arc<ClientConfig> {
     let mut config = config.clone();

@@ -1,7 +1,7 @@
-//! Trust in one authority that examines a certificate once.
+//! Verifies certificates of one authority, each of them only once.
 //!
 //! A generator that opens thousands of connections would spend a third of its time on the same chain, and fast servers
-//! would wait for it. The proof that the server has the certificate's key is examined in every full handshake.
+//! would wait for it. The signature that proves that the server has the key is verified in every full handshake.
 
 use std::sync::{Arc, OnceLock};
 

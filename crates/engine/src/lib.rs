@@ -1,4 +1,4 @@
-//! The kernel and time for oneloop: readiness, deadlines, wake-ups, checked system calls.
+//! oneloop's access to the kernel and to time: readiness, deadlines, wake-ups, checked system calls.
 //!
 //! Uses no Python, protocols or transports. Everything here returns `io::Result` and can be tested without an
 //! interpreter; `fake` is a scripted selector for such tests.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 const EVENTS_PER_WAIT: usize = 512;
 const REBUILD_AFTER: u32 = 16;
 
-/// The events that a registration wants.
+/// The events that a registration is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interest(u32);
 

@@ -1,8 +1,9 @@
 //! Wakes a sleeping loop from any thread through an eventfd, which is written only while the loop sleeps.
 //!
 //! Both flags are sequentially consistent, so that neither side can miss the other. A producer publishes its work and
-//! then calls `wake`. The loop calls `about_to_sleep`, checks for work once more, and only then waits. The second one
-//! always sees the first. While the loop is awake, a wake-up costs the producer one load and no system call.
+//! then calls `wake`. The loop calls `about_to_sleep`, checks for work once more, and only then waits. Whichever of the
+//! two comes second always detects the first. While the loop is awake, a wake-up costs the producer one load and no
+//! system call.
 
 use crate::sys::eventfd;
 use std::io;

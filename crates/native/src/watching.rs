@@ -1,8 +1,9 @@
 //! `SnapshotSocket`: a Unix socket through which other processes can watch this one, for `oneloop top`.
 //!
-//! A thread waits for connections. While it waits it has no thread state of the interpreter, so the loops behave as
-//! without it: they hold the GIL during short polls, and a hub still detects that no thread can wake it. For each
-//! connection the thread takes the GIL and calls a Python function, also while a loop runs a long callback.
+//! A thread waits for connections. It has no Python thread state while it waits, so it does not change what the loops
+//! do: without other Python threads they keep the GIL during short polls, and a hub still detects that no thread can
+//! wake it. For each connection the thread takes the GIL and calls a Python function, even while a loop runs a long
+//! callback.
 //!
 //! The thread is stopped before a fork and before the interpreter is finalized (`stop`, called by
 //! `oneloop.stats_socket`), so it never runs during either of them (S6, S7). This file does not use loops.
@@ -23,8 +24,8 @@ use std::time::Duration;
 /// The pause before the next attempt if the process has no file descriptor left.
 const REST: Duration = Duration::from_millis(50);
 
-/// Ends one thread. Each has its own: while one thread of the program waits for the end of ours before it forks, another
-/// may fork too, and start the next.
+/// Ends one thread. Each thread has a separate `End`: while one thread of the program waits for our thread to end
+/// before it forks, another one may fork too and start the next thread.
 struct End {
     bell: OwnedFd,
     is_wanted: AtomicBool,
@@ -64,12 +65,13 @@ impl Shared {
                 error.write_unraisable(py, Some(answer));
             }
         });
-        // None if the interpreter is being finalized. Then the closure was dropped, which closed the connection.
+        // `try_attach` returns None if the interpreter is being finalized. It has then dropped the closure, and with
+        // it the connection, which is thereby closed.
         let _gone = attached.is_none();
     }
 }
 
-/// Whether `accept` failed only because the connection was closed again, or because there was none.
+/// Whether `accept` failed only because the client has already closed the connection, or because there was none.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock)

@@ -39,8 +39,7 @@ async def check(urls: Urls, options: Options | None = None, **given: Any) -> Asy
         An async iterator of `Result`.
 
     Raises:
-        OptionError: an option has a wrong value, or the process may not open enough file descriptors for the
-            concurrency.
+        OptionError: an option has a wrong value, or the limit on file descriptors is too low for the concurrency.
         TooManyFilesError: the process has no file descriptor left.
         TypeError: an option's name is unknown, `options` and `given` are both given, or `urls` is a string.
         Exception: any exception that iterating over `urls` raises.

@@ -53,11 +53,11 @@ def require(concurrency: int) -> None:
         concurrency: the number of connections.
 
     Raises:
-        OptionError: it may not; the message says what to do.
+        OptionError: the limit is too low; the message says what to do.
     """
     soft = allowed()
     if soft is not None and soft < concurrency + SPARE_DESCRIPTORS:
         raise OptionError(
             f"a concurrency of {concurrency} needs {concurrency + SPARE_DESCRIPTORS} file descriptors, but this"
-            f" process may open only {soft}: lower the concurrency, or raise the limit (ulimit -n)"
+            f" process can open only {soft}: lower the concurrency, or raise the limit (ulimit -n)"
         )

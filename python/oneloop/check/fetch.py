@@ -58,7 +58,7 @@ class Fetcher:
         options: how to check.
 
     Raises:
-        OptionError: the process may not open enough file descriptors for the concurrency.
+        OptionError: the limit on file descriptors is too low for the concurrency.
     """
 
     def __init__(self, options: Options) -> None:

@@ -95,7 +95,7 @@ def read(source: Source, *, fetch: Fetch | None = None) -> Entries:
 
     The numbers of targets count bad lines too, so correcting a bad line does not change the numbers of other entries.
     A sitemap that an index names is requested with `fetch`, if it is given. Without `fetch`, the index must be a file,
-    and the file with the sitemap's name in the folder of the index is read; files in other folders are never read.
+    and the file with the sitemap's name in the directory of the index is read; files in others are never read.
     Each sitemap is read once, even if several indexes name it.
 
     Args:
@@ -395,7 +395,7 @@ class _Sitemaps:
             # Only files in the folder of the index: its author must not be able to choose other files of this machine.
             name = urlsplit(address).path.rpartition("/")[2]
             if not name or name in {".", ".."} or "\0" in name or index == "-":
-                raise ValueError("not the name of a file in the folder of the index")
+                raise ValueError("not the name of a file in the directory of the index")
             location = index[: index.rfind("/") + 1] + name
         elif _is_url(location):
             location = url_of(location)

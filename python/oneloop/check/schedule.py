@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Hold", "Job", "Schedule", "host_of"]
 
 KEPT_HOSTS = 1000
-"""The number of hosts without URLs that are kept."""
+"""When hosts without URLs in progress are removed from time to time, this many hosts are kept."""
 
 IDLE_WINDOWS = 25
 """While workers are idle, up to this many windows of the input are read ahead, to find URLs of other hosts."""

@@ -1,4 +1,4 @@
-"""`oneloop run`: runs a program as `python` would, with oneloop for its event loops."""
+"""`oneloop run`: runs a program as `python` does, with oneloop as its event loop."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _USAGE = "usage: oneloop run [option]... (script.py | -m module | -c code | -) [
 _HELP = f"""\
 {_USAGE}
 
-Run an unmodified Python program on oneloop: write `oneloop run` instead of `python`. Loops that the program makes with
-asyncio or uvloop are oneloop loops, in this process and in the Python processes that the program starts.
+Run an unmodified Python program on oneloop: write `oneloop run` instead of `python`. Loops that the program creates
+with asyncio or uvloop are then oneloop loops, also in the Python processes that the program starts.
 
 the program:
-  script.py             a file; also a folder or a zip file with a __main__.py
+  script.py             a file; also a directory or a zip file with a __main__.py
   -m module             a module, as in python -m
   -c code               the code of the program, as in python -c
   -                     the program is read from standard input
@@ -34,12 +34,13 @@ options:
   --stats-socket[=PATH] let `oneloop top` watch the program, through a Unix socket
   --patch               patch the standard library, so that blocking calls let other green threads run; needs
                         oneloop[green]
-  --replace NAME        give the program oneloop's replacement when it imports this package: {", ".join(compat.KNOWN)}
-  --keep-named          do not replace uvloop, nor asyncio.SelectorEventLoop() where the program calls it
+  --replace NAME        when the program imports this package, import oneloop's facade of it instead; NAME is one of
+                        {", ".join(compat.KNOWN)}
+  --keep-named          do not replace loops that the program names itself: uvloop, asyncio.SelectorEventLoop()
   -h, --help            show this help
 
 Options of python are accepted too: -b -B -d -E -i -I -O -OO -P -q -s -S -u -v -x -W arg -X opt. Options end at the
-program or at `--`. The words after the program are its arguments.
+program or at `--`. Arguments after the program are passed to it.
 """
 
 
@@ -139,9 +140,8 @@ def _run(program: Program, *, warns: bool) -> None:
         # The program may have closed stderr, or may have been started without it.
         with contextlib.suppress(AttributeError, OSError, ValueError):
             if sys.stderr is not None:
-                print(
-                    f"oneloop run: this program made no event loop, so oneloop did nothing.{_other()}", file=sys.stderr
-                )
+                text = f"this program created no event loop, so oneloop did nothing.{_other()}"
+                print(f"oneloop run: {text}", file=sys.stderr)
 
     if warns and sys.platform == "linux":
         atexit.register(say_if_nothing_was_done)

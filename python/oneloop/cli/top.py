@@ -131,7 +131,7 @@ def _living(folder: str, owner: int) -> dict[str, dict[str, Any]]:
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (owner, os.geteuid()):
             # The temporary directory is everybody's.
-            raise TopError(f"{folder} is another user's, or not a folder; its sockets may say anything")
+            raise TopError(f"{folder} belongs to another user or is not a directory, so its sockets are not trusted")
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return {}
@@ -181,7 +181,7 @@ def ask(path: str) -> dict[str, Any]:
     except OSError as error:
         raise TopError(f"{shown}: {error.strerror}") from None
     if not received:
-        raise TopError(f"{shown} refuses to answer: the program belongs to another user, or it is ending")
+        raise TopError(f"{shown} does not answer: the program belongs to another user, or it is ending")
     try:
         answer: dict[str, Any] = json.loads(received)
         version = answer["format"]
@@ -189,7 +189,8 @@ def ask(path: str) -> dict[str, Any]:
         raise TopError(f"{shown} is not a stats socket of oneloop") from None
     if version != FORMAT:
         raise TopError(
-            f"{shown} answers in format {version!r}, but this oneloop top reads {FORMAT}. Update oneloop here"
+            f"{shown} answers in format {version!r}, but this oneloop top reads only format {FORMAT}."
+            " Use the program's version of oneloop"
         )
     return answer
 

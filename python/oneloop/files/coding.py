@@ -87,7 +87,7 @@ def ended(text: str, style: Style) -> str:
 
 
 async def decoded(files: _native.Files, data: bytes, decoder: codecs.IncrementalDecoder, style: Style) -> str:
-    """Decode the last part of a text. Long UTF-8 is decoded on a thread without the GIL, all else in pieces.
+    """Decode the last part of a text. Long UTF-8 is decoded on a thread without the GIL, other text in pieces.
 
     Raises:
         UnicodeDecodeError: as `decoder.decode(data, True)`.

@@ -241,7 +241,7 @@ class Options:
             # In Python a bool is an int, but as a number it is probably a mistake.
             if not (is_none or isinstance(value, kinds)) or (isinstance(value, bool) and bool not in (*kinds, object)):
                 raise OptionError(f"{flag(one.name)} must be {said}, not {value!r}")
-        for name, shape in (("headers", "(name, value)"), ("static", "(URL, folder)")):
+        for name, shape in (("headers", "(name, value)"), ("static", "(URL, directory)")):
             for pair in getattr(self, name):
                 if not isinstance(pair, tuple | list) or len(pair) != 2:
                     raise OptionError(f"{name} must be pairs of {shape}, not {pair!r}")

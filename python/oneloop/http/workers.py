@@ -218,7 +218,7 @@ class Parent:
     def _on_signal(self, number: int) -> None:
         if number in (signal.SIGINT, signal.SIGTERM):
             name = signal.Signals(number).name
-            log.info("Received %s, %s.", name, "exiting" if not self._course.endings else "exiting at once")
+            log.info("Received %s, %s.", name, "exiting" if not self._course.endings else "exiting immediately")
             self._end(0)
         elif self._course.endings:
             return
@@ -492,4 +492,4 @@ def _is_ready(place: Place) -> bool:
 
 
 def _in(delay_s: float) -> str:
-    return f"in {delay_s:g} s" if delay_s else "at once"
+    return f"in {delay_s:g} s" if delay_s else "immediately"

@@ -136,7 +136,7 @@ def _refuse(option: str) -> NoReturn:
     known = [*_OWN, "--replace", "--stats-socket", "--check-hash-based-pycs", "--help", "--version"]
     close = difflib.get_close_matches(option, known, 1) if option.startswith("--") else []
     text = f"there is no option {option}"
-    text += f". Did you mean {close[0]}" if close else ". Write options of the program after the program"
+    text += f". Did you mean {close[0]}" if close else ". To pass an option to the program, write it after the program"
     raise UsageError(text)
 
 

@@ -1,4 +1,4 @@
-"""Runs a program in this process as `python` does: a script, a folder, a zip file, a module, `-c`, standard input.
+"""Runs a program in this process as `python` does: a script, a directory, a zip file, a module, `-c`, standard input.
 
 The program gets a new `__main__` module, and its tracebacks do not show the frames of this file.
 """

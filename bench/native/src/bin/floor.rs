@@ -90,7 +90,7 @@ fn run(work: &Work) -> io::Result<()> {
     }
 }
 
-/// Prints the figures and waits for a word, so that memory can be read meanwhile.
+/// Prints the figures and waits for a line, so that the parent can read the memory use in between.
 fn hand_over(figures: &serde_json::Value) -> io::Result<()> {
     println!("{figures}");
     io::stdin().read_line(&mut String::new()).map(|_| ())

@@ -1,4 +1,4 @@
-//! The floor's echo through the system's OpenSSL: a program of its own, so that the others do without that library.
+//! The floor's echo through the system's OpenSSL: a separate program, so that the others do not need that library.
 
 use std::io;
 use std::path::PathBuf;

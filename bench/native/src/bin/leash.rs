@@ -1,7 +1,7 @@
-//! `leash CPU PROGRAM ARGS…`: runs the program on one CPU (`-` for any), and kills it when its starter dies.
+//! `leash CPU PROGRAM ARGS…`: runs the program on one CPU (`-` for any), and kills it when its parent dies.
 //!
-//! Both hold across exec, so that no code runs between fork and exec in the starter, which is Python. It also raises
-//! the soft limit of open files to the hard one: ten thousand idle connections are one of the measurements.
+//! Both settings survive exec, so the parent, which is Python, need not run code between fork and exec. `leash` also
+//! raises the soft limit of open files to the hard one, because one of the measurements has ten thousand connections.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};

@@ -131,7 +131,7 @@ impl Options {
         }
     }
 
-    /// What an HTTP connection says and hears.
+    /// What an HTTP connection sends, and the responses that it expects.
     fn exchange(&self, pattern: &Pattern, token: usize) -> Arc<Exchange> {
         let target = self.target.clone().unwrap_or_else(|| format!("/{}", self.size));
         let expected = || match &self.expect {

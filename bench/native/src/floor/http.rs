@@ -1,4 +1,4 @@
-//! The least that can be called an HTTP server: `GET /N` answered by N bytes `x` in one vectored write.
+//! A minimal HTTP server: it answers `GET /N` with N bytes `x` in one vectored write.
 
 use std::collections::HashMap;
 use std::fs::File;

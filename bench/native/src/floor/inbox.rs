@@ -1,4 +1,4 @@
-//! The ciphertext that one read of a socket gave; one buffer serves all connections of a server.
+//! The ciphertext from one read of a socket. All connections of a server share one buffer.
 
 use std::cell::RefCell;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! A listening socket on loopback or on a path, announced to the starter.
+//! A listening socket on loopback or on a path, which is printed for the parent process.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -1,7 +1,7 @@
-//! A served connection through the system's OpenSSL, with the very reads and sends of `rustls_peer`.
+//! A served connection through the system's OpenSSL, with the same reads and sends as `rustls_peer`.
 //!
-//! OpenSSL reads from and writes to a `Shuttle`, never the socket: left to itself it asks the kernel twice for each
-//! record (its head, its body) and sends every record by itself.
+//! OpenSSL reads from and writes to a `Shuttle`, not the socket. With a socket it would make two reads for each record
+//! (head and body), and a separate send for each record.
 
 use std::fmt;
 use std::io::{self, Read, Write};

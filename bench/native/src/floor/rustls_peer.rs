@@ -1,4 +1,4 @@
-//! A served connection through rustls: one read of the socket for all that has come, one send for all that leaves.
+//! A served connection through rustls: one read of the socket for all available data, one send for all output.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

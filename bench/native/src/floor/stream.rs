@@ -1,6 +1,6 @@
 //! The epoll echo server on byte streams: one shared read buffer, one read and one send per event, a queue only
-//! when the socket is full. Also the server that closes after the first message. It does not know whether a
-//! connection is plain or speaks TLS.
+//! when the socket is full. Also the server that closes after the first message. It works with plain and with TLS
+//! connections.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -28,7 +28,7 @@ pub enum Manner {
 /// A served connection, plain or through TLS. A read asks the socket once, and `WouldBlock` may mean that TLS alone
 /// had something to read; what TLS has to send leaves with the next `flush`.
 pub trait Peer: Read + Write + AsFd {
-    /// Whether the other end has said that it sends nothing more. The plain one says so by a read of nothing.
+    /// Whether the peer has announced that it sends nothing more. On a plain connection this is a read of zero bytes.
     fn has_ended(&self) -> bool {
         false
     }

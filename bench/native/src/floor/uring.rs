@@ -1,7 +1,7 @@
 //! The io_uring echo server: multishot accept and receive, a ring of provided buffers, one enter per turn.
 //!
-//! Ownership: a receive buffer belongs to the kernel until its completion, then to one send, then goes back into
-//! the buffer ring when that send completes. The buffers live as long as the process, which ends by being killed.
+//! Ownership: a receive buffer belongs to the kernel until its completion, and then to one send. When that send
+//! completes, the buffer returns to the buffer ring. The buffers exist until the process is killed.
 #![expect(unsafe_code, reason = "submitting to a ring is a promise about memory")]
 
 use std::collections::{HashMap, VecDeque};

@@ -6,7 +6,7 @@
 //!  the server closes:         (handshake,) message -> echo -> end of the stream: done
 //! ```
 //!
-//! With TLS the server's close_notify is waited for, so that its part of the closing is inside the window.
+//! With TLS the client waits for the server's close_notify, so that the server's part of closing is inside the window.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::poller::Poller;
 use crate::tls;
 use crate::wire::{Target, Wire};
 
-/// Who ends a connection. The other end sees the end of the stream.
+/// Which side ends a connection. The other side then reads the end of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Closer {
     Server,

@@ -1,4 +1,4 @@
-//! Takes the chunked coding off a body (RFC 9112, 7.1), however the stream is cut.
+//! Decodes a body with the chunked coding (RFC 9112, 7.1), wherever the stream is split.
 
 use crate::fault::Fault;
 

@@ -1,4 +1,4 @@
-//! A turn of one datagram there and back. A lost one is counted and replaced after a while.
+//! A turn of one datagram and its echo. A lost datagram is counted, and another one is sent after a timeout.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -19,7 +19,7 @@ pub struct Datagram {
     registered: bool,
     pattern: Arc<Pattern>,
     size_bytes: usize,
-    /// Turns begun; each sends a slice of its own, so that a late answer is told from a wrong one.
+    /// The number of turns so far. Each sends a different slice, so that a late answer differs from a wrong one.
     turn: u64,
     lost_in_a_row: u32,
     lost: u64,

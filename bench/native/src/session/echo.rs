@@ -1,4 +1,4 @@
-//! A turn on a byte stream: one or many messages in a single write, all of them back, every byte compared.
+//! A turn on a byte stream: one or many messages in a single write, then their echoes, with every byte compared.
 
 use std::io;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ impl Exchange {
         }
     }
 
-    /// A connection of its own for each request.
+    /// A separate connection for each request.
     #[must_use]
     pub fn once(target: &str, body: Vec<u8>) -> Self {
         let request =

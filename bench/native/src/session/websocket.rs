@@ -1,4 +1,4 @@
-//! A turn of one WebSocket message on a kept connection (RFC 6455): masked on its way, back unmasked and unchanged.
+//! A turn of one WebSocket message on a kept connection (RFC 6455): sent masked, echoed unmasked and unchanged.
 //!
 //! ```text
 //!  first turn:  upgrade request -> 101 with the right accept value -> message -> echo: done
@@ -83,7 +83,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Fault> {
     Ok(len.map(head))
 }
 
-/// Where the connection stands in what it receives.
+/// What the connection receives next.
 #[derive(Debug, PartialEq, Eq)]
 enum Expecting {
     Upgrade,

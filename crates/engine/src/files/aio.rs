@@ -270,7 +270,7 @@ impl<T> AioContext<T> {
         completions
     }
 
-    /// In the child of a fork the kernel does not know these operations: completes them all with ECANCELED.
+    /// In the child of a fork these operations do not exist in the kernel: completes them all with ECANCELED.
     fn disown(&mut self) -> Vec<Completion<T>> {
         let result = -i64::from(libc::ECANCELED);
         let cancelled = |key: Key| RawEvent { data: key.as_u64(), result, ..RawEvent::default() };

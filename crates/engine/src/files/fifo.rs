@@ -1,10 +1,10 @@
 //! Opening a FIFO on a thread, so that the wait for its other end can be stopped.
 //!
 //! A thread in a blocking open(2) cannot be interrupted: after a cancellation it would keep waiting as a reader that
-//! nobody uses, and take the next writer's data. So the FIFO is opened without blocking and the thread then waits for
-//! the other end. A reader counts as one from the open on and waits for a writer. A writer retries the open, after
-//! pauses that grow to 20 ms, because without a reader there is nothing to hold open (fifo(7)). This path is rare;
-//! io_uring can cancel its opens.
+//! nobody uses, and take the next writer's data. So the FIFO is opened without blocking, and the thread then waits for
+//! the other end. Opening the reading end succeeds immediately; then the thread waits for a writer. Opening the writing
+//! end fails as long as there is no reader (fifo(7)), so the thread retries it after pauses that grow to 20 ms. This
+//! path is rare; io_uring can cancel its opens.
 
 use super::request::Place;
 use crate::sys::fifo::{Scratch, Seen, watch};

@@ -73,7 +73,7 @@ pub struct Ring<T> {
     born: u32,
 }
 
-/// EINVAL means that the kernel does not know a flag: leave out the newest flags first.
+/// EINVAL means that the kernel does not support a flag: leave out the newest flags first.
 fn build() -> io::Result<IoUring> {
     let refused = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
     let mut builder = IoUring::builder();

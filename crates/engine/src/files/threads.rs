@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(5);
 pub enum Lane {
     /// Calls on local filesystems.
     Near,
-    /// Calls that may wait for another machine, and functions that programs want to run.
+    /// Calls that may wait for another machine, and functions of the program.
     Far,
     /// Transfers of megabytes.
     Bulk,

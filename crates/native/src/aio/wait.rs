@@ -1,4 +1,4 @@
-//! The timeout of `get_events()`, and the number of events it wants.
+//! The arguments of `get_events()`: the timeout, and the minimum and maximum number of events.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -32,7 +32,7 @@ impl Deadline {
     }
 }
 
-/// The number of events that a call wants.
+/// The minimum and maximum number of events that a call returns.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     pub min: usize,

@@ -64,7 +64,8 @@ impl LoopCore {
             })
         });
         let Some(((object, on_ready), guest)) = source else {
-            // No source would ever take it: a level-triggered event would be reported by every poll.
+            // The registration has no source, so nothing would handle its events, and every poll would report a
+            // level-triggered event again.
             let ended = self.with_poller(py, |poller| poller.deregister(event.token));
             return ended.and_then(ignore_gone).map_err(|e| errors::os_error("epoll_ctl", &e));
         };

@@ -5,9 +5,9 @@
 
 use oneloop_engine::sys::clock::{cycles, monotonic_ns};
 
-/// Who watches sees the longest callback of the last two windows of this length.
+/// Snapshots contain the longest callback of the last two windows of this length.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// Windows that are older than this are of no interest to who watches now.
+/// If the last snapshot is older than this, its windows are discarded.
 const STALE_NS: u64 = 5 * WINDOW_NS;
 
 /// The longest callback of a window.
@@ -30,7 +30,7 @@ pub struct Meter {
     tick_began: u64,
     longest: u64,
     pub longest_name: String,
-    /// Length of the longest callback of the window: a longer one is recorded.
+    /// The length of the longest callback of the window. A longer callback is recorded.
     bar: u64,
     window: Longest,
     window_before: Longest,

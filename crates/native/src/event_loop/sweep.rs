@@ -1,5 +1,6 @@
-//! How cancelled timers leave the heap before their deadline: a few whenever a timer is made, the rest when nothing
-//! is ready. Never all at once, because a hundred thousand would block the loop for milliseconds (docs/design/0010).
+//! Removes cancelled timers from the heap before their deadline: a few whenever a timer is created, the others when
+//! nothing is ready. They are never removed in a single pass, because a pass over a hundred thousand timers would block
+//! the loop for milliseconds (docs/design/0010).
 //!
 //! Entries are checked inside the cell and dropped outside of it (S2).
 

@@ -4,7 +4,7 @@
 //! that were due at its poll. While callbacks keep each other ready and nothing else happens, the kernel is polled
 //! only now and then, because a poll costs more than a callback.
 //!
-//! The GIL is released for every poll, unless the poll cannot sleep and there is no other thread that could want it.
+//! The GIL is released for every poll, unless the poll cannot sleep and no other thread could take it.
 
 use super::{LoopCore, Ready};
 use crate::errors;

@@ -1,7 +1,7 @@
 //! `FastFile`: the native half of files: the operations that programs call for every line and record.
 //!
-//! Each call returns an `Operation`, which is a coroutine. When awaited, it does from memory or the page cache what
-//! needs no waiting, and otherwise runs the file's own (slow) coroutine. Both have the same effects.
+//! Each call returns an `Operation`, which is a coroutine. When it is awaited, it is done from memory or the page cache
+//! if that does not block. Otherwise it runs the file's own (slow) coroutine. Both have the same effects.
 
 use super::Files;
 use super::deferred::Work;

@@ -1,5 +1,5 @@
-//! `Operation`: the awaitable that a file's method returns. The await itself does what needs no waiting; everything
-//! else is done by the coroutine of the method's slow half, to which this object then forwards.
+//! `Operation`: the awaitable that a file's method returns. If the operation does not block, the await itself does it.
+//! Otherwise the coroutine of the method's slow half does it, and this object forwards to that coroutine.
 //!
 //! It is a `collections.abc.Coroutine`, so that it can be made a task. Nothing is done before it is awaited.
 

@@ -4,7 +4,7 @@
 //! made → started → running → ended
 //!      ↘ killed before it began ↗
 //! ```
-//! Everything that every green thread needs is here; what few of them need is in `Greenlet`'s Python code.
+//! This file has the features that every green thread uses. Rarely used ones are in `Greenlet`'s Python code.
 
 use super::{HubCore, Waiter};
 use crate::event_loop::LoopCore;

@@ -55,7 +55,7 @@ pub enum Awaited {
     Pong,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "each is told by somebody else, at any time")]
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub struct State {
     pub under: Option<Under>,
     pub input: Input,

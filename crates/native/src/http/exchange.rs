@@ -40,7 +40,7 @@ pub struct Body {
     pub is_told: bool,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "each is told by somebody else, at any time")]
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub struct State {
     pub body: Body,
     /// The peer is gone, or the request was rejected while it arrived.

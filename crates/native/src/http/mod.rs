@@ -15,7 +15,8 @@
 //! | `journal` | messages to the operator |
 //! | `websocket` | an exchange with WebSocket messages instead of bodies |
 //!
-//! Uses `transport`, which only knows it as a protocol with its own receive function.
+//! Uses `transport`, for which it is a protocol with its own receive function. The code calls the response of an
+//! exchange its answer.
 
 mod answer;
 mod asgi;

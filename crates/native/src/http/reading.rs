@@ -381,7 +381,7 @@ impl HttpConnection {
         ))
     }
 
-    /// The WebSocket that the request wants to open, if any.
+    /// The WebSocket that the request opens, if any.
     fn websocket_of<'a>(
         &self,
         request: &Request<'a, '_>,

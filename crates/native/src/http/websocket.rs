@@ -74,7 +74,7 @@ pub enum News<'py> {
 }
 
 impl WebSocket {
-    /// The WebSocket that a request wants to open; `None` if it is not a WebSocket handshake.
+    /// The WebSocket that a request opens; `None` if it is not a WebSocket handshake.
     pub fn of_request<'a>(
         method: &str,
         is_http11: bool,

@@ -1,6 +1,6 @@
 //! TLS transports, over any `ssl.SSLContext` or over rustls.
 //!
-//! Uses `transport`, which only knows it as a protocol with its own receive function.
+//! Uses `transport`, for which it is a protocol with its own receive function.
 
 mod backlog;
 mod handshake;

@@ -124,7 +124,8 @@ impl TlsTransport {
         Self::flush_gathered(slf)?;
         match this.phase(py) {
             Phase::Flushing if this.state.with(py, |s| s.is_reading_paused && s.is_closed) => {
-                // The peer has ended, and the program, which has paused reading, does not want the rest.
+                // The peer has ended the connection. The program has paused reading and now closes, so the rest is
+                // dropped.
                 this.start_shutdown_timer(slf)?;
                 Self::flush_and_shut_down(slf)
             }

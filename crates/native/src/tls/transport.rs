@@ -73,7 +73,7 @@ pub struct Outgoing {
     pub writes_after_loss: u32,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "each is told by somebody else, at any time")]
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub struct State {
     pub phase: Phase,
     pub app: App,

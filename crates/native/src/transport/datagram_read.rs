@@ -1,7 +1,9 @@
 //! How a datagram transport receives: through the buffer that all transports of the loop share, into a bytes object
-//! of the exact size. As in asyncio, one datagram per tick. The exception: if the tick would end here and the next
-//! one would begin with a poll for this same socket, the next datagram is received without a poll (a burst: design
-//! 0002), as `Appetite` decides.
+//! of the exact size.
+//!
+//! As in asyncio, one datagram is received per tick. There is one exception (design 0002): if nothing else is ready,
+//! the tick would end here, and the next one would begin with a poll that can only report this socket. Then more
+//! datagrams are received without a poll; `Appetite` decides how many.
 //!
 //! An exception from the protocol is reported and the transport stays open, as in asyncio (S7).
 

@@ -1,7 +1,7 @@
 //! `Listener`: accepts connections for a server.
 //!
-//! All waiting connections are accepted in one go, up to `MOST`. When descriptors or memory run out (EMFILE, ENFILE,
-//! ENOBUFS, ENOMEM) the listener reports it once, pauses, and tries again, so that it does not spin.
+//! For each event, all waiting connections are accepted, up to `MOST`. When descriptors or memory run out (EMFILE,
+//! ENFILE, ENOBUFS, ENOMEM) the listener reports it once, pauses, and tries again, so that it does not spin.
 
 use super::descriptor::{Descriptor, Kind};
 use super::endpoint::Endpoint;

@@ -4,7 +4,7 @@ Differences: where io_uring works, it is used. `submit()` then does not block on
 must not overtake a block in flight on the same file; and the jobs of a context do not count against `fs.aio-max-nr`.
 `AIOContext(max_jobs, engine="aio")` forces kernel AIO. `timeout_ns=0` does not wait; without a timeout `get_events()`
 waits, as in linux_aio. Read targets must be writable. The context keeps references to its blocks until their events are
-returned. A changed `event_masks` has an effect. If the kernel is processing the block, `cancel()` does not raise: it
+returned. A change of `event_masks` takes effect. If the kernel is processing the block, `cancel()` does not raise: it
 returns an event with -EINPROGRESS, and the block's own event follows.
 """
 

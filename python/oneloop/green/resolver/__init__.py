@@ -26,7 +26,7 @@ _gethostbyaddr = _stock.gethostbyaddr
 class AbstractResolver:
     """The standard library's functions, with its exceptions. Subclasses define how blocking functions are called.
 
-    This class calls them directly. It is used in threads without a hub, where blocking is fine.
+    This class calls them directly. It is used in threads without a hub, which may block.
     """
 
     def __init__(self, hub: Any = None) -> None:

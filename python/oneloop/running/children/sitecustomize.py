@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 """Applies the settings of `oneloop run` in a child process, and then runs the user's own sitecustomize.
 
-Python imports this file when it starts, because `oneloop run` puts this folder on PYTHONPATH. It runs in every Python
-that the program starts. These can have other versions, so it uses no new syntax, and does nothing if oneloop does not
-support the version.
+Python imports this file when it starts, because `oneloop run` puts this directory on PYTHONPATH. It runs in every
+Python that the program starts. These can have other versions, so it uses no new syntax, and does nothing if oneloop
+does not support the version.
 """
 
 import os
