@@ -25,7 +25,7 @@ _ANSWER_MAX_BYTES = 64 << 20
 _EPILOG = """\
 A program can be watched if it was started with oneloop run --stats-socket, oneloop serve --stats-socket, or with the
 environment variable ONELOOP_STATS_SOCKET=1, or if it has called oneloop.stats_socket.open(). Without PROCESS, oneloop
-top shows the only program there is, or lists them."""
+top shows the only program there is, with all its workers, or lists the programs."""
 
 _HINT = "Start the program with: oneloop run --stats-socket script.py (or set ONELOOP_STATS_SOCKET=1)."
 
@@ -107,7 +107,8 @@ def _find(process: str | None) -> list[str]:
     if not there:
         raise TopError(f"no program has a stats socket in {folder}. {_HINT}")
     parents = {answer["parent"] for answer in there.values()}
-    if len(there) == 1:
+    if len(parents) == 1 and len({tuple(answer["argv"]) for answer in there.values()}) == 1:
+        # One process, or the workers of one program.
         return list(there)
     lines = [f"  {answer['pid']:>8}  {screen.command(answer)}" for answer in there.values()]
     if len(parents) == 1:
