@@ -338,7 +338,7 @@ async def test_processes(tmp_path: Path) -> None:
         (("-", "--concurrency", "0"), "--concurrency must be at least 1"),
         (("-", "--timeout", "soon"), "'soon' is not a number of seconds"),
         (("-", "--header", "x"), "'x' is not a header field: write Name:Value"),
-        (("-", "--method", "POST"), "--method must be one of"),
+        (("-", "--method", "POST"), "--method must be GET or HEAD: 'POST'"),
         (("-", "--timeout", "-1"), "--timeout must be greater than 0, or 0 for no limit"),
         (("-", "--rate", "0"), "--rate must be greater than 0, or leave it out"),
         (("-", "--ipv4", "--ipv6"), "not allowed with"),
@@ -371,6 +371,30 @@ async def test_what_it_needs_is_said(missing: str) -> None:
     done = await run(program=("-c", source))
     assert done.status == 2
     assert "pip install 'oneloop[check]'" in done.errors
+
+
+@pytest.mark.parametrize("missing", ["aiohttp", "pycares"])
+async def test_help_without_what_it_needs(missing: str) -> None:
+    source = f"import sys; sys.modules[{missing!r}] = None; from oneloop.cli import main; main(['check', '--help'])"
+    done = await run(program=("-c", source))
+    assert (done.status, done.errors) == (0, "")
+    assert done.output.startswith("usage: oneloop check ")
+
+
+@pytest.mark.parametrize(
+    ("style", "missing", "said"),
+    [
+        ("green", "greenlet", "oneloop.green needs the greenlet package: pip install 'oneloop[green]'"),
+        ("green", "requests", "--style green needs requests: pip install requests"),
+        ("threads", "requests", "--style threads needs requests: pip install requests"),
+        ("processes", "requests", "--style processes needs requests: pip install requests"),
+    ],
+)
+async def test_what_a_style_needs_is_said(style: str, missing: str, said: str) -> None:
+    words = ["check", "-", f"--style={style}"]
+    source = f"import sys; sys.modules[{missing!r}] = None; from oneloop.cli import main; main({words})"
+    done = await run(program=("-c", source))
+    assert (done.status, done.errors) == (2, f"oneloop check: {said}\n")
 
 
 async def test_a_bar_on_a_terminal(tmp_path: Path) -> None:

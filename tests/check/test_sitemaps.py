@@ -131,6 +131,17 @@ def test_what_is_no_sitemap_is_a_bad_line(content: bytes, reason: str, size: int
     assert reason in reason_of(content, size)
 
 
+@pytest.mark.parametrize("content", [b"<!DOCTYPE html><html></html>", b"<html></html>", b"hello", b""])
+def test_a_page_in_place_of_a_sitemap(content: bytes) -> None:
+    """A user may take FILE for a URL to check."""
+    hint = "(only a sitemap can be given by its URL; write other URLs into a file)"
+    assert reason_of(content).endswith(hint)
+    member = "http://a.example/page"
+    [found] = Site({BASE: index(member), member: content}).read(BASE)
+    assert isinstance(found, BadLine)
+    assert hint not in found.reason
+
+
 def test_what_came_before_damage_counts() -> None:
     content = urlset("http://a.example/", "http://b.example/", "&undefined;")
     assert brief(Site({BASE: content}).read(BASE)) == ["1 http://a.example/", "2 http://b.example/", "5!"]

@@ -51,7 +51,7 @@ def test_program_that_fails_is_reported_before_the_table(tmp_path: Path) -> None
 def test_program_without_loops_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print('hello')")
     done = run(*ONELOOP_RUN, "--stats", "program.py", cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("hello\n", "oneloop statistics\nthis program created no oneloop event loop\n")
+    assert (done.stdout, done.stderr) == ("hello\n", "oneloop statistics\nthis process created no oneloop event loop\n")
 
 
 def one(**counters: object) -> oneloop.Statistics:

@@ -519,6 +519,22 @@ def test_rates_are_those_between_two_looks() -> None:
     assert screen.text([now], None).endswith("1.5 s all")
 
 
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (["/srv/shop/app.py", "--port", "80"], "/srv/shop/app.py --port 80"),
+        (["/srv/" + "long/" * 12 + "app.py", "--port", "80"], "app.py --port 80"),
+        (["/srv/" + "long/" * 12 + "uvicorn/__main__.py", "app:app"], "uvicorn app:app"),
+        (["app.py", "x" * 60], "app.py " + "x" * 52 + "…"),
+        (["/" * 70], "/" * 59 + "…"),
+        ([], "?"),
+    ],
+)
+def test_command_line_that_is_too_long(argv: list[str], shown: str) -> None:
+    """The folder of the program is left out first."""
+    assert screen.command({"argv": argv}) == shown
+
+
 def test_rich_draws_on_a_terminal(tmp_path: Path, runtime: Path) -> None:
     import pty
 

@@ -195,6 +195,7 @@ def test_factories(module: Path) -> None:
         ("nothing", "'nothing' is not the name of an application: write package.module:app"),
         ("nothing:", "is not the name of an application"),
         ("folder/app.py:app", "is a file: write the name of the module"),
+        ("app.py", "'app.py' is a file: write the name of the module, such as package.module:app"),
         ("no_such_module:app", "there is no module 'no_such_module': run the command in"),
         ("loaded_bad.no_such:app", "there is no module 'loaded_bad.no_such'"),
         ("loaded_raises:app", "importing 'loaded_raises' failed: ZeroDivisionError"),

@@ -198,6 +198,29 @@ def test_other_systems_have_no_other_name_and_say_so(other_python: Path) -> None
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("platform.python_implementation = lambda: 'PyPy'", "this is Linux x86_64, PyPy "),
+        ("sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1", " (free-threaded). "),
+    ],
+)
+def test_systems_for_which_it_cannot_be_built_are_not_told_to_build_it(
+    other_python: Path, made: str, said: str
+) -> None:
+    program = f"""
+        import platform, sys, sysconfig
+        platform.system, platform.machine, sys.platform = lambda: "Linux", lambda: "x86_64", "linux"
+        {made}
+        import oneloop
+        oneloop.Loop
+        """
+    done = run(other_python, program)
+    assert said in done.stderr
+    assert done.stderr.endswith("PyPy and free-threaded builds are not supported.\n")
+    assert "pip" not in done.stderr.splitlines()[-1]
+
+
 def test_other_systems_have_a_command_that_says_so(other_python: Path) -> None:
     command = [str(other_python), "-I", "-m", "oneloop", "run", "app.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

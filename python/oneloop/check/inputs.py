@@ -27,6 +27,8 @@ __all__ = ["FORMS", "Fetch", "Form", "Source", "form_of", "read"]
 Form: TypeAlias = Literal["text", "csv", "jsonl", "sitemap"]
 FORMS: tuple[Form, ...] = ("text", "csv", "jsonl", "sitemap")
 
+_ONLY_SITEMAPS = " (only a sitemap can be given by its URL; write other URLs into a file)"
+
 Fetch: TypeAlias = "Callable[[str], AsyncIterator[bytes]]"
 """A function that requests a URL and yields the body in pieces. Raises OSError if the request fails."""
 
@@ -355,6 +357,10 @@ class _Sitemaps:
                     below.append((member, depth + 1, (line, location)))
             waiting += reversed(below)
 
+    def _has_nothing_from(self, location: str, sitemap: Sitemap) -> bool:
+        """Whether the user has named a URL, and no entry of it has been read."""
+        return location == self._source.location and _is_url(location) and not self._number and not sitemap.is_index
+
     async def _read_one(self, location: str, depth: int, members: list[tuple[int, str]]) -> Entries:
         """Yield the URLs of a sitemap. The addresses in an index are appended to `members` instead."""
         where = "" if depth == 0 else f" (in {shown(location)})"
@@ -368,7 +374,8 @@ class _Sitemaps:
                     found, has_ended = await _next_addresses(sitemap, plain)
                 except SitemapError as error:
                     found, has_ended = sitemap.found(), True
-                    bad = BadLine(error.line, shown(location), str(error))
+                    hint = _ONLY_SITEMAPS if self._has_nothing_from(location, sitemap) and not found else ""
+                    bad = BadLine(error.line, shown(location), f"{error}{hint}")
                 for line, address in found:
                     if not sitemap.is_index:
                         self._number += 1

@@ -100,7 +100,7 @@ class Options:
                 raise OptionError(f"{name} must be greater than 0, or None for no limit: {value!r}")
         for name, values in _CHOICES.items():
             if getattr(self, name) not in values:
-                raise OptionError(f"{name} must be one of {values}: {getattr(self, name)!r}")
+                raise OptionError(f"{name} must be {' or '.join(map(str, values))}: {getattr(self, name)!r}")
         for field_name, value in (*self.headers, ("User-Agent", self.user_agent)):
             _check_field(field_name, value)
         self._check_proxy()

@@ -45,6 +45,10 @@ def check_in_style(urls: Iterable[Target], options: Options, style: Style) -> It
         ImportError: `requests` is not installed.
     """
     _refuse_unknown(options, style)
+    try:
+        import requests  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"--style {style} needs requests: pip install requests", name="requests") from error
     if style == "green":
         return _in_green_threads(urls, options)
     if style == "threads":

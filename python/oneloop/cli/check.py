@@ -169,12 +169,15 @@ def main(arguments: list[str]) -> NoReturn:
         SystemExit: always, with the status that the help describes.
     """
     _open_standard_files()
-    if "--style=green" in arguments or ("--style" in arguments and "green" in arguments):
-        # This must happen before the other imports.
-        from oneloop.green import monkey
-
-        monkey.patch_all()
     try:
+        if "--style=green" in arguments or ("--style" in arguments and "green" in arguments):
+            # This must happen before the other imports.
+            from oneloop.green import monkey
+
+            monkey.patch_all()
+        # The parser comes first, because --help has to work without the HTTP client.
+        reader = parser()
+        given: Any = vars(reader.parse_args(arguments))
         from oneloop.check import check as _  # noqa: F401
         from oneloop.check.command import Task, run
         from oneloop.check.journal import JournalError
@@ -187,8 +190,6 @@ def main(arguments: list[str]) -> NoReturn:
         _tell("interrupted before the first request")
         raise SystemExit(130) from None
 
-    reader = parser()
-    given: Any = vars(reader.parse_args(arguments))
     try:
         raise SystemExit(run(Task.of(given)))
     except ValueError as error:

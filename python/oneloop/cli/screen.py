@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -38,8 +39,13 @@ def printable(text: str) -> str:
 
 
 def command(answer: dict[str, Any]) -> str:
-    """Return the command line of a process, shortened."""
+    """Return the command line of a process, shortened: without the folder of the program, then without its end."""
     line = printable(shlex.join(answer["argv"])) or "?"
+    if len(line) > COMMAND_MAX:
+        path = PurePath(answer["argv"][0])
+        # A package that was run with -m.
+        name = path.parent.name if path.name == "__main__.py" else path.name
+        line = printable(shlex.join([name or answer["argv"][0], *answer["argv"][1:]]))
     return line if len(line) <= COMMAND_MAX else line[: COMMAND_MAX - 1] + "…"
 
 

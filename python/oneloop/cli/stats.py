@@ -80,7 +80,7 @@ def write(statistics: list[Statistics], file: TextIO, *, process: int | None = N
         file: where to write.
         process: the process id for the heading; None if the heading has none.
     """
-    text = table(statistics) if statistics else "this program created no oneloop event loop"
+    text = table(statistics) if statistics else "this process created no oneloop event loop"
     of_process = "" if process is None else f" of process {process}"
     print(f"oneloop statistics{of_process}\n{text}", file=file)
 

@@ -120,10 +120,11 @@ def load(
 
 def _import(name: str) -> object:
     module_name, _, path = name.partition(":")
+    if module_name.endswith(".py") or "/" in module_name:
+        example = f"package.module:{path or 'app'}"
+        raise LoadError(f"{module_name!r} is a file: write the name of the module, such as {example}")
     if not module_name or not path:
         raise LoadError(f"{name!r} is not the name of an application: write package.module:app")
-    if module_name.endswith(".py") or "/" in module_name:
-        raise LoadError(f"{module_name!r} is a file: write the name of the module, such as package.module:{path}")
     try:
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import sys
+import sysconfig
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -27,10 +28,16 @@ _warned: list[str] = []
 
 
 def _reason() -> str:
-    here = f"{platform.system()} {platform.machine()}, {platform.python_implementation()} {platform.python_version()}"
+    implementation = platform.python_implementation()
+    here = f"{platform.system()} {platform.machine()}, {implementation} {platform.python_version()}"
+    is_free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    if is_free_threaded:
+        here += " (free-threaded)"
     native = "The native package has wheels for Linux on x86-64 and AArch64 with CPython 3.11 to 3.15; this is"
     text = f"{native} {here}."
-    if sys.platform == "linux":
+    if implementation != "CPython" or is_free_threaded:
+        text += " PyPy and free-threaded builds are not supported."
+    elif sys.platform == "linux":
         text += (
             " If that fits, update pip and install oneloop again; on other processors,"
             " `pip install --no-binary oneloop oneloop` builds it from source."
