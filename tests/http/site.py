@@ -53,7 +53,8 @@ class Wire:
     async def send_bytewise(self, data: bytes) -> None:
         """Each byte is read by the server on its own. Stops where the server has closed."""
         for at in range(len(data)):
-            if self.writer.is_closing():
+            # Not `at_eof()`, which is false while the answer has not been read.
+            if self.writer.is_closing() or self.reader._eof:  # type: ignore[attr-defined]
                 return
             self.writer.write(data[at : at + 1])
             await asyncio.sleep(0)

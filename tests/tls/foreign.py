@@ -17,6 +17,9 @@ import pytest
 
 from tests.programs import ROOT
 
+ENDS_IN_S = 20.0
+"""After SIGTERM; then a program is killed."""
+
 FOLDER = Path(__file__).parent / "peers"
 BUILT = ROOT / ".build" / "tls-peers"
 NATIVE = ROOT / "bench" / "native" / "target" / "release"
@@ -100,7 +103,12 @@ def started(command: list[str], folder: Path = ROOT) -> Iterator[subprocess.Pope
             raise
         finally:
             process.terminate()
-            process.communicate()
+            try:
+                process.communicate(timeout=ENDS_IN_S)
+            except subprocess.TimeoutExpired:
+                # An interpreter with daemon threads can hang in its finalization.
+                process.kill()
+                process.communicate()
 
 
 @contextmanager

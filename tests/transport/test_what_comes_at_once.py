@@ -104,8 +104,8 @@ class Datagrams(asyncio.DatagramProtocol):
         self.act(self, data)
 
 
-async def received(loop: asyncio.AbstractEventLoop, act: Any) -> list[Any]:
-    """What happens when three datagrams wait at once; `act` is called with each."""
+async def received(loop: asyncio.AbstractEventLoop, act: Any, *, has_all: Any = lambda: True) -> list[Any]:
+    """What happens when three datagrams wait at once; `act` is called with each. Waits for `has_all`."""
     order: list[Any] = []
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.setblocking(False)
@@ -113,6 +113,8 @@ async def received(loop: asyncio.AbstractEventLoop, act: Any) -> list[Any]:
     for data in (b"1", b"2", b"3"):
         theirs.send(data)
     await asyncio.sleep(0.02)
+    while not has_all():
+        await asyncio.sleep(0.001)
     transport.close()
     await asyncio.sleep(0)
     theirs.close()
@@ -164,7 +166,7 @@ async def test_other_readers_come_between_slow_datagrams(loop: asyncio.AbstractE
         act(self, data)
         order.append(data)
 
-    await received(loop, note)
+    await received(loop, note, has_all=lambda: b"3" in order)
     assert order.index(b"x") < order.index(b"3")
     reading.close()
     writing.close()
