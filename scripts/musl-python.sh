@@ -48,8 +48,10 @@ tar -xf python*.orig.tar.?z --strip-components=1
 # A compiler with the headers and libraries of musl instead of glibc. The loader is the unpacked C library itself.
 # --print-multiarch prints nothing: gcc would print its own triplet, which configure compares with musl's.
 libc=$(find "$target/sysroot" -name libc.so -type f)
+libraries=$target/sysroot/usr/lib/$machine-linux-musl
+[ -e "$libraries/libc.so" ] || ln -s "$libc" "$libraries/libc.so" # Debian before trixie has it in /lib
 sed "s#/usr/#$target/sysroot/usr/#g; s#-dynamic-linker [^ ]*#-dynamic-linker $libc#" \
-    "$target/sysroot/usr/lib/$machine-linux-musl/musl-gcc.specs" >"$target/gcc.specs"
+    "$libraries/musl-gcc.specs" >"$target/gcc.specs"
 cat >"$target/cc" <<END
 #!/bin/sh
 [ "\$1" != --print-multiarch ] || exit 0

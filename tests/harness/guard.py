@@ -7,6 +7,7 @@ code does not come back to the interpreter, ends the run after `GRACE_S` with th
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -27,6 +28,28 @@ SIGNAL = signal.SIGRTMIN + 7
 
 class TimeLimitExceeded(SystemExit):
     """A step of a test took too long. A SystemExit: that leaves loops and tasks, and pytest goes on after it."""
+
+
+def state_in_the_kernel() -> str:
+    """Where each thread of this process waits, io_uring's workers among them, and what its rings and pollers hold.
+
+    Stacks need root.
+    """
+    lines = []
+    process = Path("/proc/self")
+    for task in sorted((process / "task").iterdir()):
+        said = []
+        for name in ("comm", "wchan", "stack"):
+            with contextlib.suppress(OSError):
+                said.append((task / name).read_text().strip())
+        lines.append(f"thread {task.name}: {' '.join(said)}")
+    for number in os.listdir(process / "fd"):
+        # The descriptor of the listing itself is closed by now.
+        with contextlib.suppress(OSError):
+            kind = os.readlink(process / "fd" / number)
+            if kind.startswith("anon_inode:"):
+                lines.append(f"descriptor {number}, {kind}: {(process / 'fdinfo' / number).read_text()[:2000]}")
+    return "\n".join(lines)
 
 
 class Guard:
@@ -54,7 +77,7 @@ class Guard:
 
     def _exceeded(self, _number: int, _frame: FrameType | None) -> None:
         if self._step is not None:
-            raise TimeLimitExceeded(f"{self._step} did not end within {self._limit_s:g} s")
+            raise TimeLimitExceeded(f"{self._step} did not end within {self._limit_s:g} s\n{state_in_the_kernel()}")
 
     # -- pytest's hooks --------------------------------------------------------------------------
 
