@@ -57,10 +57,10 @@ def test_long_command_lines_are_cut() -> None:
         (0.25, None, "250.0 ms so far, in a callback"),
     ],
 )
-def test_longest_callback_is_the_one_that_runs_if_it_is(busy_s: float | None, busy_with: str | None, shown: str) -> None:
-    one = loop(
-        busy_s=busy_s, busy_with=busy_with, recent_longest_callback_s=0.2, recent_longest_callback_name="late"
-    )
+def test_longest_callback_is_the_one_that_runs_if_it_is(
+    busy_s: float | None, busy_with: str | None, shown: str
+) -> None:
+    one = loop(busy_s=busy_s, busy_with=busy_with, recent_longest_callback_s=0.2, recent_longest_callback_name="late")
     assert screen._longest(one, is_rate=True) == shown
 
 

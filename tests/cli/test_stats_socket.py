@@ -169,9 +169,7 @@ class Peer:
 @pytest.mark.parametrize(
     ("user", "group", "is_answered"), [(777, 12, True), (0, 12, True), (12, 777, False), (12, 0, False)]
 )
-def test_owner_and_root_are_answered(
-    monkeypatch: pytest.MonkeyPatch, user: int, group: int, is_answered: bool
-) -> None:
+def test_owner_and_root_are_answered(monkeypatch: pytest.MonkeyPatch, user: int, group: int, is_answered: bool) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 777)
     monkeypatch.setattr(stats_socket, "_PEER", Peer(user, group))
     ours, theirs = socket.socketpair()
@@ -220,7 +218,9 @@ def test_argv_of_programs_that_change_it(monkeypatch: pytest.MonkeyPatch, argv: 
     assert json.loads(snapshot.line())["argv"] == ([] if argv is None else ["x", "1"])
 
 
-@pytest.mark.parametrize("file", ["/lib/asyncio/queues.py", f"{Path(oneloop.__file__).parent}/sockets.py", "<frozen x>"])
+@pytest.mark.parametrize(
+    "file", ["/lib/asyncio/queues.py", f"{Path(oneloop.__file__).parent}/sockets.py", "<frozen x>"]
+)
 def test_place_is_one_of_the_program(file: str) -> None:
     found: dict[str, Callable[[], FrameType]] = {}
     exec(compile("import sys\ndef waits():\n    return sys._getframe()", file, "exec"), found)

@@ -18,7 +18,16 @@ FOLDER = ROOT / ".build" / "mutants"
 TREE = FOLDER / "tree"
 # What tests and builds need of the checkout.
 COPIED = (
-    *("Cargo.toml", "Cargo.lock", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"),
+    *(
+        "Cargo.toml",
+        "Cargo.lock",
+        "pyproject.toml",
+        "Makefile",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE-APACHE",
+        "LICENSE-MIT",
+    ),
     *("crates", "python", "tests", "bench", "docs", "release", "scripts", ".ci", ".github"),
 )
 MODULE = "python/oneloop/_native" + str(sysconfig.get_config_var("EXT_SUFFIX"))
