@@ -15,7 +15,7 @@ from oneloop.running.interpreter import UsageError, read, restart
 AGAIN = str(Path(oneloop.__file__).parent / "running" / "again.py")
 
 
-class Started(Exception):
+class StartedError(Exception):
     """An interpreter was started again."""
 
 
@@ -27,7 +27,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def execv(path: str, words: list[str]) -> None:
         assert path == words[0] == sys.executable
         command.extend(words[1:])
-        raise Started
+        raise StartedError
 
     monkeypatch.setattr(os, "execv", execv)
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "oneloop", "run"])
@@ -73,7 +73,7 @@ def test_nothing_behind_the_end_of_the_options() -> None:
     ],
 )
 def test_restart_loses_no_option(started: list[str], words: list[str], options: list[str], rest: list[str]) -> None:
-    with pytest.raises(Started):
+    with pytest.raises(StartedError):
         restart(read(words))
     assert started == [*options, AGAIN, "run", *rest]
 
@@ -94,7 +94,7 @@ def test_restart_keeps_the_options_of_this_interpreter(
     started: list[str], monkeypatch: pytest.MonkeyPatch, given: list[str], kept: list[str]
 ) -> None:
     monkeypatch.setattr(sys, "orig_argv", ["python", *given, "run", "-O", "x.py"])
-    with pytest.raises(Started):
+    with pytest.raises(StartedError):
         restart(read(["-O", "x.py"]))
     assert started == [*kept, "-O", AGAIN, "run", "x.py"]
 
@@ -104,6 +104,6 @@ def test_restart_loses_no_output(started: list[str], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(raw)))  # type: ignore[arg-type]
     monkeypatch.setattr(sys, "stderr", None)
     print("of sitecustomize")
-    with pytest.raises(Started):
+    with pytest.raises(StartedError):
         restart(read(["-O", "x.py"]))
     assert raw.getvalue() == b"of sitecustomize\n"

@@ -56,7 +56,8 @@ def test_loop_with_a_selector(tmp_path: Path, options: tuple[str, ...]) -> None:
         else "It was created with a selector. Leave out the selector, and oneloop replaces it."
     )
     assert line == (
-        f"oneloop run: this program does not run on oneloop: program.py, line 4, uses asyncio.SelectorEventLoop. {advice}"
+        "oneloop run: this program does not run on oneloop: "
+        f"program.py, line 4, uses asyncio.SelectorEventLoop. {advice}"
     )
 
 

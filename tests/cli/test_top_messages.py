@@ -130,7 +130,7 @@ def test_reasons(monkeypatch: pytest.MonkeyPatch, error: OSError, says: str) -> 
     assert str(raised.value).isprintable()
 
 
-class Enough(Exception):
+class EnoughError(Exception):
     """The test has seen what it needs."""
 
 
@@ -140,13 +140,13 @@ def watched(monkeypatch: pytest.MonkeyPatch, looks: int, process_: str | None, f
 
     def sleep(interval_s: float) -> None:
         if len(shown) == looks:
-            raise Enough
+            raise EnoughError
 
     monkeypatch.setattr(top, "_answers", list)
     monkeypatch.setattr(top, "_find", lambda process: found.pop(0))
-    monkeypatch.setattr(top.time, "sleep", sleep)
+    monkeypatch.setattr("time.sleep", sleep)
     monkeypatch.setattr(screen.Screen, "show", lambda self, answers, before: shown.append((answers, before)))
-    with pytest.raises(Enough):
+    with pytest.raises(EnoughError):
         top._watch(["a"], process_, 1.0)
     return shown
 
