@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -53,6 +54,7 @@ def test_files_of_a_source_distribution(tmp_path: Path) -> None:
     assert stage.licence_files(source) == {"LICENSE-MIT": b"mit", "LICENSE-X.txt": b"x"}
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_stage_has_the_wanted_files_and_writes_only_what_differs(tmp_path: Path) -> None:
     wanted = {"a/same": b"same", "b": b"new", "c/d": b"there"}
     for name, content in {"a/same": b"same", "b": b"old", "e/gone": b"gone", "gitignored": b""}.items():
@@ -70,6 +72,7 @@ def test_stage_has_the_wanted_files_and_writes_only_what_differs(tmp_path: Path)
     assert same.stat().st_mtime_ns == 1
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_source_distribution_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Path, Path]] = []
 
