@@ -34,7 +34,11 @@ def answering(path: Path, answer: bytes, times: int = 1) -> Iterator[None]:
 
         def serve() -> None:
             for _ in range(times):
-                connection, _ = listener.accept()
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    # The test has failed.
+                    return
                 with connection:
                     # To those that only look whether somebody listens, nothing can be sent.
                     try:
@@ -44,8 +48,13 @@ def answering(path: Path, answer: bytes, times: int = 1) -> Iterator[None]:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield
-        thread.join()
+        try:
+            yield
+        except BaseException:
+            listener.shutdown(socket.SHUT_RDWR)
+            raise
+        finally:
+            thread.join()
 
 
 def snapshot(pid: int) -> bytes:
