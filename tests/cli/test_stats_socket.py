@@ -254,3 +254,25 @@ loop.close()
 """
     done = run(*PYTHON, "-c", code, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_thread_is_stopped_during_a_fork(tmp_path: Path) -> None:
+    code = """
+import os
+from oneloop import stats_socket
+
+calls = []
+
+class Socket:
+    def stop(self): calls.append("stop")
+    def start(self): calls.append("start")
+
+stats_socket._State.socket = Socket()
+pid = os.fork()
+if not pid:
+    os._exit(stats_socket._State.socket is not None or calls != ["stop"])
+print(os.waitpid(pid, 0)[1], calls)
+stats_socket.close()
+"""
+    done = run(*PYTHON, "-c", code, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("0 ['stop', 'start']\n", "")

@@ -18,9 +18,7 @@ import pytest
 from oneloop.cli import screen, top
 from tests.cli.command import LIMIT_S
 from tests.cli.test_screen import loop, process
-from tests.cli.test_top import ONELOOP, PLAIN, line, running, runtime
-
-__all__ = ["runtime"]
+from tests.cli.test_top import ONELOOP
 
 ANOTHER_USER = 12345
 
@@ -176,15 +174,18 @@ def test_worker_that_ends_is_left_out(tmp_path: Path) -> None:
         top._answers([str(tmp_path / "gone")])
 
 
-def test_reader_that_closes_the_pipe_ends_it_quietly(tmp_path: Path, runtime: Path) -> None:
-    with running(tmp_path, PLAIN, "--stats-socket") as program:
-        assert line(program) == "ready"
-        with subprocess.Popen(
-            [*ONELOOP, "top", "--interval", "0.01"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as watching:
-            assert watching.stdout is not None
-            assert watching.stderr is not None
-            assert "program.py" in watching.stdout.readline()
-            watching.stdout.close()
-            assert watching.wait(LIMIT_S) == 0
-            assert watching.stderr.read() == ""
+@pytest.mark.parametrize("words", [["--once"], ["--json"], ["--interval", "0.01"]], ids=" ".join)
+def test_reader_that_has_closed_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    # Without a buffer, nothing is left to be written at the end.
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        with answering(tmp_path / "s", snapshot(5)):
+            command = [*ONELOOP, "top", *words, str(tmp_path / "s")]
+            done = subprocess.run(
+                command, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False
+            )
+    finally:
+        os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, "")
