@@ -171,6 +171,8 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
 
 def test_wheel_of_this_system_is_tried_in_an_environment(tmp_path: Path, tried: Ran) -> None:
     folder = tmp_path / "tried" / "x86_64-gnu-3.13"
+    of_the_last_wheel = folder / "lib"
+    of_the_last_wheel.mkdir(parents=True)
     assert trial.run(Path("x.whl"), TARGETS["x86_64-gnu"], "3.13") == "interpreter\n-X"
     asked, made, installed, smoke = tried.commands
     assert asked[1:] == ["x86_64-gnu", "3.13"]
@@ -184,6 +186,7 @@ def test_wheel_of_this_system_is_tried_in_an_environment(tmp_path: Path, tried: 
         "PYTHONPATH": str(folder)
     }
     assert environment["PATH"] == os.environ["PATH"]
+    assert not of_the_last_wheel.exists()
 
 
 def test_wheel_of_another_system_is_installed_by_its_tags(tmp_path: Path, tried: Ran) -> None:
