@@ -112,12 +112,15 @@ print(loader.get_filename("asyncio"), loader.is_package("asyncio"), len(loader.g
     assert stock.stdout == ours.stdout
 
 
-def test_removed_folder_costs_no_entry_of_pythonpath(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["", "-B"])
+def test_removed_folder_costs_no_entry_of_pythonpath(tmp_path: Path, option: str) -> None:
     (tmp_path / "show.py").write_text("import sys; print(sys.path)\n")
     results = []
     for command in (PYTHON, ONELOOP_RUN):
         script = shlex.quote(str(tmp_path / "show.py"))
         path = shlex.quote(os.pathsep.join([str(Path(oneloop.__file__).parents[1]), "/last"]))
-        text = f"mkdir gone && cd gone && rmdir ../gone && PYTHONPATH={path} exec {shlex.join(command)} {script}"
+        text = (
+            f"mkdir gone && cd gone && rmdir ../gone && PYTHONPATH={path} exec {shlex.join(command)} {option} {script}"
+        )
         results.append(shell(text, tmp_path).stdout)
     assert results[0] == results[1]
