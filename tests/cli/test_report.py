@@ -92,11 +92,10 @@ def test_loops_of_green_threads_are_ours(tmp_path: Path) -> None:
     pytest.importorskip("greenlet")
     text = """
         from oneloop import green
-        for _ in range(2):
-            green.spawn(asyncio.run, asyncio.sleep(0)).join()
+        green.spawn(green.run, asyncio.sleep(0)).join()
         use(Own)
     """
-    assert warnings(tmp_path, text, "--patch") == []
+    assert warnings(tmp_path, text) == []
 
 
 def test_stderr_that_is_full(tmp_path: Path) -> None:
