@@ -65,7 +65,7 @@ def test_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.
     folder.mkdir(0o700)
     user = os.geteuid() + ANOTHER_USER
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    with pytest.raises(PermissionError, match="not a folder of this user"):
+    with pytest.raises(PermissionError, match="of this user with mode 700"):
         stats_socket.open()
     assert list(folder.iterdir()) == []
 
