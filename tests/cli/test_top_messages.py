@@ -80,7 +80,7 @@ def test_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> None
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     assert top._living(str(tmp_path / "folder"), os.geteuid()) == {}
-    with pytest.raises(top.TopError, match="or (is )?not a "):
+    with pytest.raises(top.TopError, match=r"or (is )?not a "):
         top._living(str(tmp_path / "link"), os.geteuid())
 
 
