@@ -105,7 +105,8 @@ def _sweep(name: str) -> None:
             os.kill(int(number), 0)
         except ProcessLookupError:
             # The process may run in another container. Then it listens, and the socket is not removed.
-            is_in_use(os.path.join(name, entry))
+            with suppress(FileExistsError):  # not a socket
+                is_in_use(os.path.join(name, entry))
         except (ValueError, OverflowError, PermissionError):
             continue
 
@@ -134,7 +135,9 @@ def is_in_use(path: str, *, removes: bool = True) -> bool:
             return True
         except ConnectionRefusedError:
             if removes:
-                os.unlink(path)
+                # Another process may have removed it at the same time.
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
             return False
         except FileNotFoundError:
             return False

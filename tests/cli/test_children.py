@@ -119,6 +119,7 @@ def test_statistics_name_the_process(here: Path) -> None:
         "import loop, subprocess, sys\nloop.show()\n"
         "subprocess.run([sys.executable, '-c', 'import loop; loop.show()'])\n"
         "subprocess.run([sys.executable, '-c', ''])\n"
+        "subprocess.run([sys.executable, '-c', 'import asyncio'])\n"
     )
     done = run(*ONELOOP_RUN, "--stats", "program.py", cwd=here)
     assert done.stdout == "oneloop.loop\n" * 2

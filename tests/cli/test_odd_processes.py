@@ -54,7 +54,42 @@ def test_loop_of_another_kind_runs_in_a_namespace_without_a_name(tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
 
 
-@pytest.mark.parametrize(("words", "status"), [("-m this", 0), ("-m no_such_module", 1), ("no_such_script.py", 2)])
+def test_standard_input_that_is_closed(tmp_path: Path) -> None:
+    stock, ours = (shell(f"{shlex.join(command)} - <&-", tmp_path) for command in (PYTHON, ONELOOP_RUN))
+    assert (ours.returncode, ours.stdout) == (stock.returncode, stock.stdout) == (0, "")
+    assert ours.stderr == stock.stderr + NO_LOOP
+
+
+@pytest.mark.parametrize("options", [("--patch",), ("--replace", "uvloop")])
+def test_program_with_green_threads_or_a_facade_needs_no_loop(tmp_path: Path, options: tuple[str, ...]) -> None:
+    pytest.importorskip("greenlet")
+    done = run(*ONELOOP_RUN, *options, "-c", "pass", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_loop_that_never_ran_is_a_loop(tmp_path: Path) -> None:
+    done = run(*ONELOOP_RUN, "-c", "import asyncio; asyncio.new_event_loop().close()", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_forked_child_does_not_say_that_it_made_no_loop(tmp_path: Path) -> None:
+    done = run(*ONELOOP_RUN, "-c", "import os\nif os.fork(): os.wait()", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(
+    not Path(f"/proc/self/task/{os.getpid()}/children").exists(), reason="this kernel does not list children"
+)
+def test_children_that_still_run_are_seen(tmp_path: Path) -> None:
+    # It ends when the program closes its standard input.
+    text = "import subprocess; child = subprocess.Popen(['cat'], stdin=subprocess.PIPE)"
+    done = run(*ONELOOP_RUN, "-c", text, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [("-m this", 0), ("-Bm this", 0), ("-m no_such_module", 1), ("no_such_script.py", 2)]
+)
 def test_current_folder_has_been_removed(tmp_path: Path, words: str, status: int) -> None:
     results = []
     for command in (PYTHON, ONELOOP_RUN):
@@ -77,12 +112,15 @@ print(loader.get_filename("asyncio"), loader.is_package("asyncio"), len(loader.g
     assert stock.stdout == ours.stdout
 
 
-def test_removed_folder_costs_no_entry_of_pythonpath(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["", "-B"])
+def test_removed_folder_costs_no_entry_of_pythonpath(tmp_path: Path, option: str) -> None:
     (tmp_path / "show.py").write_text("import sys; print(sys.path)\n")
     results = []
     for command in (PYTHON, ONELOOP_RUN):
         script = shlex.quote(str(tmp_path / "show.py"))
         path = shlex.quote(os.pathsep.join([str(Path(oneloop.__file__).parents[1]), "/last"]))
-        text = f"mkdir gone && cd gone && rmdir ../gone && PYTHONPATH={path} exec {shlex.join(command)} {script}"
+        text = (
+            f"mkdir gone && cd gone && rmdir ../gone && PYTHONPATH={path} exec {shlex.join(command)} {option} {script}"
+        )
         results.append(shell(text, tmp_path).stdout)
     assert results[0] == results[1]

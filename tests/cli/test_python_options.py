@@ -34,9 +34,17 @@ print(json.dumps({
 """
 
 
+ANNOTATED = "def f(x: 1 + 1): ...\nprint(f.__annotations__)"
+"""Shows whether the program was compiled as if it had a __future__ import."""
+
+
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
     (tmp_path / "show.py").write_text(SHOW)
+    (tmp_path / "annotated.py").write_text(ANNOTATED)
+    (tmp_path / "one_line.py").write_text("#!not python")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text(SHOW)
     (tmp_path / "odd.py").write_text("#!not python\n" + SHOW + "\n1 / 0\n")
     (tmp_path / "fails.py").write_text("def f(x):\n    return 1 / x\nf(0)\n")
     return tmp_path
@@ -74,6 +82,10 @@ COMMAND_LINES = [
     ["-bBdqs", "show.py"],
     ["-P", "show.py"],
     ["-P", "-m", "json.tool", "-h"],
+    ["-P", "folder", "a"],
+    ["--check-hash-based-pycs", "always", "-c", "import _imp; print(_imp.check_hash_based_pycs)"],
+    ["annotated.py"],
+    ["-c", ANNOTATED],
     ["-c", SHOW, "--stats", "-m"],
     ["-Bc", SHOW, "x"],
     ["-m", "show", "--", "-c"],
@@ -81,6 +93,7 @@ COMMAND_LINES = [
     ["-Bmshow"],
     ["-x", "odd.py"],
     ["-Bx", "odd.py"],
+    ["-x", "one_line.py"],
     ["odd.py"],
     ["fails.py"],
     ["-m", "fails"],
@@ -101,7 +114,7 @@ def test_same_as_python(here: Path, words: list[str]) -> None:
     same(here, *words)
 
 
-@pytest.mark.parametrize("source", [SHOW, "import sys\nprint(repr(sys.stdin.read()))", "1 / 0", "f("])
+@pytest.mark.parametrize("source", [SHOW, "import sys\nprint(repr(sys.stdin.read()))", "1 / 0", "f(", ANNOTATED])
 def test_program_from_standard_input(here: Path, source: str) -> None:
     same(here, "-", "a", stdin=source)
 
@@ -119,19 +132,23 @@ def test_isolated_interpreters_run_on_oneloop_too(here: Path, option: str) -> No
     assert shown.stdout == expected.stdout.replace("asyncio.unix_events", "oneloop.loop")
 
 
-def test_interactive_afterwards(here: Path) -> None:
-    (here / "program.py").write_text("x = 6 * 7\nraise SystemExit(3)")
+@pytest.mark.parametrize(
+    ("program", "typed"),
+    [("x = 6 * 7\nraise SystemExit(3)", "print(x, __name__)\n"), ("x = 1\nx / 0", "def f(y): return y[x]\n\nf([])\n")],
+)
+def test_interactive_afterwards(here: Path, program: str, typed: str) -> None:
+    (here / "program.py").write_text(program)
 
     def done(*command: str) -> list[str]:
         answer = subprocess.run(
             [*command, "-i", "program.py"],
             cwd=here,
-            input="print(x, __name__)\n",
+            input=typed,
             capture_output=True,
             text=True,
             check=False,
         )
-        return [answer.stdout, str(answer.returncode)]
+        return [answer.stdout, answer.stderr, str(answer.returncode)]
 
     assert done(*ONELOOP_RUN) == done(*PYTHON)
 
@@ -145,6 +162,26 @@ def test_own_options_go_with_those_of_python(here: Path) -> None:
     done = run(*ONELOOP_RUN, "--stats", "-O", "--debug", "-u", "loop.py", cwd=here)
     assert done.stdout == "True False\n"
     assert "oneloop statistics" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["show.py"], ["-m", "show"], ["-c", "pass"]])
+def test_audit_hooks_see_what_is_run(here: Path, words: list[str]) -> None:
+    folder = here / "customs"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "def hook(name, arguments):\n"
+        "    if name.startswith('cpython.run_'): print(name, arguments)\n"
+        "sys.addaudithook(hook)\n"
+    )
+    env = {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+    expected = [line for line in run(*PYTHON, *words, cwd=here, env=env).stdout.splitlines() if "cpython" in line]
+    of_oneloop, *shown = [
+        line for line in run(*ONELOOP_RUN, *words, cwd=here, env=env).stdout.splitlines() if "cpython" in line
+    ]
+    assert of_oneloop == "cpython.run_module ('oneloop',)"
+    assert shown == expected
+    assert len(shown) == 1
 
 
 def test_version_is_that_of_python(here: Path) -> None:
@@ -179,6 +216,7 @@ MISTAKES = [
     (["serv"], "run, serve, check and top"),
     (["--stats"], "after the command"),
     ([], "run, serve, check and top"),
+    (["run", "--"], "no program given"),
 ]
 
 

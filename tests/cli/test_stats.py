@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import oneloop
-from oneloop.cli.stats import COLUMNS_MAX, table
+from oneloop.cli.stats import COLUMNS_MAX, _Log, table
 from tests.cli.command import ONELOOP_RUN, run
 
 PROGRAM = """
@@ -60,12 +60,27 @@ def one(**counters: object) -> oneloop.Statistics:
 
 
 def test_table_names_every_counter_and_adds_up_what_has_no_column() -> None:
-    many = [one(ticks=1_000 * n, longest_tick_s=0.001 * n) for n in range(COLUMNS_MAX + 3)]
+    many = [one(ticks=1_000 * n, longest_tick_s=0.001 * n, loop_lag_s=0.002 * n) for n in range(COLUMNS_MAX + 3)]
     text = table(many)
     head, *lines = text.splitlines()
-    assert head.split("  ")[-1] == "3 more"
+    assert head.endswith("  3 more")
     assert len(lines) == len(fields(oneloop.Statistics))
     assert row(text, "ticks")[1] == "1,000"
     assert row(text, "ticks")[-1] == f"{sum(range(COLUMNS_MAX, COLUMNS_MAX + 3)) * 1_000:,}"
     assert row(text, "longest tick")[-2:] == ["8.000", "ms"]
+    assert row(text, "loop lag")[-2:] == ["16.000", "ms"]
+    assert row(text, "longest callback name") == ["f"] * COLUMNS_MAX
     assert replace(many[0], ticks=1) != many[0]
+
+
+def test_columns_have_the_order_in_which_loops_were_made() -> None:
+    log = _Log()
+    first, second = oneloop.Loop(), oneloop.Loop()
+    for loop in first, second:
+        log.made(loop)
+    first.call_later(60, print)
+    log.closing(second)
+    log.closing(second)
+    second.close()
+    assert [statistics.timers_pending for statistics in log.statistics()] == [1, 0]
+    first.close()

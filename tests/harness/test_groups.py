@@ -59,6 +59,13 @@ def test_the_status_is_that_of_all(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     made.append(Group("two", [sys.executable, "-c", "raise SystemExit(1)"]))
     assert groups.main() == 1
     assert capsys.readouterr().out.endswith("\n4 passed, 1 failed, 0 skipped\n")
+    # A group that counts its failure is not counted again.
+    made.append(Group("three", [sys.executable, "-c", "raise SystemExit('2 failed in 1.0s')"]))
+    assert groups.main() == 1
+    assert capsys.readouterr().out.endswith("\n4 passed, 3 failed, 0 skipped\n")
+    monkeypatch.setattr(sys, "argv", ["groups", "one", "three"])
+    assert groups.main() == 1
+    assert capsys.readouterr().out.endswith("\n4 passed, 2 failed, 0 skipped\n")
     monkeypatch.setattr(sys, "argv", ["groups", "nothing"])
     assert groups.main() == 1
 

@@ -17,7 +17,19 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".build" / "mutants"
 TREE = FOLDER / "tree"
 # What tests and builds need of the checkout.
-COPIED = ("Cargo.toml", "Cargo.lock", "pyproject.toml", "crates", "python", "tests", "bench", "docs")
+COPIED = (
+    *(
+        "Cargo.toml",
+        "Cargo.lock",
+        "pyproject.toml",
+        "Makefile",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE-APACHE",
+        "LICENSE-MIT",
+    ),
+    *("crates", "python", "tests", "bench", "docs", "release", "scripts", ".ci", ".github"),
+)
 MODULE = "python/oneloop/_native" + str(sysconfig.get_config_var("EXT_SUFFIX"))
 BUILD_LIMIT_S = 1800
 # Builds outnumber the tests: quick to make, slow to run.

@@ -70,9 +70,9 @@ def main(arguments: list[str]) -> NoReturn:
         paths = _find(options.process)
         if options.json:
             for answer in _answers(paths):
-                print(json.dumps(answer))
+                print(json.dumps(answer), flush=True)
         elif options.once:
-            print(screen.text(_answers(paths), None))
+            print(screen.text(_answers(paths), None), flush=True)
         else:
             _watch(paths, options.process, options.interval)
     except TopError as error:

@@ -198,7 +198,7 @@ class Finder:
             _State.is_waiting = False
             _begin()
         chosen = _State.settings
-        if chosen is None or "." in name:
+        if chosen is None:
             return None
         if _State.thread == get_ident() and name in sys.stdlib_module_names and not sys.flags.safe_path:
             needed: ModuleSpec | None = _PathFinder.find_spec(name, sys.path[1:])
@@ -209,7 +209,7 @@ class Finder:
             # oneloop might not be on the path of a child process.
             found: ModuleSpec | None = _PathFinder.find_spec(name, [os.path.dirname(_PACKAGE)])
             return found
-        if name == "asyncio" and not _State.is_active:
+        if name == "asyncio":
             spec = self._spec_of_others(name)
             if spec is not None and hasattr(spec.loader, "exec_module"):
                 spec.loader = _Changed(spec.loader)  # type: ignore[assignment]

@@ -196,9 +196,8 @@ def _guard(run: Callable[[], object]) -> None:
     """Run the program. If it ends with an exception, the traceback does not show the frames of this file."""
     try:
         run()
-    except SystemExit:
-        raise
     except BaseException as error:
+        # Of a SystemExit too: with -i, the interpreter shows its traceback.
         _hide_own_frames(error)
         raise
 
