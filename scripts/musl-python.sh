@@ -12,6 +12,10 @@ mkdir -p "$4"
 dir=$(cd "$4" && pwd)
 target=$dir/$version-$machine-musl
 [ ! -e "$target/.complete" ] || exit 0
+if [ "$version" = 3.11 ]; then
+    echo "CPython 3.11, cross-compiled, takes musl for glibc in the names of extension modules" >&2
+    exit 3
+fi
 case $machine in
     x86_64) architecture=amd64 package=gcc compiler=gcc ;;
     # Without this option, gcc's functions for atomic operations call glibc to detect the processor's features.
@@ -43,15 +47,13 @@ if ! apt-get "${options[@]}" source --download-only -q "python$version" >/dev/nu
     echo "the sources of python$version cannot be downloaded from Debian $suite" >&2
     exit 3
 fi
-tar -xf python*.orig.tar.?z --strip-components=1
+tar -xf python*.orig.tar.xz --strip-components=1
 
 # A compiler with the headers and libraries of musl instead of glibc. The loader is the unpacked C library itself.
 # --print-multiarch prints nothing: gcc would print its own triplet, which configure compares with musl's.
 libc=$(find "$target/sysroot" -name libc.so -type f)
-libraries=$target/sysroot/usr/lib/$machine-linux-musl
-[ -e "$libraries/libc.so" ] || ln -s "$libc" "$libraries/libc.so" # Debian before trixie has it in /lib
 sed "s#/usr/#$target/sysroot/usr/#g; s#-dynamic-linker [^ ]*#-dynamic-linker $libc#" \
-    "$libraries/musl-gcc.specs" >"$target/gcc.specs"
+    "$target/sysroot/usr/lib/$machine-linux-musl/musl-gcc.specs" >"$target/gcc.specs"
 cat >"$target/cc" <<END
 #!/bin/sh
 [ "\$1" != --print-multiarch ] || exit 0
@@ -63,7 +65,6 @@ export ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=n
 configure=(
     CC="$target/cc" --build="$(uname -m)-linux-gnu" --host="$machine-linux-musl" --prefix="$target"
     --with-build-python="$build_python" --with-ensurepip=no --disable-test-modules
-    READELF="$(command -v readelf)"  # that of 3.11 refuses the bare name
     PKG_CONFIG=false OPT="-O1 -DNDEBUG"  # the libraries of this system need glibc
 )
 if ! { ./configure "${configure[@]}" && make -j2 && make install; } >"$target/log" 2>&1 </dev/null; then
