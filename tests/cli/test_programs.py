@@ -105,6 +105,13 @@ def test_a_program_in_the_folder_of_the_standard_library(tmp_path: Path) -> None
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("word", ["-h", "--help", "--version", "help"])
+def test_the_help_of_a_program_is_not_followed_by_a_warning(tmp_path: Path, word: str) -> None:
+    (tmp_path / "program.py").write_text("print('usage')")
+    ended = run(*ONELOOP_RUN, "program.py", word, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "usage\n", NO_LOOP if word == "help" else "")
+
+
 def test_safe_path_keeps_the_folder_out_of_sys_path(here: Path) -> None:
     (here / "first.py").write_text("import sys; print(sys.path)")
     expected = run(*PYTHON, "-P", "first.py", cwd=here)

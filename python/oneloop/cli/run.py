@@ -77,7 +77,9 @@ def main(arguments: list[str]) -> None:
         # --patch and --replace gevent need greenlet.
         print(f"oneloop run: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    _run(line.program, warns=not (line.stats or line.patch or line.replace))
+    # A program that was asked for its help creates no loop.
+    is_help = any(word in ("-h", "--help", "--version") for word in line.program.arguments)
+    _run(line.program, warns=not (line.stats or line.patch or line.replace or is_help))
 
 
 def _refuse(text: str) -> NoReturn:

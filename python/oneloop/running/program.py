@@ -38,7 +38,7 @@ class Program:
     def __init__(self, kind: str, text: str, arguments: list[str], *, skip_first_line: bool = False) -> None:
         self._kind = kind
         self._text = text
-        self._arguments = arguments
+        self.arguments = arguments
         self._skip_first_line = skip_first_line
         self._replaces_first = True
 
@@ -67,7 +67,7 @@ class Program:
             first_path: the first item of `sys.path`, which `python` leaves out with -P.
             always: set it with -P too, as `python` does for a folder or a zip file.
         """
-        sys.argv = [first_argument, *self._arguments]
+        sys.argv = [first_argument, *self.arguments]
         if not sys.flags.safe_path:
             sys.path[: int(self._replaces_first)] = [first_path]
         elif always:
