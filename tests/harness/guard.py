@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import os
 import signal
 import subprocess
@@ -49,6 +50,9 @@ def state_in_the_kernel() -> str:
             kind = os.readlink(process / "fd" / number)
             if kind.startswith("anon_inode:"):
                 lines.append(f"descriptor {number}, {kind}: {(process / 'fdinfo' / number).read_text()[:2000]}")
+    native = sys.modules.get("oneloop._native")
+    if native is not None:
+        lines += [f"file operations: {each.info()}" for each in gc.get_objects() if type(each) is native.Files]
     return "\n".join(lines)
 
 
