@@ -7,6 +7,7 @@ import io
 import os
 import pty
 import socket as stock
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 import oneloop
 from oneloop import green
+from oneloop.files.engine import files_of
 from oneloop.green import fileobject
 from oneloop.green.exceptions import BlockingSwitchOutError
 from oneloop.green.fileobject import (
@@ -469,3 +471,15 @@ def test_a_killed_write_happens_once(slow: SlowFilesystem, mode: str) -> None:
     file.write(b"second")
     file.close()
     assert path.read_bytes() == b"firstsecond"
+
+
+# -- before the loop has run --------------------------------------------------------------------------
+
+
+def test_an_operation_starts_although_the_loop_has_nothing_else_to_do() -> None:
+    """It is started outside of the loop's ticks, so the loop must look for it before it sleeps."""
+    files_of(green.get_hub().asyncio_loop)
+    # A ring that was closed shortly before would interrupt the poll, after which the operation starts anyway.
+    time.sleep(0.3)
+    with fileobject.open("/dev/zero", "rb", 0) as file:
+        assert file.read(3) == bytes(3)

@@ -233,9 +233,10 @@ impl LoopCore {
         self.gathered.with(py, |list| list.push_back((object, flush)));
     }
 
-    /// Requests a call of `flush(object)` at the end of this tick.
+    /// Requests a call of `flush(object)` at the end of this tick. From any thread.
     pub fn flush_later(&self, py: Python<'_>, object: Object, flush: Flush) {
         self.dirty.with(py, |dirty| dirty.push_back((object, flush)));
+        self.wake_or_report(py);
     }
 
     /// Appends a native completion to the ready queue. From any thread; never fails (S9). A closed loop drops the
@@ -257,6 +258,10 @@ impl LoopCore {
 
     fn push(&self, py: Python<'_>, ready: super::Ready) {
         self.ready.with(py, |queue| queue.push_back(ready));
+        self.wake_or_report(py);
+    }
+
+    fn wake_or_report(&self, py: Python<'_>) {
         if let Err(error) = self.wake() {
             error.write_unraisable(py, None);
         }

@@ -42,10 +42,17 @@ fn stop_for_ever() {
 }
 
 impl LoopCore {
+    /// Whether there is something to do or to send, so that the poll must not sleep. A green thread, a destructor or
+    /// another thread may have started a file operation since the end of the last tick.
+    fn has_work(&self, py: Python<'_>) -> bool {
+        !self.ready.with(py, |ready| ready.is_empty())
+            || !self.dirty.with(py, |list| list.is_empty())
+            || !self.gathered.with(py, |list| list.is_empty())
+    }
+
     /// How long the poll may sleep; `None`: forever.
     fn timeout_ns(&self, py: Python<'_>) -> Option<u64> {
-        let is_idle = self.ready.with(py, |ready| ready.is_empty())
-            && self.due.with(py, |due| due.is_empty());
+        let is_idle = !self.has_work(py) && self.due.with(py, |due| due.is_empty());
         if self.stopping.load(Ordering::SeqCst) || !is_idle {
             return Some(0);
         }
@@ -106,7 +113,7 @@ impl LoopCore {
         let waker = &self.waker;
         waker.about_to_sleep();
         // Work pushed before this line is seen here; a push after it signals the waker.
-        if !self.ready.with(py, |ready| ready.is_empty()) {
+        if self.has_work(py) {
             waker.awake();
             return self.poll_at_once(py);
         }
