@@ -82,12 +82,11 @@ def on_loop(name: str) -> Callable[[list[str]], list[Answer]]:
     return run
 
 
+LOOPS = {"asyncio": "asyncio", "uvloop": "uvloop", "oneloop coroutines": "oneloop"}
 PROGRAMS: dict[str, Callable[[list[str]], list[Answer]]] = {
     "threads": in_threads,
     "processes": in_processes,
-    "asyncio": on_loop("asyncio"),
-    "uvloop": on_loop("uvloop"),
-    "oneloop coroutines": on_loop("oneloop"),
+    **{style: on_loop(name) for style, name in LOOPS.items()},
     "oneloop green": in_green_threads,
 }
 
@@ -123,8 +122,10 @@ def main() -> None:
         from oneloop.green import monkey
 
         monkey.patch_all()
-    # The client is already imported, as in a long-running program. Processes import it again.
-    __import__("aiohttp" if asked.style in ("asyncio", "uvloop", "oneloop coroutines") else "requests")
+    # The client and the loop are already imported, as in a long-running program. Processes import the client again.
+    __import__("aiohttp" if asked.style in LOOPS else "requests")
+    if asked.style in LOOPS:
+        loops.factory(LOOPS[asked.style])
     kind = "days/" if asked.job == "days" else ""
     urls = [f"http://127.0.0.1:{asked.port}/{kind}{number}" for number in range(URLS[asked.job])]
     before_ns, began_ns = cpu_ns(), time.monotonic_ns()
