@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from textwrap import dedent
 import pytest
 
 import oneloop
+from oneloop.cli import values
 from release import archive, fallback, licences, readme
 from release.build import TARGETS, VERSIONS
 from release.elf import loaded_segments, with_equal_offsets
@@ -22,6 +24,14 @@ from release.project import ROOT, metadata, repository, version
 from release.stage import sdist
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_commands_name_the_documents_of_the_project() -> None:
+    assert metadata()["urls"]["Documentation"] == values.DOCUMENTS
+    for name in ("check", "serve"):
+        assert (ROOT / "docs" / "reference" / f"{name}.md").exists()
+        parser = importlib.import_module(f"oneloop.cli.{name}").parser()
+        assert f"{values.DOCUMENTS}/reference/{name}.md" in parser.format_help()
 
 
 def test_version_is_stated_once() -> None:

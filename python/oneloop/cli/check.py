@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oneloop.cli.values import header, size
+from oneloop.cli.values import DOCUMENTS, header, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +18,9 @@ __all__ = ["main", "parser"]
 _DESCRIPTION = """\
 Request each URL of a list, count the responses, and print one JSON object: {"200": 31}. A URL without a status is
 counted under its error: dns, connect, tls, timeout, too_many_redirects, blocked, protocol, invalid_url, retry_after."""
-_EPILOG = """\
+_EPILOG = f"""\
 Exit status: 0; 1 if a result occurred that --fail-on names; 2 if the command line is wrong or the run failed; 130 after
-Ctrl-C; 143 after SIGTERM. All details are in docs/reference/check.md."""
+Ctrl-C; 143 after SIGTERM. All details: {DOCUMENTS}/reference/check.md"""
 
 
 def _auth(text: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oneloop.cli.values import header, size
+from oneloop.cli.values import DOCUMENTS, header, size
 from oneloop.http.options import CHOICES, OptionError, Options
 from oneloop.http.service import run_with
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "parser"]
 
-_DESCRIPTION = """\
+_DESCRIPTION = f"""\
 Serve an ASGI or WSGI application. Options that uvicorn has too have the same names and meanings. Times are in seconds,
-sizes in bytes. All details are in docs/reference/serve.md."""
+sizes in bytes. All details: {DOCUMENTS}/reference/serve.md"""
 
 # Options of uvicorn that are accepted but have no effect, and whether each takes a value.
 LEFT_OUT = {
