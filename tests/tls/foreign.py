@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -93,7 +94,13 @@ def started(command: list[str], folder: Path = ROOT) -> Iterator[subprocess.Pope
     """A program for the time of a `with` block; what it says on standard error is shown where it fails."""
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, cwd=folder
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            cwd=folder,
+            start_new_session=True,
         )
         try:
             yield process
@@ -106,8 +113,8 @@ def started(command: list[str], folder: Path = ROOT) -> Iterator[subprocess.Pope
             try:
                 process.communicate(timeout=ENDS_IN_S)
             except subprocess.TimeoutExpired:
-                # An interpreter with daemon threads can hang in its finalization.
-                process.kill()
+                # An interpreter with daemon threads can hang in its finalization. Its own children end, too.
+                os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
 
 
