@@ -9,7 +9,7 @@ PYTHON := .venvs/$(PY)/bin/python
 # Skipped tests are listed with the reason, and the slowest tests with their times.
 PYTEST := $(PYTHON) -X faulthandler -m pytest -ra --durations=5
 
-.PHONY: run test rust-test core-test ecosystem-test docs lint format wheels wheel check-tag conformance mutants asan tsan soak bench stubtest setup clean
+.PHONY: run test test-all rust-test core-test smoke-test ecosystem-test docs lint format wheels wheel check-tag conformance mutants asan tsan soak bench stubtest setup clean
 
 # Installs only what it needs: `make bench` installs all rivals.
 run:
@@ -18,23 +18,29 @@ run:
 	@$(PYTHON) -m bench.install --demo
 	@$(PYTHON) -m bench --demo --html .build/demo.html
 
-# Runs all tests, even if some fail: groups of them at the same time, see tests/groups.py. The sums are the last line.
+# All that one change can break, on one version of Python: groups of tests at the same time, see tests/groups.py. What
+# fails is run again, alone. The sums are the last line. CONTRIBUTING.md has the tiers.
 test: setup
-	@$(PYTHON) -m tests.groups
+	@$(PYTHON) -m tests.groups $(ARGS)
 
-# The tests that .ci/run runs on every Python version: all except the Rust tests, tests/ecosystem and tests/bench.
+# What .ci/run runs on the oldest and the newest version: the conformance tests, and a file of each room.
+smoke-test: setup-core
+	@$(PYTHON) -m tests.groups --tier smoke $(ARGS)
+
+# All tests except the Rust tests, tests/ecosystem and tests/bench, which depend little on the version of Python.
 core-test: setup-core
-	@$(PYTHON) -m tests.groups --core
+	@$(PYTHON) -m tests.groups --tier core $(ARGS)
+
+# Everything, for hours: every version on every file engine, sanitizers, stress. Its sums are written to
+# tests/record.json, whose age .ci/run prints.
+test-all: setup
+	$(PYTHON) -m tests.record
 
 ecosystem-test: setup
 	$(PYTEST) tests/ecosystem tests/check
 
 rust-test: setup-dev
-	cargo test --locked --quiet -p oneloop-engine -p oneloop-http1 -p oneloop-websocket
-	PYO3_PYTHON=$(CURDIR)/$(PYTHON) CARGO_TARGET_DIR=target/lint \
-	LD_LIBRARY_PATH=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))') \
-	cargo test --locked --quiet -p oneloop-native --lib
-	cargo test --locked --quiet --release --manifest-path bench/native/Cargo.toml
+	@scripts/rust-tests.sh $(PY)
 
 lint: setup-dev
 	cargo fmt --all --check

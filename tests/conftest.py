@@ -21,6 +21,7 @@ import pytest
 
 from tests import children, descriptors
 from tests.harness.limits import limit_of
+from tests.harness.record import LeftBehindError
 from tests.loops import FACTORIES, LoopFactory
 
 pytest_plugins = ["tests.harness.guard"]
@@ -130,16 +131,19 @@ def audit(request: pytest.FixtureRequest, reported: Reported) -> Iterator[None]:
     yield
     gc.collect()
     left = descriptors.opened_since(before)
-    if request.node.get_closest_marker("allows_open_fds") is None:
-        assert not left, f"descriptors left open: {left}"
+    if left and request.node.get_closest_marker("allows_open_fds") is None:
+        raise LeftBehindError(f"descriptors left open: {left}")
     for thread in [thread for thread in threading.enumerate() if thread not in threads]:
         # asyncio's own, which waits for a child, ends a moment after the child's end was told.
         thread.join(ENDS_IN_S)
     started = [thread for thread in threading.enumerate() if thread not in threads and thread.is_alive()]
-    assert not started, f"threads left running: {started}"
+    if started:
+        raise LeftBehindError(f"threads left running: {started}")
     ended = children.end_since(processes)
-    assert not ended, f"child processes left: {ended}"
-    assert not reported.contexts, f"unexpected calls of the exception handler: {reported.contexts}"
+    if ended:
+        raise LeftBehindError(f"child processes left: {ended}")
+    if reported.contexts:
+        raise LeftBehindError(f"unexpected calls of the exception handler: {reported.contexts}")
     if FAILED in request.node.stash:
         # Its traceback holds what the next collection is to free.
         gc.unfreeze()
@@ -164,10 +168,11 @@ def close_audited(loop: asyncio.AbstractEventLoop) -> None:
         gc.collect()
         loop.run_until_complete(settle())
         left = asyncio.all_tasks(loop)
-        assert not left, f"tasks left: {left}"
+        if left:
+            raise LeftBehindError(f"tasks left: {left}")
         statistics = getattr(loop, "statistics", None)
-        if statistics is not None:
-            assert statistics().open_transports == 0, statistics()
+        if statistics is not None and statistics().open_transports:
+            raise LeftBehindError(f"transports left open: {statistics()}")
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:

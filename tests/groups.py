@@ -1,63 +1,76 @@
-"""`python -m tests.groups`: runs all tests in groups. Each group is a process; several groups run at the same time.
+"""`python -m tests.groups`: runs the tests of a tier in groups. Each group is a process; several run at the same time.
 
 The groups are separate processes for another reason too: the ecosystem tests and the farm of tests/check have child
 processes that tests of `waitpid(-1)` would find, and c-ares has a thread that would disturb tests of deadlocks.
 
-When a group ends, its output is printed: the whole output if it failed, otherwise the last lines. The last line of all
-has the sums. The exit status is 0 if all groups passed.
+When a group ends, its output is printed: the whole output if it failed, otherwise the last lines. Then tests that
+failed are run again (tests/harness/again.py). The last lines: the flaky and the failed tests, a line for each group,
+the sums. The exit status is 0 if the run passed. The tiers are in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
-import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import IO
 
-ROOT = Path(__file__).resolve().parent.parent
-PYTEST = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-ra", "--durations=5", "--color=no"]
-SHOWN_LINES = 60
-"""How many lines of a group that passed are printed: the skipped tests, the slowest tests, the sums."""
+from tests.harness import again
+from tests.harness.running import PYTEST, RECORDED, ROOT, Group, Outcome, run_all
 
-_SUMS = re.compile(r"(\d+) (passed|failed|skipped|xfailed|xpassed|errors?)\b")
-_CARGO_SUMS = re.compile(r"^test result: .*?(\d+) passed; (\d+) failed")
+TIERS = ("landing", "core", "smoke")
+ONE_ENGINE = {"ONELOOP_TEST_ENGINES": os.environ.get("ONELOOP_TEST_ENGINES", "ring")}
+"""The file engines on which a landing runs the file tests; tests/file/test_engines.py has them all."""
 
+NOT_CORE = {"tests/ecosystem", "tests/bench"}
+"""What is not about a version of Python: programs of others, and the benchmark."""
 
-@dataclass(frozen=True)
-class Group:
-    """Tests that run in one process, and the command that runs them."""
-
-    name: str
-    command: list[str] = field(hash=False)
+SMOKE = (
+    "tests/aio/test_requests.py",
+    "tests/check/test_command.py",
+    "tests/cli/test_run.py",
+    "tests/differential/test_regressions.py",
+    "tests/docs/test_documents.py",
+    "tests/file/test_whole.py",
+    "tests/green/test_monkey.py",
+    "tests/harness/test_catalogue.py",
+    "tests/http/test_asgi_messages.py",
+    "tests/loop/test_subprocess.py",
+    "tests/package/test_import.py",
+    "tests/property/test_files.py",
+    "tests/stress/test_connections.py",
+    "tests/tls/test_ends.py",
+    "tests/transport/test_stream.py",
+)
+"""One file of each room: what a landing runs on the oldest and the newest Python, beside the conformance tests."""
 
 
 def _pytest(*paths: str) -> Group:
-    return Group(", ".join(path.removeprefix("tests/") for path in paths), [*PYTEST, *paths])
+    name = ", ".join(path.removeprefix("tests/") for path in paths)
+    return Group(name, [*PYTEST, *RECORDED, *paths], "pytest", ONE_ENGINE)
 
 
 def _rest(taken: list[Group], core: bool) -> Group:
     """A group of all test directories that are in no other group, so that a new directory is not forgotten."""
     named = {path for group in taken for path in group.command}
-    left_out = {"tests/ecosystem", "tests/bench"} if core else set()
+    left_out = NOT_CORE if core else set()
     found = sorted({f"tests/{path.relative_to(ROOT / 'tests').parts[0]}" for path in ROOT.glob("tests/*/**/test_*.py")})
     return _pytest(*[path for path in found if path not in named | left_out])
 
 
-def groups(*, core: bool) -> list[Group]:
-    """Return all groups, the longest first. With `core`, without Rust, ecosystem, bench and stubs."""
+def groups(tier: str) -> list[Group]:
+    """Return the groups of a tier, the longest first.
+
+    `landing` is everything, `core` is without Rust, ecosystem, bench and stubs, `smoke` is conformance and a file of
+    each room.
+    """
     conformance = Group("conformance", [sys.executable, "-m", "tests.conformance", "--jobs", "1"])
-    rust = Group(
-        "Rust", ["make", "--no-print-directory", "rust-test", f"PY={sys.version_info[0]}.{sys.version_info[1]}"]
-    )
+    if tier == "smoke":
+        smoke = _pytest(*SMOKE)
+        return [conformance, Group("smoke", smoke.command, smoke.kind, smoke.environment)]
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    rust = Group("Rust", ["scripts/rust-tests.sh", version], "cargo")
     stubs = Group("stubs", [sys.executable, "-m", "mypy.stubtest", "--ignore-missing-stub", "oneloop._native"])
     rooms = [
         _pytest("tests/file", "tests/aio"),
@@ -66,117 +79,47 @@ def groups(*, core: bool) -> list[Group]:
         _pytest("tests/http"),
         _pytest("tests/green"),
     ]
-    if core:
-        return [conformance, _rest(rooms, core), *rooms]
+    if tier == "core":
+        return [conformance, _rest(rooms, core=True), *rooms]
     ecosystem = _pytest("tests/ecosystem")
-    return [ecosystem, conformance, _rest([ecosystem, *rooms], core), *rooms, rust, stubs]
+    return [ecosystem, conformance, _rest([ecosystem, *rooms], core=False), *rooms, rust, stubs]
 
 
-@dataclass
-class Outcome:
-    """How a group ended."""
-
-    group: Group
-    status: int
-    time_s: float
-    sums: Counter[str]
-    output: str
-
-
-def sums_of(output: str) -> Counter[str]:
-    """Return how many tests passed, failed and so on, from the output of pytest or cargo."""
-    sums: Counter[str] = Counter()
-    for line in output.splitlines():
-        cargo = _CARGO_SUMS.match(line)
-        if cargo:
-            sums.update(passed=int(cargo[1]), failed=int(cargo[2]))
-        elif re.search(r" in \d[\d.]*s\b", line):
-            for number, word in _SUMS.findall(line):
-                sums["failed" if word.startswith("error") else word] += int(number)
-    return sums
-
-
-def run(group: Group) -> Outcome:
-    """Run a group and wait for its end."""
-    began_s = time.monotonic()
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log,
-        # pytest removes old temporary folders, and groups that share them disturb each other there.
-        tempfile.TemporaryDirectory(prefix="t", ignore_cleanup_errors=True) as folder,
-    ):
-        status = _wait(group, log, folder)
-        log.seek(0)
-        output = log.read()
-    return Outcome(group, status, time.monotonic() - began_s, sums_of(output), output)
-
-
-def _wait(group: Group, log: IO[str], folder: str) -> int:
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTEST_DEBUG_TEMPROOT": folder}
-    # The log is a file, because a process that a test leaves behind would keep a pipe open.
-    process = subprocess.Popen(
-        group.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-    )
-    return process.wait()
-
-
-def run_all(waiting: list[Group], jobs: int) -> list[Outcome]:
-    """Run groups, `jobs` of them at the same time. Each one's output is printed when it ends."""
-    queue: SimpleQueue[Group] = SimpleQueue()
-    for group in waiting:
-        queue.put(group)
-    outcomes: list[Outcome] = []
-    lock = threading.Lock()
-
-    def work() -> None:
-        while True:
-            try:
-                group = queue.get_nowait()
-            except Empty:
-                return
-            outcome = run(group)
-            with lock:
-                outcomes.append(outcome)
-                show(outcome)
-
-    workers = [threading.Thread(target=work) for _ in range(jobs)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return outcomes
-
-
-def show(outcome: Outcome) -> None:
-    """Print a group's output; if it passed, only the last lines."""
-    lines = outcome.output.splitlines()
-    word = "ok" if outcome.status == 0 else f"FAILED with status {outcome.status}"
-    print(f"=== {outcome.group.name}: {word}, {outcome.time_s:.0f} s", flush=True)
-    print("\n".join(lines if outcome.status else lines[-SHOWN_LINES:]), flush=True)
+def report(outcomes: list[Outcome], verdict: again.Verdict, flaky_file: Path) -> None:
+    """Print the last lines, and write the flaky tests into their file."""
+    flaky_file.parent.mkdir(parents=True, exist_ok=True)
+    flaky_file.write_text("".join(f"{name}\n" for name in verdict.flaky))
+    for name, attempts in verdict.flaky.items():
+        print(f"FLAKY  {name}: passed when run again alone" + f", attempt {attempts}" * bool(attempts))
+    for name, why in verdict.failed.items():
+        print(f"FAILED {name}: {why}")
+    if len(verdict.flaky) > again.MOST_FLAKY:
+        print(f"FAILED because more than {again.MOST_FLAKY} tests are flaky")
+    for outcome in sorted(outcomes, key=lambda outcome: -outcome.time_s):
+        said = ", ".join(f"{number} {name}" for name, number in outcome.sums().items())
+        print(f"{'ok    ' if outcome.status == 0 else 'not ok'} {outcome.time_s:5.0f} s  {outcome.group.name}: {said}")
+    sums = again.sums_after(outcomes, verdict)
+    print(f"{sums['passed']} passed, {sums['failed']} failed, {sums['skipped']} skipped")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.groups", description=__doc__)
-    parser.add_argument("--core", action="store_true", help="only the tests that run on every Python version")
+    parser.add_argument("--tier", choices=TIERS, default="landing")
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="number of parallel groups")
     parser.add_argument("names", nargs="*", help="only groups whose name contains one of these")
     arguments = parser.parse_args()
     chosen = [
         group
-        for group in groups(core=arguments.core)
+        for group in groups(arguments.tier)
         if not arguments.names or any(name in group.name for name in arguments.names)
     ]
     began_s = time.monotonic()
     outcomes = run_all(chosen, arguments.jobs)
-    sums: Counter[str] = Counter()
+    verdict = again.judge(outcomes)
     print(f"=== {time.monotonic() - began_s:.0f} s in total")
-    for outcome in sorted(outcomes, key=lambda outcome: -outcome.time_s):
-        sums += outcome.sums
-        # A group with a bad exit status counts as a failure even if no test failed.
-        sums["failed"] += bool(outcome.status and not outcome.sums["failed"])
-        said = ", ".join(f"{number} {name}" for name, number in outcome.sums.items())
-        print(f"{'ok    ' if outcome.status == 0 else 'FAILED'} {outcome.time_s:5.0f} s  {outcome.group.name}: {said}")
-    print(f"{sums['passed']} passed, {sums['failed']} failed, {sums['skipped']} skipped")
-    return 0 if outcomes and all(outcome.status == 0 for outcome in outcomes) else 1
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    report(outcomes, verdict, ROOT / f".build/flaky-{version}-{arguments.tier}.txt")
+    return 0 if outcomes and verdict.passes() else 1
 
 
 if __name__ == "__main__":

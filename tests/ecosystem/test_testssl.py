@@ -18,6 +18,8 @@ from tests.tls import authority
 # Protocols, categories of ciphers, the server's preferences, forward secrecy, vulnerabilities.
 CHECKS = ["-p", "-s", "-P", "-f", "-U"]
 HARMLESS = {"OK", "INFO", "DEBUG"}
+ABOUT_THE_CLIENT = {"engine_problem", "old_fart", "too_old_openssl"}
+"""What testssl.sh says of the machine's own openssl (`fileout_insert_warning` in its source), not of the server."""
 LIMIT_S = 300
 
 
@@ -45,4 +47,29 @@ def test_nothing_is_found(tmp_path: Path) -> None:
     by_name = {finding["id"]: finding["finding"] for finding in findings}
     assert by_name["TLS1_2"] == by_name["TLS1_3"].partition(" with ")[0] == "offered"
     assert by_name["cipher_order"].startswith("server")
-    assert not [finding for finding in findings if finding["severity"] not in HARMLESS]
+    assert weaknesses(findings) == []
+
+
+def weaknesses(findings: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the findings that are about the server and not harmless."""
+    return [
+        finding
+        for finding in findings
+        if finding["severity"] not in HARMLESS
+        and finding["id"] not in ABOUT_THE_CLIENT
+        and "local support" not in finding["finding"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "text", "counts"),
+    [
+        ("engine_problem", "WARN", "No engine or GOST support via engine with your /usr/bin/openssl", False),
+        ("SSLv2", "WARN", "not tested due to lack of local support", False),
+        ("TLS1_2", "OK", "offered", False),
+        ("TLS1", "LOW", "offered (deprecated)", True),
+        ("heartbleed", "WARN", "check failed", True),
+    ],
+)
+def test_a_warning_about_the_machine_is_no_finding(name: str, severity: str, text: str, counts: bool) -> None:
+    assert bool(weaknesses([{"id": name, "severity": severity, "finding": text}])) is counts

@@ -16,8 +16,9 @@ from tests.conftest import Reported, close_audited
 from tests.file.slow_filesystem import SlowFilesystem, mounted
 from tests.file.stand_in import StandIn
 
+ALL_ENGINES = ["ring", "aio", "threads"]
 # Which of the engines behaviour tests run on, one after the other; all of them if nothing is said.
-ENGINES = os.environ.get("ONELOOP_TEST_ENGINES", "ring,aio,threads").split(",")
+ENGINES = os.environ.get("ONELOOP_TEST_ENGINES", ",".join(ALL_ENGINES)).split(",")
 # "now" and "later" by turns, which is harder than each by itself.
 MODELS = ["mixed"]
 

@@ -16,10 +16,10 @@ from oneloop import files
 from oneloop.files.engine import current
 from tests import programs
 from tests.conftest import close_audited
-from tests.file.conftest import ENGINES
+from tests.file.conftest import ALL_ENGINES
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=ALL_ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -61,7 +61,7 @@ os.environ["ONELOOP_FILES"] = {environment!r}
 def test_everything_allowed() -> None:
     done = programs.run("oneloop", READ_ALL)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[0] in ENGINES
+    assert done.stdout.split()[0] in ALL_ENGINES
 
 
 def test_io_uring_forbidden_as_in_docker() -> None:
@@ -115,7 +115,7 @@ def test_chosen_by_environment(monkeypatch: pytest.MonkeyPatch, audit: None) -> 
     async def name() -> str:
         return files.engine_info().engine
 
-    for wanted in ENGINES:
+    for wanted in ALL_ENGINES:
         monkeypatch.setenv("ONELOOP_FILES", wanted)
         assert oneloop.run(name()) == wanted
 

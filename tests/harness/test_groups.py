@@ -1,4 +1,4 @@
-"""`python -m tests.groups`: no test is left out, and no failure."""
+"""`python -m tests.groups`: no test is left out, no failure is lost, and what must not be run again is not."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ from pathlib import Path
 import pytest
 
 from tests import groups
-from tests.groups import Group, run, run_all, sums_of
+from tests.harness import again
+from tests.harness.running import RECORDED, Group, run, run_all, sums_of
 
 TESTS = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("core", [False, True])
-def test_each_directory_is_in_one_group(core: bool) -> None:
+@pytest.mark.parametrize("tier", ["landing", "core"])
+def test_each_directory_is_in_one_group(tier: str) -> None:
     named = Counter(
-        argument for group in groups.groups(core=core) for argument in group.command if argument.startswith("tests/")
+        argument for group in groups.groups(tier) for argument in group.command if argument.startswith("tests/")
     )
     there = {f"tests/{path.relative_to(TESTS).parts[0]}" for path in TESTS.glob("**/test_*.py")}
-    if core:
-        there -= {"tests/ecosystem", "tests/bench"}
+    if tier == "core":
+        there -= groups.NOT_CORE
     assert named == Counter(there)
+
+
+def test_the_smoke_tier_has_one_file_of_each_room() -> None:
+    there = {f"tests/{path.relative_to(TESTS).parts[0]}" for path in TESTS.glob("**/test_*.py")} - groups.NOT_CORE
+    assert Counter("/".join(path.split("/")[:2]) for path in groups.SMOKE) == Counter(there)
+    assert all((TESTS.parent / path).is_file() for path in groups.SMOKE)
 
 
 @pytest.mark.parametrize(
@@ -50,24 +57,212 @@ def test_a_group_that_fails_is_shown_whole(capsys: pytest.CaptureFixture[str]) -
     assert said.count("line 199\n") == 2
 
 
-def test_the_status_is_that_of_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    made = [Group("one", [sys.executable, "-c", "print('4 passed in 1.0s')"])]
-    monkeypatch.setattr(groups, "groups", lambda core: made)
-    monkeypatch.setattr(sys, "argv", ["groups"])
-    assert groups.main() == 0
+@pytest.fixture
+def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Status:
+    return Status(monkeypatch, tmp_path)
+
+
+class Status:
+    """The command line over groups that a test makes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.made: list[Group] = []
+        self._monkeypatch = monkeypatch
+        self.flaky_file = folder / f".build/flaky-{sys.version_info[0]}.{sys.version_info[1]}-landing.txt"
+        monkeypatch.setattr(groups, "groups", lambda tier: self.made)
+        monkeypatch.setattr(groups, "ROOT", folder)
+
+    def __call__(self, *names: str) -> int:
+        self._monkeypatch.setattr(sys, "argv", ["groups", *names])
+        return groups.main()
+
+
+def test_the_status_is_that_of_all(status: Status, capsys: pytest.CaptureFixture[str]) -> None:
+    status.made.append(Group("one", [sys.executable, "-c", "print('4 passed in 1.0s')"]))
+    assert status() == 0
     assert capsys.readouterr().out.endswith("\n4 passed, 0 failed, 0 skipped\n")
-    made.append(Group("two", [sys.executable, "-c", "raise SystemExit(1)"]))
-    assert groups.main() == 1
-    assert capsys.readouterr().out.endswith("\n4 passed, 1 failed, 0 skipped\n")
-    # A group that counts its failure is not counted again.
-    made.append(Group("three", [sys.executable, "-c", "raise SystemExit('2 failed in 1.0s')"]))
-    assert groups.main() == 1
-    assert capsys.readouterr().out.endswith("\n4 passed, 3 failed, 0 skipped\n")
-    monkeypatch.setattr(sys, "argv", ["groups", "one", "three"])
-    assert groups.main() == 1
-    assert capsys.readouterr().out.endswith("\n4 passed, 2 failed, 0 skipped\n")
-    monkeypatch.setattr(sys, "argv", ["groups", "nothing"])
-    assert groups.main() == 1
+    status.made.append(Group("two", [sys.executable, "-c", "raise SystemExit(1)"]))
+    assert status() == 1
+    said = capsys.readouterr().out
+    assert "\nFAILED two: status 1\n" in said
+    assert said.endswith("\n4 passed, 1 failed, 0 skipped\n")
+    assert status("one", "three") == 0
+    assert status("nothing") == 1
+
+
+def sample(folder: Path, source: str) -> Group:
+    """A group of pytest with one file of tests, which are not under tests/conftest.py."""
+    (folder / "test_sample.py").write_text(
+        f"import ctypes, os, signal, time\nfrom pathlib import Path\nimport pytest\n{source}"
+    )
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", f"--rootdir={folder}", "-p", "no:cacheprovider"]
+    no_others = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return Group("sample", [*command, *RECORDED, str(folder / "test_sample.py")], "pytest", no_others)
+
+
+FAILS_FIRST = """
+def test_{name}(at=Path({file!r})):
+    tried = int(at.read_text()) if at.exists() else 0
+    at.write_text(str(tried + 1))
+    assert tried >= {times}
+"""
+
+
+@pytest.mark.parametrize(("times", "expected"), [(0, 0), (1, 0), (2, 0), (3, 1)])
+def test_what_fails_is_run_again_at_most_twice(
+    status: Status, tmp_path: Path, times: int, expected: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = FAILS_FIRST.format(name="sometimes", file=str(tmp_path / "tried"), times=times)
+    status.made.append(sample(tmp_path, source + "def test_good(): pass\n"))
+    assert status() == expected
+    said = capsys.readouterr().out
+    name = "test_sample.py::test_sometimes"
+    assert (tmp_path / "tried").read_text() == str(min(times + 1, 3))
+    assert (f"FLAKY  {name}: passed when run again alone, attempt {times}\n" in said) == (times in (1, 2))
+    assert status.flaky_file.read_text() == (f"{name}\n" if times in (1, 2) else "")
+    assert said.endswith("\n2 passed, 0 failed, 0 skipped\n" if expected == 0 else "\n1 passed, 1 failed, 0 skipped\n")
+
+
+@pytest.mark.parametrize(("number", "expected"), [(again.MOST_FLAKY, 0), (again.MOST_FLAKY + 1, 1)])
+def test_many_flaky_tests_are_a_failure(status: Status, tmp_path: Path, number: int, expected: int) -> None:
+    status.made.append(
+        sample(
+            tmp_path,
+            "".join(FAILS_FIRST.format(name=n, file=str(tmp_path / f"tried{n}"), times=1) for n in range(number)),
+        )
+    )
+    assert status() == expected
+
+
+def test_what_fails_everywhere_is_not_run_again(status: Status, tmp_path: Path) -> None:
+    number = again.MOST_AGAIN + 1
+    status.made.append(
+        sample(
+            tmp_path,
+            "".join(FAILS_FIRST.format(name=n, file=str(tmp_path / f"tried{n}"), times=1) for n in range(number)),
+        )
+    )
+    assert status() == 1
+    assert {(tmp_path / f"tried{n}").read_text() for n in range(number)} == {"1"}
+
+
+NEVER_AGAIN = {
+    "dies": ("os.kill(os.getpid(), signal.SIGKILL)", "its process ended with status -9"),
+    "leaves": ("os._exit(0)", "its process ended with status 0"),
+    "panics": ("print(\"thread '<unnamed>' panicked at src/lib.rs:1:1\"); assert False", "a panic"),
+}
+
+
+@pytest.mark.parametrize(("what", "why"), NEVER_AGAIN.values(), ids=NEVER_AGAIN)
+def test_what_must_not_be_run_again_is_a_failure(
+    status: Status, tmp_path: Path, what: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the tests behind it run all the same."""
+    at = str(tmp_path / "tried")
+    source = (
+        f"def test_before(): pass\ndef test_bad():\n    with open({at!r}, 'a') as file: file.write('x')\n    {what}\n"
+    )
+    status.made.append(sample(tmp_path, source + "def test_behind(): pass\ndef test_last(): pass\n"))
+    assert status() == 1
+    assert Path(at).read_text() == "x"
+    said = capsys.readouterr().out
+    assert f"FAILED test_sample.py::test_bad: {why}\n" in said
+    assert said.endswith("\n3 passed, 1 failed, 0 skipped\n")
+
+
+def test_what_is_left_behind_is_a_failure(status: Status, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless the test had failed, for then it could not clean up."""
+    source = f"""
+from tests.harness.record import LeftBehindError
+@pytest.fixture
+def audit():
+    yield
+    raise LeftBehindError("a descriptor")
+def test_passes(audit): pass
+def test_fails(audit, at=Path({str(tmp_path / "tried")!r})):
+    assert at.exists() or at.write_text("") != 0
+"""
+    status.made.append(sample(tmp_path, source))
+    assert status() == 1
+    said = capsys.readouterr().out
+    assert "FAILED test_sample.py::test_passes: left something behind\n" in said
+    assert "=== again, alone, attempt 1: test_sample.py::test_fails: failed" in said
+    assert "=== again, alone, attempt 1: test_sample.py::test_passes" not in said
+
+
+def test_the_interpreters_death_behind_the_last_test_is_a_failure(status: Status, tmp_path: Path) -> None:
+    source = "def test_good():\n    import atexit; atexit.register(os.kill, os.getpid(), signal.SIGSEGV)\n"
+    status.made.append(sample(tmp_path, source))
+    assert status() == 1
+
+
+def test_what_cannot_be_collected_is_a_failure(status: Status, tmp_path: Path) -> None:
+    status.made.append(sample(tmp_path, "import there_is_no_such_module\n"))
+    assert status() == 1
+
+
+def test_other_groups_are_not_run_again(status: Status, tmp_path: Path) -> None:
+    at = tmp_path / "tried"
+    status.made.append(Group("stubs", ["sh", "-c", f"echo >>{at}; exit 1"]))
+    assert status() == 1
+    assert at.read_text() == "\n"
+
+
+CARGO = """#!/bin/sh
+# As cargo says it, with one target that fails and one that is well.
+if [ "$*" = "" ]; then
+cat <<'END'
+running 3 tests
+failures:
+
+---- timers::late stdout ----
+thread 'timers::late' panicked at crates/engine/src/timers.rs:3:5:
+assertion failed
+
+failures:
+    timers::late
+
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+error: test failed, to rerun pass `-p oneloop-engine --lib`{died}
+running 4 tests
+test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+error: 1 target failed:
+    `-p oneloop-engine --lib`
+END
+exit 101
+fi
+echo "$*" >>{at}
+echo "test result: ok. {found} passed; 0 failed; 0 ignored; 0 measured; 2 filtered out; finished in 0.00s"
+"""
+
+
+@pytest.mark.parametrize(
+    ("died", "found", "expected"),
+    [
+        ("", 1, 0),
+        ("", 0, 1),
+        (
+            "\n\nCaused by:\n  process didn't exit successfully: `engine-1` (signal: 11, SIGSEGV: invalid reference)",
+            1,
+            1,
+        ),
+    ],
+    ids=["passes", "not found", "dies"],
+)
+def test_a_rust_test_is_run_again(status: Status, tmp_path: Path, died: str, found: int, expected: int) -> None:
+    script, at = tmp_path / "rust.sh", tmp_path / "tried"
+    script.write_text(CARGO.format(died=died, at=at, found=found))
+    status.made.append(Group("Rust", ["sh", str(script)], "cargo"))
+    assert status() == expected
+    line = "-p oneloop-engine --lib -- --exact timers::late --test-threads=1\n"
+    assert (at.read_text() if at.exists() else "") == ("" if died else line * (1 if found else again.ATTEMPTS))
+
+
+def test_a_crate_that_does_not_build_is_a_failure(status: Status, tmp_path: Path) -> None:
+    said = "error[E0425]: cannot find value `x` in this scope\nerror: could not compile `oneloop-engine`"
+    status.made.append(Group("Rust", ["sh", "-c", f"echo '{said}'; exit 101"], "cargo"))
+    assert status() == 1
 
 
 def test_what_a_test_leaves_behind_holds_nothing_up() -> None:

@@ -24,6 +24,12 @@ impl Folder {
         let path = CString::new(self.0.join(name).as_os_str().as_bytes()).expect("no NUL");
         Place { dir_fd: libc::AT_FDCWD, path }
     }
+
+    fn fifo(&self, name: &str) -> io::Result<Place> {
+        let place = self.place(name);
+        crate::sys::file::make_fifo((place.dir_fd, &place.path), 0o600)?;
+        Ok(place)
+    }
 }
 
 impl Drop for Folder {
@@ -119,8 +125,7 @@ fn calls_run_on_threads_and_end_with_the_pool() -> io::Result<()> {
 #[test]
 fn a_fifo_starves_nobody() -> io::Result<()> {
     let folder = Folder::new("fifo")?;
-    let at = folder.place("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status()?.success());
+    let at = folder.fifo("pipe")?;
     assert!(matches!(cached::open(at.dir_fd, &at.path, libc::O_RDONLY)?, AtOnce::Alone));
     assert!(matches!(cached::open(at.dir_fd, &at.path, libc::O_WRONLY)?, AtOnce::Alone));
     let creating = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
@@ -152,8 +157,7 @@ fn a_fifo_starves_nobody() -> io::Result<()> {
 #[test]
 fn a_cancelled_opening_leaves_nobody() -> io::Result<()> {
     let folder = Folder::new("fifo-cancelled")?;
-    let at = folder.place("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status()?.success());
+    let at = folder.fifo("pipe")?;
     let open = |flags| crate::sys::file::open_owned(at.dir_fd, &at.path, flags, 0);
     for flags in [libc::O_RDONLY, libc::O_WRONLY] {
         let mut engines = Engines::new(Choice::Threads)?;
@@ -176,8 +180,7 @@ fn a_cancelled_opening_leaves_nobody() -> io::Result<()> {
 #[test]
 fn a_fifo_opens_when_its_other_end_has_come() -> io::Result<()> {
     let folder = Folder::new("fifo-met")?;
-    let at = folder.place("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status()?.success());
+    let at = folder.fifo("pipe")?;
     for stays in [true, false] {
         let mut engines = Engines::new(Choice::Threads)?;
         let request = Request::Open { at: at.clone(), flags: libc::O_RDONLY, mode: 0 };

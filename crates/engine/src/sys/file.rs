@@ -165,6 +165,13 @@ pub fn mkdir(at: Entry<'_>, mode: libc::mode_t) -> io::Result<()> {
     checked(unsafe { libc::mkdirat(at.0, at.1.as_ptr(), mode) }).map(drop)
 }
 
+/// mkfifoat(3). For tests: a program that makes the FIFO would hold the descriptors of other tests until its exec.
+#[cfg(test)]
+pub fn make_fifo(at: Entry<'_>, mode: libc::mode_t) -> io::Result<()> {
+    // SAFETY: the path is live through the call.
+    checked(unsafe { libc::mkfifoat(at.0, at.1.as_ptr(), mode) }).map(drop)
+}
+
 /// linkat(2)
 pub fn link(from: Entry<'_>, to: Entry<'_>, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: both paths are live through the call.
