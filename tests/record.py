@@ -16,9 +16,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from release.build import VERSIONS
+
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tests/record.json"
-VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 ENGINES = {"ONELOOP_TEST_ENGINES": "ring,aio,threads"}
 
 Step = tuple[str, list[str]]

@@ -75,8 +75,9 @@ def test_versions_of_python_are_those_of_the_classifiers() -> None:
     assert named == list(VERSIONS)
     assert metadata()["requires-python"] == f">={VERSIONS[0]}"
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    main, others = re.search(r"^main=(\S+)\nothers=\((.*)\)$", ci, re.MULTILINE).groups()  # type: ignore[union-attr]
-    assert sorted([main, *others.split()]) == list(VERSIONS)
+    main, smoke = re.search(r"^main=(\S+)\nsmoke=\((.*)\)$", ci, re.MULTILINE).groups()  # type: ignore[union-attr]
+    assert main in VERSIONS
+    assert smoke.split() == [VERSIONS[0], VERSIONS[-1]]
 
 
 def test_targets_are_two_processors_with_both_libraries() -> None:
